@@ -1,0 +1,1 @@
+"""GoQueue: one durable, partitioned log that streams, queues and tables share."""

@@ -1,0 +1,335 @@
+"""Every error a caller can act on.
+
+An error is an answer: its text is written for the caller, its `code` is stable, and `retryable`
+says whether the same call may succeed later. Front ends translate these classes in one table each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from goqueue.model.names import TopicPartition
+
+
+class GoQueueError(Exception):
+    """Anything a caller can act on. The text is written for that caller."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+
+class InvalidSettings(GoQueueError):
+    """The settings of a node do not hold together; `problems` lists every fault at once."""
+
+    code = "invalid_settings"
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class InvalidRequest(GoQueueError):
+    code = "invalid_request"
+
+
+class MalformedRequest(GoQueueError):
+    """Bytes that do not follow their protocol."""
+
+    code = "malformed_request"
+
+
+class RequestTooLarge(MalformedRequest):
+    code = "request_too_large"
+
+
+class UnsupportedVersion(GoQueueError):
+    code = "unsupported_version"
+
+
+# Topics and partitions
+
+
+class InvalidTopicName(GoQueueError):
+    code = "invalid_topic_name"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"Topic name {name[:260]!r} is not allowed: {reason}.")
+
+
+class TopicExists(GoQueueError):
+    code = "topic_exists"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} exists already.")
+
+
+class UnknownTopic(GoQueueError):
+    code = "unknown_topic"
+    retryable = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} does not exist; create it first.")
+
+
+class UnknownTopicId(GoQueueError):
+    code = "unknown_topic_id"
+    retryable = True
+
+    def __init__(self, topic_id: object) -> None:
+        super().__init__(f"No topic has the id {topic_id}; refresh the metadata.")
+
+
+class UnknownPartition(GoQueueError):
+    code = "unknown_partition"
+    retryable = True
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(f"Partition {partition} does not exist; refresh the metadata.")
+
+
+class InvalidPartitionCount(GoQueueError):
+    code = "invalid_partition_count"
+
+
+class InvalidReplicationFactor(GoQueueError):
+    code = "invalid_replication_factor"
+
+
+class InvalidReplicaAssignment(GoQueueError):
+    code = "invalid_replica_assignment"
+
+
+class InvalidTopicSetting(GoQueueError):
+    code = "invalid_topic_setting"
+
+
+class InternalTopic(GoQueueError):
+    code = "internal_topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} is kept by the broker itself; it cannot be changed this way.")
+
+
+class NotLeader(GoQueueError):
+    code = "not_leader"
+    retryable = True
+
+    def __init__(self, partition: TopicPartition, leader: int) -> None:
+        self.leader = leader
+        super().__init__(f"Broker {leader} leads {partition}; retry there.")
+
+
+class FencedLeaderEpoch(GoQueueError):
+    code = "fenced_leader_epoch"
+    retryable = True
+
+
+class UnknownLeaderEpoch(GoQueueError):
+    code = "unknown_leader_epoch"
+    retryable = True
+
+
+# Records
+
+
+class InvalidRecord(GoQueueError):
+    """A record that breaks a rule of its topic or of the format; the batch was not stored."""
+
+    code = "invalid_record"
+
+
+class CorruptBatch(GoQueueError):
+    """A batch whose bytes do not match its checksum, on the wire or on disk."""
+
+    code = "corrupt_batch"
+
+
+class RecordTooLarge(GoQueueError):
+    code = "record_too_large"
+
+
+class InvalidTimestamp(GoQueueError):
+    code = "invalid_timestamp"
+
+
+class UnsupportedFormat(GoQueueError):
+    code = "unsupported_format"
+
+
+class UnsupportedCompression(GoQueueError):
+    code = "unsupported_compression"
+
+
+class OffsetOutOfRange(GoQueueError):
+    code = "offset_out_of_range"
+
+    def __init__(self, partition: TopicPartition, offset: int, *, start: int, end: int) -> None:
+        super().__init__(
+            f"Offset {offset} of {partition} is not available; offsets {start} to {end} are."
+        )
+
+
+class OutOfOrderSequence(GoQueueError):
+    code = "out_of_order_sequence"
+
+
+class DuplicateSequence(GoQueueError):
+    """The batch was stored before, too long ago to repeat its offset."""
+
+    code = "duplicate_sequence"
+
+
+class UnknownProducer(GoQueueError):
+    code = "unknown_producer"
+
+
+class FencedProducer(GoQueueError):
+    code = "fenced_producer"
+
+
+class NotEnoughReplicas(GoQueueError):
+    code = "not_enough_replicas"
+    retryable = True
+
+
+class RequestTimedOut(GoQueueError):
+    code = "request_timed_out"
+    retryable = True
+
+
+# Disks
+
+
+class StorageFull(GoQueueError):
+    code = "storage_full"
+    retryable = True
+
+
+class StorageFailed(GoQueueError):
+    """The disk refused to write or to sync; the partition is closed for writing."""
+
+    code = "storage_failed"
+    retryable = True
+
+
+# Groups
+
+
+class InvalidGroupId(GoQueueError):
+    code = "invalid_group_id"
+
+
+class UnknownGroup(GoQueueError):
+    code = "unknown_group"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"Group {group!r} does not exist.")
+
+
+class GroupNotEmpty(GoQueueError):
+    code = "group_not_empty"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"Group {group!r} has members; stop them first.")
+
+
+class GroupSubscribedToTopic(GoQueueError):
+    code = "group_subscribed_to_topic"
+
+
+class CoordinatorNotAvailable(GoQueueError):
+    code = "coordinator_not_available"
+    retryable = True
+
+
+class CoordinatorLoading(GoQueueError):
+    code = "coordinator_loading"
+    retryable = True
+
+
+class NotCoordinator(GoQueueError):
+    code = "not_coordinator"
+    retryable = True
+
+
+class UnknownMember(GoQueueError):
+    code = "unknown_member"
+
+    def __init__(self, group: str, member: str) -> None:
+        super().__init__(f"Group {group!r} has no member {member!r}; join again.")
+
+
+class MemberIdRequired(GoQueueError):
+    """A first join is answered with an id; the member joins again with it."""
+
+    code = "member_id_required"
+    retryable = True
+
+    def __init__(self, member: str) -> None:
+        self.member_id = member
+        super().__init__(f"Join again with the member id {member!r}.")
+
+
+class FencedInstance(GoQueueError):
+    code = "fenced_instance"
+
+
+class UnreleasedInstance(GoQueueError):
+    code = "unreleased_instance"
+    retryable = True
+
+
+class IllegalGeneration(GoQueueError):
+    code = "illegal_generation"
+
+
+class RebalanceInProgress(GoQueueError):
+    code = "rebalance_in_progress"
+    retryable = True
+
+
+class InconsistentProtocol(GoQueueError):
+    code = "inconsistent_protocol"
+
+
+class InvalidSessionTimeout(GoQueueError):
+    code = "invalid_session_timeout"
+
+
+class FencedMemberEpoch(GoQueueError):
+    code = "fenced_member_epoch"
+
+
+class StaleMemberEpoch(GoQueueError):
+    code = "stale_member_epoch"
+    retryable = True
+
+
+class UnsupportedAssignor(GoQueueError):
+    code = "unsupported_assignor"
+
+
+class InvalidRegularExpression(GoQueueError):
+    code = "invalid_regular_expression"
+
+
+class GroupFull(GoQueueError):
+    code = "group_full"
+
+
+class OffsetMetadataTooLarge(GoQueueError):
+    code = "offset_metadata_too_large"
+
+
+# Fetch sessions
+
+
+class UnknownFetchSession(GoQueueError):
+    code = "unknown_fetch_session"
+    retryable = True
+
+
+class InvalidFetchSessionEpoch(GoQueueError):
+    code = "invalid_fetch_session_epoch"
+    retryable = True

@@ -1,0 +1,33 @@
+"""The nouns that every room shares: offsets, topics, partitions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+from goqueue.model.errors import InvalidTopicName
+
+Offset = NewType("Offset", int)
+
+TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that could not be a folder on every disk and a word in every protocol."""
+    if not name or name in (".", ".."):
+        raise InvalidTopicName(name, "it must not be empty, '.' or '..'")
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        raise InvalidTopicName(name, f"it must have at most {TOPIC_NAME_LENGTH_MAX} characters")
+    if not _TOPIC_NAME.fullmatch(name):
+        raise InvalidTopicName(name, "use only letters, digits, '.', '_' and '-'")
