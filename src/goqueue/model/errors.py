@@ -108,7 +108,9 @@ class InternalTopic(GoQueueError):
     code = "internal_topic"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic!r} is kept by the broker itself; it cannot be changed this way.")
+        super().__init__(
+            f"Topic {topic!r} is kept by the broker itself; it cannot be changed this way."
+        )
 
 
 class NotLeader(GoQueueError):
@@ -143,6 +145,7 @@ class CorruptBatch(GoQueueError):
     """A batch whose bytes do not match its checksum, on the wire or on disk."""
 
     code = "corrupt_batch"
+    position: int = -1  # where in its file, when it was found on disk
 
 
 class RecordTooLarge(GoQueueError):
@@ -164,7 +167,9 @@ class UnsupportedCompression(GoQueueError):
 class OffsetOutOfRange(GoQueueError):
     code = "offset_out_of_range"
 
-    def __init__(self, partition: TopicPartition, offset: int, *, start: int, end: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, offset: int, *, start: int, end: int
+    ) -> None:
         super().__init__(
             f"Offset {offset} of {partition} is not available; offsets {start} to {end} are."
         )

@@ -1,0 +1,380 @@
+"""Record batches: the one format of records on disk and on the wire.
+
+A batch is a 61-byte header and its records, byte for byte what a producer sends and a consumer
+fetches. The broker lives on the header: one checksum, one base offset to stamp, no records
+unpacked. Records are decoded only where a feature asks for a particular record.
+
+    base_offset int64 · batch_length int32 · leader_epoch int32 · magic int8 · crc uint32 ·
+    attributes int16 · last_offset_delta int32 · base_timestamp int64 · max_timestamp int64 ·
+    producer_id int64 · producer_epoch int16 · base_sequence int32 · record_count int32
+
+The checksum (CRC-32C) covers everything from `attributes` on, so that stamping the base offset
+and the leader epoch leaves it valid.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from goqueue.model.compression import (
+    Buffer,
+    Compression,
+    codec_of,
+    compress,
+    decompress,
+)
+from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_PREFIX_BYTES = (
+    12  # base_offset and batch_length, which batch_length does not count
+)
+CRC_START = 21
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+HAS_DELETE_HORIZON = 0x40
+
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_EPOCH = -1
+
+_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_STAMP_OFFSET = struct.Struct(">q")
+_STAMP_EPOCH = struct.Struct(">i")
+
+Header = tuple[str, bytes | None]
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LENGTH_PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        return add_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> Compression:
+        return codec_of(self.attributes)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & HAS_DELETE_HORIZON)
+
+
+class Record(NamedTuple):
+    """One stored record, with the offset and time its batch gives it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int = NO_TIMESTAMP
+    offset: int = -1
+
+
+def add_sequence(sequence: int, count: int) -> int:
+    """Sequence numbers are 31 bits wide and start again at zero."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; the caller has made sure that its 61 bytes are there."""
+    return BatchHeader._make(HEADER.unpack_from(data, position))
+
+
+def check_batch(data: Buffer) -> BatchHeader:
+    """Return the header of `data`, which must be exactly one intact batch of this format."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptBatch(
+            f"A batch has {len(data)} bytes; its header alone has {HEADER_BYTES}."
+        )
+    header = read_header(data)
+    if header.magic != MAGIC:
+        raise UnsupportedFormat(
+            f"Batch format {header.magic} is not supported; send format 2."
+        )
+    if header.size != len(data):
+        raise CorruptBatch(
+            f"A batch of {len(data)} bytes says that it has {header.size}."
+        )
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise InvalidRecord("A batch announces a negative number of records.")
+    if crc32c(memoryview(data)[CRC_START:]) != header.crc:
+        raise CorruptBatch(
+            "The checksum of a batch does not match its bytes; send it again."
+        )
+    return header
+
+
+def is_intact(data: memoryview, header: BatchHeader) -> bool:
+    """Whether the bytes of one whole batch match its checksum."""
+    return crc32c(data[CRC_START : header.size]) == header.crc
+
+
+def stamp(
+    batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int
+) -> None:
+    """Give a batch its place in the log. The checksum stays valid."""
+    _STAMP_OFFSET.pack_into(batch, 0, base_offset)
+    _STAMP_EPOCH.pack_into(batch, 12, leader_epoch)
+
+
+def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Give every record of a batch the time of its arrival, and the batch a new checksum."""
+    (attributes,) = struct.unpack_from(">h", batch, CRC_START)
+    struct.pack_into(">h", batch, CRC_START, attributes | LOG_APPEND_TIME)
+    struct.pack_into(">q", batch, 35, timestamp_ms)
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def build_batch(
+    payload: Buffer,
+    *,
+    record_count: int,
+    base_offset: int = 0,
+    last_offset_delta: int | None = None,
+    leader_epoch: int = NO_EPOCH,
+    attributes: int = 0,
+    base_timestamp: int = NO_TIMESTAMP,
+    max_timestamp: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """Put a header before records that are already encoded (and already compressed)."""
+    batch = bytearray(HEADER_BYTES + len(payload))
+    batch[HEADER_BYTES:] = payload
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_PREFIX_BYTES,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        record_count - 1 if last_offset_delta is None else last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: Compression = Compression.NONE,
+    base_offset: int = 0,
+    leader_epoch: int = NO_EPOCH,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """Encode records, numbered from zero in the order given, as one batch."""
+    if not records:
+        raise InvalidRecord("A batch needs at least one record.")
+    base_timestamp = records[0].timestamp_ms
+    payload = encode_records(
+        ((index, record) for index, record in enumerate(records)),
+        base_timestamp=base_timestamp,
+    )
+    return build_batch(
+        compress(codec, payload),
+        record_count=len(records),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes | codec,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def encode_records(
+    numbered: Iterable[tuple[int, Record]], *, base_timestamp: int
+) -> bytes:
+    """The records' bytes; each comes with its offset relative to the batch."""
+    parts: list[bytes] = []
+    for delta, record in numbered:
+        key, value = record.key, record.value
+        body = [
+            b"\x00",
+            varint(record.timestamp_ms - base_timestamp),
+            varint(delta),
+            b"\x01" if key is None else varint(len(key)) + key,
+            b"\x01" if value is None else varint(len(value)) + value,
+        ]
+        if record.headers:
+            body.append(varint(len(record.headers)))
+            for name, content in record.headers:
+                encoded = name.encode()
+                body += (varint(len(encoded)), encoded)
+                body.append(
+                    b"\x01" if content is None else varint(len(content)) + content
+                )
+        else:
+            body.append(b"\x00")
+        joined = b"".join(body)
+        parts += (varint(len(joined)), joined)
+    return b"".join(parts)
+
+
+def varint(value: int) -> bytes:
+    """A zig-zag variable-length integer; the common small ones come from a table."""
+    if -8192 <= value < 8192:
+        return _SMALL_VARINTS[value + 8192]
+    return _encode_varint(value)
+
+
+def _encode_varint(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [_encode_varint(value) for value in range(-8192, 8192)]
+
+
+def decode_batch(data: Buffer) -> list[Record]:
+    """All records of one whole batch, whose checksum the caller has seen to."""
+    header = read_header(data)
+    return list(decode_records(header, unpack_payload(data, header)))
+
+
+def unpack_payload(data: Buffer, header: BatchHeader) -> Buffer:
+    """The records' bytes of a batch, decompressed."""
+    return decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+
+
+def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
+    """Decode records one by one; raise `CorruptBatch` where the bytes make no sense."""
+    data = bytes(payload)
+    position = 0
+    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    try:
+        for _ in range(header.record_count):
+            length, position = _read_varint(data, position)
+            end = position + length
+            if length < 6 or end > len(data):
+                raise CorruptBatch("A record claims more bytes than its batch has.")
+            record, position = _read_record(header, data, position + 1, end)
+            if position != end:
+                raise CorruptBatch("A record's fields do not fill its length.")
+            if is_append_time:
+                record = record._replace(timestamp_ms=header.max_timestamp)
+            yield record
+    except (IndexError, UnicodeDecodeError) as error:
+        raise CorruptBatch(
+            f"The records of a batch cannot be decoded: {error}."
+        ) from error
+    if position != len(data):
+        raise CorruptBatch("A batch has bytes left after its last record.")
+
+
+def _read_record(
+    header: BatchHeader, data: bytes, position: int, end: int
+) -> tuple[Record, int]:
+    timestamp_delta, position = _read_varint(data, position)
+    offset_delta, position = _read_varint(data, position)
+    key, position = _read_bytes(data, position, end)
+    value, position = _read_bytes(data, position, end)
+    count, position = _read_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise CorruptBatch(f"A record claims {count} headers.")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position, end)
+        content, position = _read_bytes(data, position, end)
+        if name is None:
+            raise CorruptBatch("A record header has no name.")
+        headers.append((name.decode(), content))
+    record = Record(
+        key,
+        value,
+        tuple(headers),
+        header.base_timestamp + timestamp_delta,
+        header.base_offset + offset_delta,
+    )
+    return record, position
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(data, position)
+    if length < 0:
+        return None, position
+    stop = position + length
+    if stop > end:
+        raise CorruptBatch("A field of a record reaches beyond the record.")
+    return data[position:stop], stop
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("A number in a record is longer than 64 bits.")

@@ -1,0 +1,71 @@
+"""What a log needs from a disk, so that a real one and a simulated one are interchangeable.
+
+Paths are relative to the data folder and use forward slashes. Errors are `OSError`, as the
+operating system gives them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from goqueue.model.compression import Buffer
+
+
+class File(Protocol):
+    """An open file that grows only at its end."""
+
+    path: str
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end, or raise with an unknown part of it written."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only where the file ends."""
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Replace bytes inside the file; for marks in headers, never for records."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Make the contents durable, and the file's name too when it is new. May block."""
+
+    def close(self) -> None:
+        """Give the descriptor back; the next use opens the file again."""
+
+    def fileno(self) -> int:
+        """The descriptor, for sending the file to a socket."""
+
+
+class Disk(Protocol):
+    """A folder on some disk."""
+
+    def open(self, path: str) -> File:
+        """A file that exists; it is opened at its first use."""
+
+    def create(self, path: str) -> File:
+        """A new, empty file, whose folder is made when missing."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a folder, sorted; none when there is no such folder."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable. May block."""
+
+    def read_whole(self, path: str) -> bytes:
+        """A small file's contents; `FileNotFoundError` when there is none."""
+
+    def replace_whole(self, path: str, data: bytes) -> None:
+        """Write a small file so that a crash leaves the old contents or the new, durably."""
+
+    def free_bytes(self) -> int: ...
