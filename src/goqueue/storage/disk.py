@@ -45,8 +45,8 @@ class Disk(Protocol):
     def open(self, path: str) -> File:
         """A file that exists; it is opened at its first use."""
 
-    def create(self, path: str) -> File:
-        """A new, empty file, whose folder is made when missing."""
+    def create(self, path: str, *, lazily: bool = False) -> File:
+        """A new, empty file, whose folder is made when missing; `lazily`, at its first use."""
 
     def list(self, path: str) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""

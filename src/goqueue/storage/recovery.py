@@ -26,7 +26,9 @@ def recover_segments(
         int(name[: -len(LOG_SUFFIX)]) for name in disk.list(folder) if name.endswith(LOG_SUFFIX)
     )
     if not bases:
-        return [Segment.create(disk, folder, start_offset, now_ms=now_ms)], []
+        # A partition that was never written to needs no files; any later segment does, because
+        # its name is what tells where the log goes on.
+        return [Segment.create(disk, folder, start_offset, now_ms=now_ms, lazily=True)], []
     segments = [
         _open_segment(disk, folder, base, next_base, now_ms)
         for base, next_base in zip(bases, [*bases[1:], bases[-1]], strict=True)

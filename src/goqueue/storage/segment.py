@@ -104,12 +104,14 @@ class Segment:
         self.resumes: dict[int, Resume | None] = {}
 
     @classmethod
-    def create(cls, disk: Disk, folder: str, base_offset: int, *, now_ms: int) -> Segment:
+    def create(
+        cls, disk: Disk, folder: str, base_offset: int, *, now_ms: int, lazily: bool = False
+    ) -> Segment:
         stem = f"{folder}/{segment_name(base_offset)}"
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if disk.exists(stem + suffix):
                 disk.remove(stem + suffix)
-        file = disk.create(stem + LOG_SUFFIX)
+        file = disk.create(stem + LOG_SUFFIX, lazily=lazily)
         return cls(
             disk,
             folder,
@@ -290,7 +292,9 @@ class Segment:
         """Take the files away. Whoever still sends from the log file keeps it open."""
         self.index.remove()
         self.times.remove()
-        self._disk.remove(self._stem + LOG_SUFFIX)
+        self.file.close()
+        if self._disk.exists(self._stem + LOG_SUFFIX):
+            self._disk.remove(self._stem + LOG_SUFFIX)
 
     def close(self) -> None:
         self.file.close()

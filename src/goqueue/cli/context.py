@@ -1,0 +1,173 @@
+"""Which broker a command talks to and how it prints, from flags, environment and contexts.
+
+A context is a named broker in the user's own file, as in kubectl. `-b`, `-c` and `-o` are taken
+before and after the name of a command, because nobody remembers which it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from goqueue.cli.output import OutputForm
+from goqueue.model.errors import InvalidRequest
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "GOQUEUE_BOOTSTRAP"
+CONTEXTS_VARIABLE = "GOQUEUE_CLI_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is remembered under a name."""
+
+    bootstrap: str = BOOTSTRAP_DEFAULT
+    output: OutputForm = OutputForm.TABLE
+
+
+@dataclass(slots=True)
+class Contexts:
+    """The user's contexts, and which of them is in use."""
+
+    current: str = ""
+    by_name: dict[str, Context] = field(default_factory=dict)
+
+    def get(self, name: str) -> Context:
+        if name not in self.by_name:
+            known = ", ".join(self.by_name) or "none"
+            raise InvalidRequest(f"There is no context {name!r}; there are: {known}.")
+        return self.by_name[name]
+
+
+@dataclass(slots=True)
+class Call:
+    """What one call of `goqueue` was told about the broker and the output."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    bootstrap_given: str | None = None
+    context_given: str | None = None
+    output_given: OutputForm | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Flag, then a context named by flag, then environment, then the context in use."""
+        if self.bootstrap_given:
+            return self.bootstrap_given
+        if not self.context_given and self.environ.get(BOOTSTRAP_VARIABLE):
+            return self.environ[BOOTSTRAP_VARIABLE]
+        return self.context.bootstrap
+
+    @property
+    def output(self) -> OutputForm:
+        return self.output_given or self.context.output
+
+    @property
+    def context(self) -> Context:
+        """The context named by flag, else the one in use, else the defaults."""
+        contexts = load_contexts(contexts_file(self.environ))
+        name = self.context_given or contexts.current
+        return contexts.get(name) if name else Context()
+
+
+def current_call(ctx: typer.Context) -> Call:
+    """What the running command was told."""
+    return ctx.ensure_object(Call)
+
+
+def add_shared_options(command: Any) -> None:
+    """Let `command` and all commands below it take `-b`, `-c` and `-o`."""
+    command.params.extend(_shared_options())
+    for below in getattr(command, "commands", {}).values():
+        add_shared_options(below)
+
+
+def contexts_file(environ: Mapping[str, str]) -> Path:
+    """Where the contexts are kept."""
+    if environ.get(CONTEXTS_VARIABLE):
+        return Path(environ[CONTEXTS_VARIABLE])
+    base = environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "goqueue" / "config.yaml"
+
+
+def load_contexts(file: Path) -> Contexts:
+    """Read the contexts; a file that is not there holds none."""
+    import yaml
+
+    try:
+        return _contexts_from(yaml.safe_load(file.read_text(encoding="utf-8")) or {})
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidRequest(f"The contexts in {file} cannot be read: {reason}") from error
+
+
+def save_contexts(file: Path, contexts: Contexts) -> None:
+    """Write the contexts so that a crash leaves the old file or the new one."""
+    text = show_contexts(contexts)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f"{file.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(file)
+
+
+def show_contexts(contexts: Contexts) -> str:
+    """The contexts as the text of their file."""
+    import yaml
+
+    by_name = {
+        name: {"bootstrap": context.bootstrap, "output": context.output.value}
+        for name, context in contexts.by_name.items()
+    }
+    tree = {"current-context": contexts.current, "contexts": by_name}
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def _contexts_from(tree: Mapping[str, Any]) -> Contexts:
+    by_name = {
+        str(name): Context(
+            bootstrap=str(entry.get("bootstrap", BOOTSTRAP_DEFAULT)),
+            output=OutputForm(entry.get("output", OutputForm.TABLE)),
+        )
+        for name, entry in (tree.get("contexts") or {}).items()
+    }
+    return Contexts(current=str(tree.get("current-context") or ""), by_name=by_name)
+
+
+def _shared_options() -> list[Any]:
+    """Fresh options that note their value in the call instead of passing it to a function."""
+    carrier = typer.Typer()
+    carrier.command()(_options)
+    options = [param for param in typer.main.get_command(carrier).params if param.name in _FIELDS]
+    for option in options:
+        option.expose_value = False
+        option.callback = _note
+    return options
+
+
+def _options(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", "-b", metavar="HOST:PORT[,...]", help="Brokers to ask first."),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", "-c", help="A broker that `goqueue config` knows.")
+    ] = None,
+    output: Annotated[
+        OutputForm | None, typer.Option("--output", "-o", help="How answers are printed.")
+    ] = None,
+) -> None: ...
+
+
+_FIELDS = {"bootstrap": "bootstrap_given", "context": "context_given", "output": "output_given"}
+
+
+def _note(ctx: Any, param: Any, value: object) -> None:
+    call = ctx.ensure_object(Call)
+    if value is not None:
+        setattr(call, _FIELDS[param.name], OutputForm(value) if param.name == "output" else value)

@@ -1,0 +1,67 @@
+"""Finds the command that was asked for, and turns errors into text and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from goqueue.cli.context import add_shared_options
+from goqueue.model.errors import GoQueueError, InvalidSettings
+
+# One line per command: its name, and the module whose `app` it is.
+COMMANDS = {
+    "serve": "goqueue.cli.serve",
+    "config": "goqueue.cli.settings",
+    "version": "goqueue.cli.version",
+}
+# These do not talk to a broker, so options about one would only puzzle.
+WITHOUT_SHARED_OPTIONS = {"serve", "version"}
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+
+
+class Commands(TyperGroup):
+    """Imports a command when it is needed; listing them all is what `--help` does."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        if cmd_name not in WITHOUT_SHARED_OPTIONS:
+            add_shared_options(command)
+        return command
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _goqueue() -> None:
+    """A durable message log that speaks Kafka."""
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    command = typer.main.get_command(app)
+    add_shared_options(command)
+    try:
+        command(prog_name="goqueue")
+    except InvalidSettings as error:
+        _complain(error.problems)
+        sys.exit(EXIT_USAGE)
+    except GoQueueError as error:
+        _complain([str(error)])
+        sys.exit(EXIT_ERROR)
+
+
+def _complain(lines: list[str]) -> None:
+    for line in lines:
+        typer.secho(line, fg=typer.colors.RED, err=True)

@@ -1,0 +1,81 @@
+"""Rows as a table for people, or as JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+Row = Mapping[str, object]
+
+
+class OutputForm(enum.StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def print_rows(rows: Sequence[Row], form: OutputForm) -> None:
+    """Print a list of things that have the same columns."""
+    sys.stdout.write(render_rows(rows, form, width=_terminal_width()))
+
+
+def print_item(item: Row, form: OutputForm) -> None:
+    """Print one thing: a line per property, or a single object."""
+    if form is OutputForm.TABLE:
+        print_rows([{"name": name, "value": value} for name, value in item.items()], form)
+    else:
+        sys.stdout.write(_dump(dict(item), form))
+
+
+def render_rows(rows: Sequence[Row], form: OutputForm, *, width: int | None) -> str:
+    """The text of `rows`; a table is cut to `width` columns where there is one."""
+    if form is OutputForm.TABLE:
+        return _table(rows, width)
+    return _dump([dict(row) for row in rows], form)
+
+
+def _dump(tree: object, form: OutputForm) -> str:
+    if form is OutputForm.JSON:
+        return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
+    import yaml
+
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def _table(rows: Sequence[Row], width: int | None) -> str:
+    if not rows:
+        return ""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0]:
+        is_number = isinstance(rows[0][name], int | float)
+        table.add_column(name.upper(), justify="right" if is_number else "left", no_wrap=True)
+    for row in rows:
+        # As Text, because a value with square brackets is not markup.
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    # A pipe has no width: what another program reads must be whole.
+    console = Console(width=width or 100_000, force_terminal=width is not None, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _terminal_width() -> int | None:
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns

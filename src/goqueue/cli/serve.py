@@ -1,0 +1,76 @@
+"""`goqueue serve`: gather the settings and run a node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goqueue.config import load, render
+
+app = typer.Typer()
+
+
+# Values stay text here: `load` checks them together with those of the file and the environment,
+# so that all problems are told at once.
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file, YAML; else GOQUEUE_CONFIG.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where the data is kept.")] = None,
+    listen_kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")
+    ] = None,
+    advertise_kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told.")
+    ] = None,
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
+    ] = False,
+    node_id: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Id of this broker.")
+    ] = None,
+    fsync: Annotated[
+        str | None,
+        typer.Option(metavar="every|interval|none", help="What an acknowledgement promises."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="debug|info|warning|error", help="How much is logged.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(help="Written with the bound addresses, as JSON, once the node serves."),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the settings and their sources, and exit.")
+    ] = False,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT."""
+    flags = {
+        "--data-dir": data_dir,
+        "--listen-kafka": listen_kafka,
+        "--advertise-kafka": advertise_kafka,
+        "--allow-unauthenticated": "true" if allow_unauthenticated else None,
+        "--node-id": node_id,
+        "--fsync": fsync,
+        "--log-level": log_level,
+    }
+    overrides = {flag: text for flag, text in flags.items() if text is not None}
+    for assignment in set_ or []:
+        path, _, text = assignment.partition("=")
+        overrides[path] = text
+    settings = load(file=config, environ=os.environ, overrides=overrides)
+    if print_config:
+        print(render(settings), end="")
+        return
+
+    from goqueue.runtime.serve import run
+
+    run(settings, ready_file=ready_file)

@@ -1,0 +1,566 @@
+"""Every setting of a node: its name, default, range and reason, and how it is read.
+
+A setting comes from a flag, else from the environment, else from the YAML file, else from its
+default below. All of it is read once, at start, and every problem is reported at once. A room
+receives its own section as a value; it never sees the whole, the environment or the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from goqueue.model.errors import InvalidSettings
+from goqueue.setting_kinds import (
+    COUNT,
+    DAY_MS,
+    DURATION,
+    HOUR_MS,
+    INT32_MAX,
+    INT64_MAX,
+    MINUTE_MS,
+    SECOND_MS,
+    SIZE,
+    UNLIMITED,
+    Address,
+    Choice,
+    Folder,
+    GiB,
+    HostPort,
+    KiB,
+    Kind,
+    MiB,
+    Number,
+    Optional,
+    Ratio,
+    Switch,
+    Unit,
+    Word,
+)
+
+FsyncMode = Literal["every", "interval", "none"]
+CleanupPolicy = Literal["delete", "compact", "compact,delete"]
+Compression = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
+TimestampType = Literal["CreateTime", "LogAppendTime"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+
+FILE_VARIABLE = "GOQUEUE_CONFIG"
+_PREFIX = "GOQUEUE_"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the table knows about a setting besides its default."""
+
+    kind: Kind[object]
+    why: str
+    flag: str = ""
+
+
+# A section is an ordinary dataclass; these put the rule of a setting beside its default.
+
+
+def _setting(default: T, kind: Kind[object], why: str, flag: str = "") -> T:
+    made: T = field(default=default, metadata={"about": About(kind, why, flag)})
+    return made
+
+
+def _number(
+    unit: Unit, default: int, why: str, *, least: int = 1, most: int = INT64_MAX, flag: str = ""
+) -> int:
+    has_limit = least != UNLIMITED
+    kind = Number(unit, at_least=least if has_limit else 1, at_most=most, has_limit=has_limit)
+    return _setting(default, kind, why, flag)
+
+
+_count, _size, _duration = (partial(_number, unit) for unit in (COUNT, SIZE, DURATION))
+
+
+def _choice(default: T, words: tuple[T, ...], why: str, flag: str = "") -> T:
+    return _setting(default, Choice(words), why, flag)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Who this node is and where it keeps its data."""
+
+    id: int = _count(
+        1, "the number by which clients know this broker", least=0, most=INT32_MAX, flag="--node-id"
+    )
+    cluster_id: str = _setting(
+        "", Word(64), "empty makes one at the first start and keeps it with the data"
+    )
+    data_dir: Path = _setting(
+        Path("data"), Folder(), "a first try needs no root rights", "--data-dir"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """Where clients connect, and how much of the node one of them may take."""
+
+    kafka: Address = _setting(
+        Address("127.0.0.1", 9092),
+        HostPort(),
+        "loopback only, until someone decides otherwise; port 0 picks a free one",
+        "--listen-kafka",
+    )
+    kafka_advertised: Address | None = _setting(
+        None,
+        Optional(HostPort(port_min=1)),
+        "the address that clients are told; empty tells them the one that is bound",
+        "--advertise-kafka",
+    )
+    allow_unauthenticated: bool = _setting(
+        False,
+        Switch(),
+        "an open port that anybody may write to must be asked for",
+        "--allow-unauthenticated",
+    )
+    connections_max: int = _count(
+        10_000, "each costs some 10 kB; far more than that is an accident or an attack"
+    )
+    connections_per_address_max: int = _count(
+        UNLIMITED, "many clients may share one address behind a proxy", least=UNLIMITED
+    )
+    idle_timeout_ms: int = _duration(
+        10 * MINUTE_MS, "longer than the pauses of stock clients, which reconnect at nine minutes"
+    )
+    request_bytes_max: int = _size(
+        100 * MiB, "what Kafka clients expect", least=KiB, most=INT32_MAX
+    )
+    requests_in_flight_max: int = _count(
+        64, "per connection; a client that sends more waits in its socket, not in our memory"
+    )
+    receive_buffer_bytes_total_max: int = _size(
+        256 * MiB, "memory for half-received requests of all connections together", least=MiB
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """How logs lie on disk, and what an acknowledgement promises."""
+
+    fsync: FsyncMode = _choice(
+        "every",
+        get_args(FsyncMode),
+        "what is acknowledged survives a power cut; one sync serves all that wait for it",
+        "--fsync",
+    )
+    fsync_interval_ms: int = _duration(
+        SECOND_MS, "with fsync: interval, the most that a power cut may take", most=HOUR_MS
+    )
+    segment_bytes: int = _size(
+        GiB, "few files, yet retention frees space in steps of one", least=16 * KiB, most=INT32_MAX
+    )
+    segment_ms: int = _duration(
+        7 * DAY_MS, "a quiet log must roll too, or its oldest record would never expire"
+    )
+    index_interval_bytes: int = _size(
+        4 * KiB, "one index entry per page of log: a look-up reads at most one more", most=MiB
+    )
+    retention_ms: int = _duration(7 * DAY_MS, "a week to notice a broken consumer", least=UNLIMITED)
+    retention_bytes: int = _size(
+        UNLIMITED, "per partition; age alone decides until someone knows the disk", least=UNLIMITED
+    )
+    retention_check_ms: int = _duration(
+        30 * SECOND_MS, "often enough that a full disk recovers without help", least=100
+    )
+    file_delete_delay_ms: int = _duration(
+        10 * SECOND_MS, "a reader that was just handed a range can still send it", least=0
+    )
+    free_bytes_min: int = _size(
+        64 * MiB, "below it writes are refused until space is back; reads go on", least=0
+    )
+    open_files_max: int = _count(
+        2048, "segment files kept open; beyond it the least used is closed", least=16
+    )
+    write_chunk_bytes: int = _size(
+        256 * KiB,
+        "larger writes to the page cache run at a third of the speed",
+        least=4 * KiB,
+        most=64 * MiB,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """When a log that keeps the last value per key is cleaned."""
+
+    enabled: bool = _setting(True, Switch(), "compacted topics only shrink while it runs")
+    check_ms: int = _duration(15 * SECOND_MS, "a check costs a look at each log", least=100)
+    dirty_ratio_min: float = _setting(
+        0.5, Ratio(), "each pass rewrites the clean part, so let it halve the log at least"
+    )
+    tombstone_retention_ms: int = _duration(
+        DAY_MS, "a reader slower than this may miss a deletion", least=0
+    )
+    lag_min_ms: int = _duration(0, "a record may be superseded as soon as it is written", least=0)
+    lag_max_ms: int = _duration(
+        UNLIMITED, "the dirty ratio alone decides when to clean", least=UNLIMITED
+    )
+    map_bytes_max: int = _size(
+        128 * MiB,
+        "memory for the keys of one pass; what does not fit waits for the next",
+        least=MiB,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What a topic is like when its creator does not say."""
+
+    partitions: int = _count(1, "keeps the order of everything", most=10_000)
+    auto_create: bool = _setting(True, Switch(), "stock clients and tools count on it")
+    message_bytes_max: int = _size(
+        1_048_588, "Kafka's own limit for a batch, so that clients need no change", most=INT32_MAX
+    )
+    cleanup_policy: CleanupPolicy = _choice(
+        "delete", get_args(CleanupPolicy), "keeping only the last value per key is a decision"
+    )
+    compression: Compression = _choice(
+        "producer", get_args(Compression), "stores the producer's bytes untouched"
+    )
+    timestamp_type: TimestampType = _choice(
+        "CreateTime", get_args(TimestampType), "the producer knows when it happened"
+    )
+    delete_enabled: bool = _setting(True, Switch(), "the owner of a topic may delete it")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """What the broker remembers about idempotent producers."""
+
+    id_expiry_ms: int = _duration(
+        DAY_MS, "a producer silent for longer starts again; its retries are long over"
+    )
+    states_per_partition_max: int = _count(
+        10_000, "bounds memory when producers come and go; the longest silent is forgotten first"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Membership and committed offsets of consumer groups."""
+
+    session_ms_min: int = _duration(6 * SECOND_MS, "a shorter session mistakes a pause for a death")
+    session_ms_max: int = _duration(
+        30 * MINUTE_MS, "a dead member holds its partitions no longer than this"
+    )
+    initial_rebalance_delay_ms: int = _duration(
+        100, "members that start together share the first assignment", least=0, most=10 * MINUTE_MS
+    )
+    size_max: int = _count(UNLIMITED, "the number of partitions limits it anyway", least=UNLIMITED)
+    offsets_partitions: int = _count(
+        16, "groups spread over these logs; fixed once the first offset is committed", most=10_000
+    )
+    offsets_retention_ms: int = _duration(7 * DAY_MS, "how long an empty group is remembered")
+    offset_metadata_bytes_max: int = _size(
+        4 * KiB, "a note beside an offset, not a payload", least=0, most=MiB
+    )
+    consumer_heartbeat_ms: int = _duration(
+        5 * SECOND_MS, "told to members whose assignment the broker computes"
+    )
+    consumer_session_ms: int = _duration(
+        45 * SECOND_MS, "nine missed heartbeats, as Kafka clients are tuned for"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How much reading costs."""
+
+    sessions_max: int = _count(
+        1_000, "remembered partition lists; a reader without one sends the whole list", least=0
+    )
+    bytes_max: int = _size(
+        55 * MiB, "cap of one answer, above what stock clients ask for", least=KiB, most=INT32_MAX
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """What the node says about itself."""
+
+    level: LogLevel = _choice(
+        "info", get_args(LogLevel), "starts, stops and troubles, nothing per request", "--log-level"
+    )
+    format: LogFormat = _choice("text", get_args(LogFormat), "read by people first")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All sections of one node, and where each value came from."""
+
+    node: NodeSettings = NodeSettings()
+    listeners: ListenerSettings = ListenerSettings()
+    storage: StorageSettings = StorageSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    topics: TopicSettings = TopicSettings()
+    producers: ProducerSettings = ProducerSettings()
+    groups: GroupSettings = GroupSettings()
+    fetch: FetchSettings = FetchSettings()
+    logging: LoggingSettings = LoggingSettings()
+    # "section.name" to "file goqueue.yaml line 3" and the like; defaults are not listed.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table of settings."""
+
+    section: str
+    name: str
+    default: object
+    about: About
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variables(self) -> list[str]:
+        """Names in the environment: the systematic one, then that of the flag if it has one."""
+        systematic = f"{_PREFIX}{self.section}_{self.name}".upper()
+        short = _PREFIX + self.about.flag.strip("-").replace("-", "_").upper()
+        return [systematic] if not self.about.flag else list(dict.fromkeys([systematic, short]))
+
+
+SECTIONS: Mapping[str, Any] = {
+    section.name: type(section.default)
+    for section in dataclasses.fields(Settings)
+    if section.name != "sources"
+}
+SETTINGS: Mapping[str, Setting] = {
+    f"{section}.{one.name}": Setting(section, one.name, one.default, one.metadata["about"])
+    for section, its_class in SECTIONS.items()
+    for one in dataclasses.fields(its_class)
+}
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read all sources and return the settings, or raise InvalidSettings with every problem.
+
+    `file` defaults to what GOQUEUE_CONFIG names in `environ`. The keys of `overrides` are flags
+    as the user typed them (`--fsync`), or `section.name` for what came by `--set`.
+    """
+    reading = _Reading()
+    environ = environ or {}
+    if file is None and environ.get(FILE_VARIABLE):
+        file = Path(environ[FILE_VARIABLE])
+    layers = [
+        reading.from_flags(overrides or {}),
+        reading.from_environment(environ),
+        reading.from_file(file) if file else {},
+    ]
+    settings = reading.settle(layers)
+    if reading.problems:
+        raise InvalidSettings(reading.problems)
+    return settings
+
+
+def render(settings: Settings) -> str:
+    """The settings as a YAML file that says where each value comes from."""
+    lines: list[str] = []
+    for section in SECTIONS:
+        lines += ["", f"{section}:"] if lines else [f"{section}:"]
+        for setting in SETTINGS.values():
+            if setting.section == section:
+                value = getattr(getattr(settings, section), setting.name)
+                source = settings.sources.get(setting.path, "default")
+                text = _yaml_scalar(setting.about.kind.show(value))
+                lines.append(f"  {setting.name}: {text}  # {source}")
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    text: str
+    source: str
+
+
+_Layer = dict[str, _Given]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Collects what the sources say, and every problem with it."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def from_flags(self, overrides: Mapping[str, str]) -> _Layer:
+        by_flag = {setting.about.flag: setting.path for setting in SETTINGS.values()}
+        layer: _Layer = {}
+        for typed, text in overrides.items():
+            is_set = not typed.startswith("--")
+            source = f"flag --set {typed}" if is_set else f"flag {typed}"
+            path = typed if is_set else by_flag[typed]
+            if path not in SETTINGS:
+                self.problems.append(f"{path}: no such setting{_hint(path, SETTINGS)} ({source})")
+            else:
+                self._add(layer, path, _Given(text, source))
+        return layer
+
+    def from_environment(self, environ: Mapping[str, str]) -> _Layer:
+        names = {name: path for path, row in SETTINGS.items() for name in row.variables}
+        layer: _Layer = {}
+        for name, text in environ.items():
+            if name in names:
+                self._add(layer, names[name], _Given(text, f"environment {name}"))
+            elif name.startswith(_PREFIX) and name != FILE_VARIABLE:
+                # Only what resembles a setting is a typing error. Other GOQUEUE_ variables are
+                # not ours to judge: Kubernetes makes GOQUEUE_PORT for a service of that name.
+                hint = _hint(name, names, cutoff=0.85)
+                if hint:
+                    self.problems.append(f"{name}: no such setting{hint} (environment)")
+        return layer
+
+    def from_file(self, file: Path) -> _Layer:
+        # Imported here because a node without a settings file does not need it.
+        import yaml
+
+        try:
+            root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+            self.problems.append(f"file {file}: cannot be read: {reason}")
+            return {}
+        layer: _Layer = {}
+        for section, node, source in self._entries(root, file, "the file"):
+            if section not in SECTIONS:
+                hint = _hint(section, SECTIONS)
+                self.problems.append(f"{section}: no such section{hint} ({source})")
+                continue
+            for name, value, source in self._entries(node, file, f"section {section}"):
+                self._from_yaml(layer, f"{section}.{name}", value, source)
+        return layer
+
+    def settle(self, layers: Iterable[_Layer]) -> Settings:
+        """Take each setting from the first layer that has it, and check that all agree."""
+        ranked = list(layers)
+        values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+        sources = {}
+        for path, setting in SETTINGS.items():
+            given = next((layer[path] for layer in ranked if path in layer), None)
+            if given is None:
+                continue
+            try:
+                values[setting.section][setting.name] = setting.about.kind.read(given.text)
+                sources[path] = given.source
+            except ValueError as error:
+                self.problems.append(f"{path}: {error} ({given.source})")
+        sections: dict[str, Any] = {
+            name: section(**values[name]) for name, section in SECTIONS.items()
+        }
+        settings = Settings(**sections, sources=sources)
+        self.problems += contradictions(settings)
+        return settings
+
+    def _entries(self, node: Any, file: Path, what: str) -> Iterator[tuple[str, Any, str]]:
+        """The keys of a YAML mapping with their values and places; anything else is a problem."""
+        if node is None or _is_null(node):
+            return
+        if node.id != "mapping":
+            place = f"file {file} line {node.start_mark.line + 1}"
+            self.problems.append(f"{what}: expected `name: value` lines ({place})")
+            return
+        seen = set()
+        for key, value in node.value:
+            place = f"file {file} line {key.start_mark.line + 1}"
+            if key.id != "scalar":
+                self.problems.append(f"{what}: a name must be a word ({place})")
+                continue
+            if key.value in seen:
+                self.problems.append(f"{key.value}: stands twice in {what} ({place})")
+            seen.add(key.value)
+            yield key.value, value, place
+
+    def _from_yaml(self, layer: _Layer, path: str, value: Any, source: str) -> None:
+        if path not in SETTINGS:
+            self.problems.append(f"{path}: no such setting{_hint(path, SETTINGS)} ({source})")
+        elif value.id != "scalar":
+            self.problems.append(f"{path}: expected a single value ({source})")
+        else:
+            layer[path] = _Given("" if _is_null(value) else value.value, source)
+
+    def _add(self, layer: _Layer, path: str, given: _Given) -> None:
+        other = layer.setdefault(path, given)
+        if other.text != given.text:
+            self.problems.append(
+                f"{path}: {other.source} says {other.text!r}, {given.source} says {given.text!r}"
+            )
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Settings that are each allowed but do not hold together, one sentence per fault."""
+
+    def told(path: str) -> str:
+        section, name = path.split(".")
+        value = getattr(getattr(settings, section), name)
+        source = settings.sources.get(path, "default")
+        return f"{path} = {SETTINGS[path].about.kind.show(value)} ({source})"
+
+    listeners, groups, compaction = settings.listeners, settings.groups, settings.compaction
+    found = []
+    if not listeners.kafka.is_loopback and not listeners.allow_unauthenticated:
+        found.append(
+            f"{told('listeners.kafka')}: listens beyond this machine without authentication; "
+            "pass --allow-unauthenticated if that is meant"
+        )
+    if listeners.kafka.is_wildcard and listeners.kafka_advertised is None:
+        found.append(
+            f"{told('listeners.kafka')}: clients cannot be told to connect to every address; "
+            "name one with --advertise-kafka HOST:PORT"
+        )
+    if listeners.kafka_advertised is not None and listeners.kafka_advertised.is_wildcard:
+        found.append(
+            f"{told('listeners.kafka_advertised')}: clients cannot connect to every address"
+        )
+    if listeners.request_bytes_max > listeners.receive_buffer_bytes_total_max:
+        found.append(
+            f"{told('listeners.request_bytes_max')} does not fit into "
+            f"{told('listeners.receive_buffer_bytes_total_max')}"
+        )
+    if settings.topics.message_bytes_max > listeners.request_bytes_max:
+        found.append(
+            f"{told('topics.message_bytes_max')} does not fit into a request: "
+            f"{told('listeners.request_bytes_max')}"
+        )
+    if groups.session_ms_min > groups.session_ms_max:
+        found.append(f"{told('groups.session_ms_min')} is above {told('groups.session_ms_max')}")
+    if groups.consumer_heartbeat_ms >= groups.consumer_session_ms:
+        found.append(
+            f"{told('groups.consumer_heartbeat_ms')} must be shorter than "
+            f"{told('groups.consumer_session_ms')}"
+        )
+    if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
+        found.append(f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}")
+    return found
+
+
+def _is_null(node: Any) -> bool:
+    return bool(node.tag == "tag:yaml.org,2002:null")
+
+
+def _hint(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _yaml_scalar(text: str) -> str:
+    is_plain = text == "-1" or re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9._/-]*", text)
+    return text if is_plain else "'" + text.replace("'", "''") + "'"

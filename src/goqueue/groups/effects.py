@@ -1,0 +1,31 @@
+"""What a coordinator asks of the broker."""
+
+from __future__ import annotations
+
+import msgspec
+
+Token = object
+"""Names a waiting call. The coordinator only hands it back; it is never `None`."""
+
+KeyedRecord = tuple[bytes, bytes | None]
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Append these records, as one batch, to the coordinator's partition of the internal topic.
+
+    Report the outcome with `persisted` or `persist_failed`, in the order of the write ids.
+    """
+
+    write_id: int
+    group_id: str
+    records: list[KeyedRecord]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer the waiting call: a result, or a GoQueueError."""
+
+    token: Token
+    result: object
+
+
+Effect = Persist | Reply

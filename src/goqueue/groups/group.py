@@ -1,0 +1,117 @@
+"""One group: its membership, its committed offsets, and what it has still to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from goqueue.groups.effects import Reply, Token
+from goqueue.groups.journal import Journal
+from goqueue.groups.metrics import RebalanceLog
+from goqueue.groups.offsets import OffsetChange, Offsets
+from goqueue.groups.records import (
+    GroupRecord,
+    MemberRecord,
+    decode_group,
+    decode_member,
+    encode_group_key,
+    encode_member_key,
+    encode_membership,
+)
+from goqueue.groups.results import GroupDescription, GroupState, GroupType
+from goqueue.groups.settings import GroupSettings
+from goqueue.groups.timers import Timers
+from goqueue.model.errors import GoQueueError
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the groups of one coordinator share."""
+
+    settings: GroupSettings
+    timers: Timers = field(default_factory=Timers)
+    journal: Journal = field(default_factory=Journal)
+    topics: dict[str, int] = field(default_factory=dict)  # partition counts
+
+
+class Membership(Protocol):
+    """What classic and consumer memberships have in common."""
+
+    @property
+    def type(self) -> GroupType: ...
+    @property
+    def state(self) -> GroupState: ...
+    @property
+    def protocol_type(self) -> str: ...
+    @property
+    def emptied_at_ms(self) -> int: ...
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is in it or on the way in."""
+        ...
+
+    def is_subscribed(self, topic: str) -> bool: ...
+    def describe(self) -> GroupDescription: ...
+    def close(self, error: GoQueueError) -> None:
+        """Stop all timers and answer whoever waits."""
+        ...
+
+
+class Group:
+    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+        self.group_id = group_id
+        self.settings = surroundings.settings
+        self.timers = surroundings.timers
+        self.surroundings = surroundings
+        self.offsets = Offsets()
+        self.membership: Membership | None = None
+        self.rebalances = RebalanceLog(surroundings.settings.rebalance_history_max)
+        self.durable: dict[bytes, bytes] = {}  # the membership as the log has it
+        self.is_torn = False  # a write failed: memory is ahead of the log
+
+        self.staged: dict[bytes, bytes | None] = {}
+        self.staged_offsets: list[OffsetChange] = []
+        self.replies: list[Reply] = []
+        self.writes_open = 0
+        self.membership_write_id = 0  # the last one
+
+    @property
+    def is_forgettable(self) -> bool:
+        is_idle = self.membership is None or self.membership.is_idle
+        return is_idle and not (self.writes_open or self.durable or self.offsets or self.is_torn)
+
+    def reply(self, token: Token, result: object) -> None:
+        self.replies.append(Reply(token, result))
+        self.surroundings.journal.touch(self)
+
+    def stage_group(self, record: GroupRecord | None) -> None:
+        key = encode_group_key(self.group_id)
+        self.staged[key] = None if record is None else encode_membership(record)
+        self.surroundings.journal.touch(self)
+
+    def stage_member(self, member_id: str, record: MemberRecord | None) -> None:
+        key = encode_member_key(self.group_id, member_id)
+        self.staged[key] = None if record is None else encode_membership(record)
+        self.surroundings.journal.touch(self)
+
+    def stage_offset(self, change: OffsetChange) -> None:
+        self.staged_offsets.append(change)
+        self.surroundings.journal.touch(self)
+
+    def apply(self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]) -> None:
+        """The log now holds these."""
+        for key, value in membership.items():
+            if value is None:
+                self.durable.pop(key, None)
+            else:
+                self.durable[key] = value
+        for change in offsets:
+            self.offsets.apply(change)
+
+    def durable_records(self) -> tuple[GroupRecord | None, list[MemberRecord]]:
+        """The membership as a reload would read it."""
+        group_key = encode_group_key(self.group_id)
+        group_value = self.durable.get(group_key)
+        record = None if group_value is None else decode_group(group_value)
+        members = [decode_member(value) for key, value in self.durable.items() if key != group_key]
+        return record, [member for member in members if member is not None]

@@ -1,0 +1,76 @@
+"""The committed offsets of one group.
+
+An offset is visible once it is durable: changes are applied when their write is settled, in the
+order of the log, so this table always equals what a reload would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from goqueue.groups.results import CommittedOffset
+
+OffsetChange = tuple[str, int, CommittedOffset | None]
+
+
+class Offsets:
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, CommittedOffset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._topics)
+
+    def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
+        for topic, partitions in self._topics.items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def apply(self, change: OffsetChange) -> None:
+        topic, partition, committed = change
+        if committed is not None:
+            self._topics.setdefault(topic, {})[partition] = committed
+        elif topic in self._topics:
+            self._topics[topic].pop(partition, None)
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    def select(
+        self, wanted: Mapping[str, Collection[int]] | None
+    ) -> dict[str, dict[int, CommittedOffset]]:
+        """The offsets that exist among the wanted ones; `None` wants all."""
+        if wanted is None:
+            return {topic: dict(partitions) for topic, partitions in self._topics.items()}
+        selected = {}
+        for topic, partitions in wanted.items():
+            known = self._topics.get(topic, {})
+            selected[topic] = {each: known[each] for each in partitions if each in known}
+        return selected
+
+    def of_topic(self, topic: str) -> Mapping[int, CommittedOffset]:
+        return self._topics.get(topic, {})
+
+    def expired(
+        self,
+        now_ms: int,
+        *,
+        retention_ms: int,
+        emptied_at_ms: int,
+        is_subscribed: Callable[[str], bool],
+    ) -> list[OffsetChange]:
+        """Deletions of all offsets whose time is over.
+
+        An offset lives as long as a member reads its topic, and `retention_ms` from then on. A
+        lifetime that the committing client asked for counts as it stands.
+        """
+        changes: list[OffsetChange] = []
+        for topic, partitions in self._topics.items():
+            if is_subscribed(topic):
+                continue
+            for partition, committed in partitions.items():
+                unused_since_ms = max(committed.committed_at_ms, emptied_at_ms)
+                expires_at_ms = committed.expires_at_ms
+                if expires_at_ms < 0:
+                    expires_at_ms = unused_since_ms + retention_ms
+                if expires_at_ms <= now_ms:
+                    changes.append((topic, partition, None))
+        return changes

@@ -1,0 +1,122 @@
+"""What groups answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from goqueue.groups.partitions import Partition
+from goqueue.model.errors import GoQueueError
+
+
+class GroupState(StrEnum):
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupType(StrEnum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Nothing to say but yes: heartbeats and deletions."""
+
+
+DONE = Done()
+
+
+class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: str
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    leader_id: str
+    members: tuple[JoinedMember, ...] = ()  # only for the leader
+    is_assignment_skipped: bool = False
+
+
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_type: str
+    protocol_name: str
+    assignment: bytes
+
+
+class LeftMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: str
+    instance_id: str | None
+    error: GoQueueError | None = None
+
+
+class LeaveResult(msgspec.Struct, frozen=True):
+    members: tuple[LeftMember, ...]
+
+
+class ConsumerHeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: frozenset[Partition] | None = None  # `None`: as before
+
+
+class OffsetErrors(msgspec.Struct, frozen=True):
+    """The outcome of a commit or deletion: partitions not named here succeeded."""
+
+    errors: dict[Partition, GoQueueError] = {}
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_at_ms: int
+    expires_at_ms: int = -1  # −1: by the retention of the group
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+
+
+class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as tools show it; classic members of a classic group have only bytes."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None = None
+    client_id: str
+    client_host: str
+    is_classic: bool
+    epoch: int
+    metadata: bytes = b""
+    assignment: bytes = b""
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str = ""
+    assigned: frozenset[Partition] = frozenset()
+    target: frozenset[Partition] = frozenset()
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    protocol_name: str  # the assignor in use
+    epoch: int
+    assignment_epoch: int
+    leader_id: str = ""
+    members: tuple[MemberDescription, ...] = ()

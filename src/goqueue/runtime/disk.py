@@ -1,0 +1,209 @@
+"""The data folder on a real disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import OrderedDict
+
+from goqueue.model.compression import Buffer
+
+
+class LocalFile:
+    """A file whose descriptor is opened at its first use and given back when others need it.
+
+    It is read and written at its end by the event loop and synced by threads; `_pins` keeps the
+    descriptor open while a thread or a socket uses it.
+    """
+
+    __slots__ = ("_disk", "_fd", "_is_new", "_pins", "path")
+
+    def __init__(self, disk: LocalDisk, path: str, *, is_new: bool) -> None:
+        self._disk = disk
+        self._fd = -1
+        self._is_new = is_new
+        self._pins = 0
+        self.path = path
+
+    def append(self, data: Buffer) -> None:
+        fd = self.fileno()
+        view = memoryview(data)
+        piece = self._disk.write_piece_bytes
+        written = 0
+        # Large writes to the page cache are slower per byte than pieces that fit the CPU's cache.
+        while written < len(view):
+            written += os.write(fd, view[written : written + piece])
+
+    def read(self, position: int, length: int) -> bytes:
+        fd = self.fileno()
+        data = os.pread(fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length:
+            data = os.pread(fd, length - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        # The descriptor is in append mode, where positioned writes would land at the end.
+        fd = os.open(self._disk.full(self.path), os.O_WRONLY)
+        try:
+            os.pwrite(fd, data, position)
+        finally:
+            os.close(fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+
+    def size(self) -> int:
+        try:
+            return os.stat(self._disk.full(self.path)).st_size
+        except FileNotFoundError:
+            if self._is_new:
+                return 0
+            raise
+
+    def sync(self) -> None:
+        self.pin()
+        try:
+            os.fdatasync(self.fileno())
+        finally:
+            self.unpin()
+        if self._is_new:
+            self._disk.sync_names(self.path)
+            self._is_new = False
+
+    def fileno(self) -> int:
+        if self._fd < 0:
+            self._fd = self._disk.descriptor(self.path, create=self._is_new)
+            self._disk.opened(self)
+        return self._fd
+
+    def pin(self) -> None:
+        """Keep the descriptor open until `unpin`."""
+        with self._disk.lock:
+            self._pins += 1
+        self.fileno()
+
+    def unpin(self) -> None:
+        with self._disk.lock:
+            self._pins -= 1
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
+    def close(self) -> None:
+        self._disk.closed(self)
+        if self._fd >= 0 and not self._pins:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class LocalDisk:
+    """Files below one root folder, with a bound on how many are open at once."""
+
+    def __init__(
+        self, root: str, *, open_files_max: int = 2048, write_piece_bytes: int = 256 << 10
+    ) -> None:
+        self.root = os.path.abspath(root)
+        self.write_piece_bytes = write_piece_bytes
+        self.lock = threading.RLock()
+        self._open_files_max = open_files_max
+        self._open: OrderedDict[int, LocalFile] = OrderedDict()
+        os.makedirs(self.root, exist_ok=True)
+
+    def full(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def open(self, path: str) -> LocalFile:
+        return LocalFile(self, path, is_new=False)
+
+    def create(self, path: str, *, lazily: bool = False) -> LocalFile:
+        file = LocalFile(self, path, is_new=True)
+        if not lazily:
+            file.truncate(0)
+        return file
+
+    def descriptor(self, path: str, *, create: bool) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        if not create:
+            return os.open(self.full(path), flags)
+        try:
+            return os.open(self.full(path), flags | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self.full(path)), exist_ok=True)
+            return os.open(self.full(path), flags | os.O_CREAT, 0o644)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.full(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self.full(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(self.full(source), self.full(target))
+
+    def remove(self, path: str) -> None:
+        os.unlink(self.full(path))
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(self.full(path), ignore_errors=False)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(self.full(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_whole(self, path: str) -> bytes:
+        with open(self.full(path), "rb") as file:
+            return file.read()
+
+    def replace_whole(self, path: str, data: bytes) -> None:
+        full = self.full(path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full + ".new", "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(full + ".new", full)
+        self.sync_names(path)
+
+    def free_bytes(self) -> int:
+        status = os.statvfs(self.root)
+        return status.f_bavail * status.f_frsize
+
+    def opened(self, file: LocalFile) -> None:
+        """Remember an open file; give back the descriptor of the one opened longest ago."""
+        with self.lock:
+            self._open[id(file)] = file
+            if len(self._open) <= self._open_files_max:
+                return
+            oldest = next((one for one in self._open.values() if not one.is_pinned), None)
+        if oldest is not None and oldest is not file:
+            oldest.close()
+
+    def closed(self, file: LocalFile) -> None:
+        with self.lock:
+            self._open.pop(id(file), None)
+
+    def sync_names(self, path: str) -> None:
+        """Make the name of a file durable, and those of the folders that lead to it."""
+        while path:
+            path = os.path.dirname(path)
+            self.sync_folder(path)

@@ -1,0 +1,62 @@
+"""What a Kafka API is: a key, a name, the versions we speak and the codec of its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from goqueue.wire.kafka.primitives import Buffer
+
+API_VERSIONS_KEY: Final = 18
+
+
+class Codec(Protocol):
+    """A module of `messages`: the structs of one API and the functions that carry them."""
+
+    Request: type[Any]
+    Response: type[Any]
+
+    def decode_request(self, data: Buffer, version: int, start: int = 0) -> Any: ...
+    def encode_request(self, message: Any, version: int) -> bytes: ...
+    def write_request(self, message: Any, version: int, chunks: list[Buffer]) -> None: ...
+    def decode_response(self, data: Buffer, version: int, start: int = 0) -> Any: ...
+    def encode_response(self, message: Any, version: int) -> bytes: ...
+    def write_response(self, message: Any, version: int, chunks: list[Buffer]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. Its codec is imported when it is first asked for."""
+
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    flexible_from: int | None  # None: no version has compact types and tagged fields
+    module: str
+    is_latest_unstable: bool = False  # Kafka may still change `version_max`; do not advertise it
+
+    @property
+    def codec(self) -> Codec:
+        return cast(Codec, import_module(self.module))
+
+    @property
+    def version_stable_max(self) -> int:
+        return self.version_max - 1 if self.is_latest_unstable else self.version_max
+
+    def supports(self, version: int) -> bool:
+        return self.version_min <= version <= self.version_max
+
+    def is_flexible(self, version: int) -> bool:
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def request_header_version(self, version: int) -> int:
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        # A client asks for ApiVersions before it knows which versions the broker speaks, so it
+        # must be able to read the answer whatever version the broker chose.
+        if self.key == API_VERSIONS_KEY:
+            return 0
+        return 1 if self.is_flexible(version) else 0
