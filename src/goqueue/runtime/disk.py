@@ -174,15 +174,17 @@ class LocalDisk:
         with open(self.full(path), "rb") as file:
             return file.read()
 
-    def replace_whole(self, path: str, data: bytes) -> None:
+    def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
         full = self.full(path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
         with open(full + ".new", "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(full + ".new", full)
-        self.sync_names(path)
+        if is_durable:
+            self.sync_names(path)
 
     def free_bytes(self) -> int:
         status = os.statvfs(self.root)

@@ -65,7 +65,10 @@ class Disk(Protocol):
     def read_whole(self, path: str) -> bytes:
         """A small file's contents; `FileNotFoundError` when there is none."""
 
-    def replace_whole(self, path: str, data: bytes) -> None:
-        """Write a small file so that a crash leaves the old contents or the new, durably."""
+    def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
+        """Write a small file so that a crash leaves the old contents or the new.
+
+        Without `is_durable`, that holds for a crash of the process, not of the machine.
+        """
 
     def free_bytes(self) -> int: ...

@@ -15,10 +15,17 @@ _HEADER = struct.Struct(">4sHI")
 Body = TypeVar("Body")
 
 
-def write_framed(disk: Disk, path: str, *, magic: bytes, version: int, body: Any) -> None:
-    """Replace the file as a whole; a crash leaves the old one or the new one."""
+def write_framed(
+    disk: Disk, path: str, *, magic: bytes, version: int, body: Any, is_durable: bool = True
+) -> None:
+    """Replace the file as a whole. A process that dies leaves the old one or the new one.
+
+    The same holds for a machine that dies if `is_durable`; else the file may then be damaged,
+    which the checksum tells, and counts as missing.
+    """
     data = msgspec.msgpack.encode(body)
-    disk.replace_whole(path, _HEADER.pack(magic, version, crc32c(data)) + data)
+    framed = _HEADER.pack(magic, version, crc32c(data)) + data
+    disk.replace_whole(path, framed, is_durable=is_durable)
 
 
 def read_framed(

@@ -1,0 +1,53 @@
+"""Leader epochs: which leader wrote which part of the log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+
+class LeaderEpochs:
+    """Ascending pairs of epoch and the first offset written in it."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._entries = list(entries or ())
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(self._entries)
+
+    @property
+    def latest(self) -> int:
+        return self._entries[-1][0] if self._entries else -1
+
+    def note(self, epoch: int, start_offset: int) -> bool:
+        """Begin an epoch at an offset; False when it has begun already."""
+        if self._entries and epoch <= self._entries[-1][0]:
+            return False
+        self._entries.append((epoch, start_offset))
+        return True
+
+    def end_offset(self, epoch: int, *, log_end: int) -> tuple[int, int]:
+        """The newest epoch not after `epoch`, and the offset at which it ended; -1, -1 if none."""
+        number = bisect_right(self._entries, epoch, key=lambda entry: entry[0]) - 1
+        if number < 0:
+            return -1, -1
+        is_last = number + 1 == len(self._entries)
+        return self._entries[number][0], log_end if is_last else self._entries[number + 1][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which `offset` was written, or -1."""
+        number = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
+        return self._entries[number][0] if number >= 0 else -1
+
+    def truncate(self, offset: int) -> None:
+        """Forget the epochs that begin at `offset` or later."""
+        while self._entries and self._entries[-1][1] >= offset:
+            self._entries.pop()
+
+    def advance_start(self, offset: int) -> None:
+        """Forget the epochs that ended before `offset`."""
+        number = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
+        if number > 0:
+            del self._entries[:number]

@@ -1,0 +1,99 @@
+"""What a batch must be like before a partition takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from goqueue.model.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HAS_DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    BatchHeader,
+    build_batch,
+    check_batch,
+    decode_records,
+    unpack_payload,
+)
+from goqueue.model.compression import Compression, codec_of, compress
+from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from goqueue.storage.log import LogSettings
+
+TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
+
+
+@dataclass(slots=True)
+class PartitionSettings:
+    """What a topic's settings mean for one of its partitions."""
+
+    log: LogSettings = field(default_factory=LogSettings)
+    message_bytes_max: int = 1048588
+    is_append_time: bool = False
+    compression: Compression | None = None  # None: as the producer sent it
+    timestamp_before_ms_max: int = (1 << 63) - 1
+    timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
+
+
+def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: int) -> BatchHeader:
+    """The header of a producer's batch; raise when the batch may not be stored."""
+    header = check_batch(batch)
+    if len(batch) > settings.message_bytes_max:
+        raise RecordTooLarge(
+            f"A batch of {len(batch)} bytes is over the topic's limit of "
+            f"{settings.message_bytes_max}; send smaller batches or raise max.message.bytes."
+        )
+    if header.record_count != header.last_offset_delta + 1 or header.record_count == 0:
+        raise InvalidRecord(
+            f"A batch of {header.record_count} records ends at offset {header.last_offset_delta}."
+        )
+    if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
+        raise InvalidRecord("Control batches are written by the broker alone.")
+    codec_of(header.attributes)
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidRecord("A batch with a producer id needs an epoch and a sequence number.")
+    if not settings.is_append_time and header.max_timestamp != NO_TIMESTAMP:
+        _check_time(header, settings, now_ms)
+    if settings.log.is_compacting:
+        _check_keys(batch, header)
+    return header
+
+
+def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> bytearray:
+    """The same batch with its records packed by another codec."""
+    payload = unpack_payload(batch, header)
+    return build_batch(
+        compress(codec, payload),
+        record_count=header.record_count,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def _check_time(header: BatchHeader, settings: PartitionSettings, now_ms: int) -> None:
+    if header.attributes & LOG_APPEND_TIME:
+        raise InvalidTimestamp("A producer may not mark its batch with the broker's append time.")
+    if header.max_timestamp - now_ms > settings.timestamp_after_ms_max:
+        raise InvalidTimestamp(
+            f"A timestamp lies {header.max_timestamp - now_ms} ms in the future; the topic allows "
+            f"{settings.timestamp_after_ms_max}."
+        )
+    if now_ms - header.base_timestamp > settings.timestamp_before_ms_max:
+        raise InvalidTimestamp(
+            f"A timestamp lies {now_ms - header.base_timestamp} ms in the past; the topic allows "
+            f"{settings.timestamp_before_ms_max}."
+        )
+
+
+def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+    assert len(batch) >= HEADER_BYTES
+    for record in decode_records(header, unpack_payload(batch, header)):
+        if record.key is None:
+            raise InvalidRecord(
+                "A compacted topic keeps the last record of each key, so each record needs a key."
+            )
