@@ -118,6 +118,7 @@ class Partition:
         "epochs",
         "failure",
         "high_watermark",
+        "is_gone",
         "leader_epoch",
         "log",
         "name",
@@ -151,7 +152,8 @@ class Partition:
         self.waits_for_sync = waits_for_sync
         self.high_watermark = log.end_offset
         self.synced_offset = log.end_offset
-        self.failure: StorageFailed | None = None
+        self.failure: GoQueueError | None = None
+        self.is_gone = False
         self.watchers: dict[Watcher, None] = {}
         self.bytes_in = 0
         self.records_in = 0
@@ -324,13 +326,27 @@ class Partition:
 
     def fail(self, error: OSError) -> None:
         """The disk could not sync. What it holds is unknown from here on, so writing ends."""
-        self.failure = StorageFailed(
-            f"Partition {self.name} cannot be written: {error.strerror}. Restart the node when "
-            "the disk is sound again."
+        self._end(
+            StorageFailed(
+                f"Partition {self.name} cannot be written: {error.strerror}. Restart the node "
+                "when the disk is sound again."
+            )
         )
+
+    def retire(self, error: GoQueueError) -> None:
+        """The partition was deleted: whoever waits for it, or asks for it, is told so."""
+        self.is_gone = True
+        self._end(error)
+        for watcher in list(self.watchers):
+            watcher.partition_advanced(self)
+        for segment in self.log.segments:
+            segment.close()
+
+    def _end(self, error: GoQueueError) -> None:
+        self.failure = error
         waiting, self._committing = self._committing, deque()
         for _, committed in waiting:
-            committed(self.failure)
+            committed(error)
 
     def _advance(self, offset: int) -> None:
         """Raise the high watermark and tell everyone who waits for it."""
@@ -376,6 +392,8 @@ class Partition:
 
     def read(self, offset: int, *, bytes_max: int) -> Slice | None:
         """Committed batches from `offset` on; None when there are none yet."""
+        if self.is_gone and self.failure is not None:
+            raise self.failure
         if offset < self.log.start_offset or offset > self.log.end_offset:
             raise OffsetOutOfRange(
                 self.name, offset, start=self.log.start_offset, end=self.high_watermark

@@ -1,0 +1,75 @@
+"""An answer that may come later, and the driver of coroutines that wait for such answers.
+
+The broker runs under a real event loop and under a simulated one. It therefore waits on promises
+of its own, which need no loop at all: whoever has the answer calls the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+Done = Callable[[T | None, Exception | None], None]
+
+
+class Promise(Generic[T]):
+    """A value or an error, now or later. It can be awaited by a coroutine under `start`."""
+
+    __slots__ = ("_error", "_is_done", "_value", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._waiting: list[Done[T]] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_done
+
+    def resolve(self, value: T) -> None:
+        self._settle(value, None)
+
+    def reject(self, error: Exception) -> None:
+        self._settle(None, error)
+
+    def settle(self, value: T | None, error: Exception | None) -> None:
+        self._settle(value, error)
+
+    def then(self, done: Done[T]) -> None:
+        if self._is_done:
+            done(self._value, self._error)
+        else:
+            self._waiting.append(done)
+
+    def __await__(self) -> Generator[Promise[Any], None, T]:
+        if not self._is_done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def _settle(self, value: T | None, error: Exception | None) -> None:
+        assert not self._is_done, "a promise is kept once"
+        self._is_done, self._value, self._error = True, value, error
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(value, error)
+
+
+def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
+    """Run a coroutine until it waits for a promise, go on when that is kept, then call `done`."""
+
+    def step(_value: Any = None, _error: Exception | None = None) -> None:
+        try:
+            waiting_for = coroutine.send(None)
+        except StopIteration as stop:
+            done(stop.value, None)
+        except Exception as error:
+            done(None, error)
+        else:
+            waiting_for.then(step)
+
+    step()

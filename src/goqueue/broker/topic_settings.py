@@ -1,0 +1,217 @@
+"""The settings a topic may have of its own: names, kinds, ranges, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from goqueue.config import CompactionSettings, StorageSettings, TopicSettings
+from goqueue.model.compression import Compression
+from goqueue.model.errors import InvalidTopicSetting
+from goqueue.partition import PartitionSettings
+from goqueue.storage.log import LogSettings
+
+Kind = Literal["int", "long", "double", "boolean", "string", "list"]
+
+_INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """One setting: its kind, its range or choices, and a sentence for those who ask."""
+
+    name: str
+    kind: Kind
+    about: str
+    least: float = 0
+    most: float = _LONG_MAX
+    choices: tuple[str, ...] = ()
+
+    def check(self, text: str) -> None:
+        """Raise with the allowed values when `text` is none of them."""
+        if self.kind in ("int", "long", "double"):
+            self._check_number(text)
+        elif self.kind == "list":
+            words = [word.strip() for word in text.split(",")]
+            if not words or any(word not in self.choices for word in words):
+                raise self._refusal(text)
+        elif self.choices and text not in self.choices:
+            raise self._refusal(text)
+
+    def _check_number(self, text: str) -> None:
+        try:
+            value = float(text) if self.kind == "double" else int(text)
+        except ValueError:
+            raise self._refusal(text) from None
+        if not self.least <= value <= self.most:
+            raise self._refusal(text)
+
+    def _refusal(self, text: str) -> InvalidTopicSetting:
+        allowed = (
+            f"one of {', '.join(self.choices)}"
+            if self.choices
+            else f"a number from {self.least:g} to {self.most:g}"
+        )
+        return InvalidTopicSetting(
+            f"Invalid value {text[:100]} for configuration {self.name}: it must be {allowed}."
+        )
+
+
+_BOOLEANS = ("true", "false")
+
+TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
+    one.name: one
+    for one in (
+        TopicSetting(
+            "cleanup_policy",
+            "list",
+            "Forget by age and size (delete), keep the last record of each key (compact), or both.",
+            choices=("delete", "compact"),
+        ),
+        TopicSetting(
+            "compression_type",
+            "string",
+            "How batches are compressed on disk; producer keeps them as they were sent.",
+            choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        ),
+        TopicSetting("delete_retention_ms", "long", "How long a tombstone stays readable."),
+        TopicSetting(
+            "index_interval_bytes", "int", "How far index entries are apart.", 1, _INT_MAX
+        ),
+        TopicSetting(
+            "max_compaction_lag_ms", "long", "Compact records at the latest after this.", 1
+        ),
+        TopicSetting("max_message_bytes", "int", "The largest batch accepted.", 0, _INT_MAX),
+        TopicSetting(
+            "message_timestamp_after_max_ms", "long", "How far ahead a timestamp may lie."
+        ),
+        TopicSetting(
+            "message_timestamp_before_max_ms", "long", "How far back a timestamp may lie."
+        ),
+        TopicSetting(
+            "message_timestamp_type",
+            "string",
+            "Whose clock stamps the records.",
+            choices=("CreateTime", "LogAppendTime"),
+        ),
+        TopicSetting(
+            "min_cleanable_dirty_ratio",
+            "double",
+            "The uncompacted share that starts compaction.",
+            0,
+            1,
+        ),
+        TopicSetting("min_compaction_lag_ms", "long", "Leave records alone for this long."),
+        TopicSetting(
+            "min_insync_replicas", "int", "Replicas that acks=all needs at least.", 1, _INT_MAX
+        ),
+        TopicSetting("retention_bytes", "long", "The most a partition keeps; -1 is no limit.", -1),
+        TopicSetting("retention_ms", "long", "How long records are kept; -1 is for ever.", -1),
+        TopicSetting("segment_bytes", "int", "The size of a segment file.", 1024, _INT_MAX),
+        TopicSetting("segment_ms", "long", "The age at which a segment is closed.", 1),
+        TopicSetting(
+            "unclean_leader_election_enable",
+            "boolean",
+            "Prefer availability to acknowledged records when every in-sync replica is lost.",
+            choices=_BOOLEANS,
+        ),
+    )
+}
+
+# Settings that clients of other brokers send as a matter of course. They are checked for being
+# known, kept and shown, and change nothing here.
+ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
+    one.name: one
+    for one in (
+        TopicSetting("file_delete_delay_ms", "long", "Kept for clients that set it; no effect."),
+        TopicSetting("flush_messages", "long", "Kept for clients that set it; see fsync.", 1),
+        TopicSetting("flush_ms", "long", "Kept for clients that set it; see fsync."),
+        TopicSetting(
+            "preallocate", "boolean", "Kept for clients that set it; no effect.", choices=_BOOLEANS
+        ),
+        TopicSetting(
+            "segment_index_bytes", "int", "Kept for clients that set it; no effect.", 4, _INT_MAX
+        ),
+        TopicSetting("segment_jitter_ms", "long", "Kept for clients that set it; no effect."),
+    )
+}
+
+_ALL = {**TOPIC_SETTINGS, **ACCEPTED_SETTINGS}
+
+
+def known_setting(name: str) -> TopicSetting:
+    try:
+        return _ALL[name]
+    except KeyError:
+        raise InvalidTopicSetting(f"Unknown topic config name: {name[:100]}.") from None
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        known_setting(name).check(value)
+
+
+class TopicDefaults:
+    """The node's settings as the values a topic has unless it says otherwise."""
+
+    def __init__(
+        self, storage: StorageSettings, compaction: CompactionSettings, topics: TopicSettings
+    ) -> None:
+        lag_max = compaction.lag_max_ms
+        self.values: dict[str, str] = {
+            "cleanup_policy": topics.cleanup_policy,
+            "compression_type": topics.compression,
+            "delete_retention_ms": str(compaction.tombstone_retention_ms),
+            "index_interval_bytes": str(storage.index_interval_bytes),
+            "max_compaction_lag_ms": str(lag_max if lag_max > 0 else _LONG_MAX),
+            "max_message_bytes": str(topics.message_bytes_max),
+            "message_timestamp_after_max_ms": "3600000",
+            "message_timestamp_before_max_ms": str(_LONG_MAX),
+            "message_timestamp_type": topics.timestamp_type,
+            "min_cleanable_dirty_ratio": str(compaction.dirty_ratio_min),
+            "min_compaction_lag_ms": str(compaction.lag_min_ms),
+            "min_insync_replicas": "1",
+            "retention_bytes": str(storage.retention_bytes),
+            "retention_ms": str(storage.retention_ms),
+            "segment_bytes": str(storage.segment_bytes),
+            "segment_ms": str(storage.segment_ms),
+            "unclean_leader_election_enable": "false",
+            "file_delete_delay_ms": "60000",
+            "flush_messages": str(_LONG_MAX),
+            "flush_ms": str(_LONG_MAX),
+            "preallocate": "false",
+            "segment_index_bytes": "10485760",
+            "segment_jitter_ms": "0",
+        }
+
+    def resolve(self, own: Mapping[str, str]) -> PartitionSettings:
+        """What the settings of a topic mean for its partitions."""
+        values = {**self.values, **own}
+        policy = [word.strip() for word in values["cleanup_policy"].split(",")]
+        codec = values["compression_type"]
+        return PartitionSettings(
+            log=LogSettings(
+                segment_bytes=int(values["segment_bytes"]),
+                segment_ms=int(values["segment_ms"]),
+                index_interval_bytes=int(values["index_interval_bytes"]),
+                retention_ms=int(values["retention_ms"]),
+                retention_bytes=int(values["retention_bytes"]),
+                is_deleting="delete" in policy,
+                is_compacting="compact" in policy,
+                dirty_ratio_min=float(values["min_cleanable_dirty_ratio"]),
+                tombstone_retention_ms=int(values["delete_retention_ms"]),
+                compaction_lag_ms_min=int(values["min_compaction_lag_ms"]),
+                compaction_lag_ms_max=int(values["max_compaction_lag_ms"]),
+            ),
+            message_bytes_max=int(values["max_message_bytes"]),
+            is_append_time=values["message_timestamp_type"] == "LogAppendTime",
+            compression=None if codec == "producer" else _codec(codec),
+            timestamp_before_ms_max=int(values["message_timestamp_before_max_ms"]),
+            timestamp_after_ms_max=int(values["message_timestamp_after_max_ms"]),
+        )
+
+
+def _codec(name: str) -> Compression:
+    return Compression.NONE if name == "uncompressed" else Compression[name.upper()]

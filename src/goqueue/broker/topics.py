@@ -1,0 +1,376 @@
+"""Topics: the facts about them, their open partitions, and every change to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.broker.flusher import Flusher
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topic_settings import TopicDefaults, check_settings
+from goqueue.cluster.metadata import (
+    Fact,
+    Metadata,
+    NextProducerId,
+    TopicFact,
+    fact_record,
+    forget_record,
+)
+from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.errors import (
+    GoQueueError,
+    InternalTopic,
+    InvalidPartitionCount,
+    InvalidTopicName,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from goqueue.model.names import TopicPartition, check_topic_name
+from goqueue.partition import Partition, PartitionSettings, PartitionState
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.log import LogSettings
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+PARTITIONS_MAX = 10_000
+PRODUCER_ID_BLOCK = 1000
+
+_METADATA = TopicPartition("__metadata", 0)
+_METADATA_FOLDER = "meta/log"
+_STOP_FILE = "meta/clean-stop"
+_STOP_MAGIC = b"GQST"
+_VERSION = 1
+_DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ClosedPartitions = dict[str, list[PartitionState]]
+
+
+class Topic:
+    """A topic and its open partitions."""
+
+    __slots__ = ("fact", "partitions", "settings")
+
+    def __init__(
+        self, fact: TopicFact, settings: PartitionSettings, partitions: list[Partition]
+    ) -> None:
+        self.fact = fact
+        self.settings = settings
+        self.partitions = partitions
+
+    @property
+    def name(self) -> str:
+        return self.fact.name
+
+    @property
+    def id(self) -> bytes:
+        return self.fact.id
+
+    @property
+    def is_internal(self) -> bool:
+        return self.fact.name in INTERNAL_TOPICS
+
+    def partition(self, number: int) -> Partition:
+        if 0 <= number < len(self.partitions):
+            return self.partitions[number]
+        raise UnknownPartition(TopicPartition(self.fact.name, number))
+
+
+class Topics:
+    """Opens, makes, changes and deletes topics. Changes are answered when they are durable."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        flusher: Flusher,
+        defaults: TopicDefaults,
+        *,
+        waits_for_sync: bool,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self.defaults = defaults
+        self._disk = disk
+        self._scheduler = scheduler
+        self._flusher = flusher
+        self._waits_for_sync = waits_for_sync
+        self._new_id = new_id
+        self._metadata = Metadata()
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._next_producer_id = 0
+        self._changed: list[Callable[[], None]] = []
+        self._journal = self._open_journal()
+
+    # Looking up
+
+    def get(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(name)
+        return topic
+
+    def find(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id.hex())
+        return topic
+
+    def find_by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._topics.values()))
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self:
+            yield from topic.partitions
+        yield self._journal
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called whenever topics come, go or grow."""
+        self._changed.append(changed)
+
+    # Opening and closing
+
+    def open(self) -> None:
+        """Open every partition: at once after a clean stop, by recovery otherwise."""
+        closed = self._take_clean_stop()
+        for fact in self._metadata.topics():
+            states = closed.get(fact.id.hex(), [])
+            self._add(fact, states if len(states) == fact.partition_count else [])
+        self._remove_strays()
+
+    def close(self) -> None:
+        """Close every partition, which must be synced, and leave a note for the next start."""
+        closed: ClosedPartitions = {}
+        for topic in self:
+            closed[topic.id.hex()] = [partition.close() for partition in topic.partitions]
+        self._journal.close()
+        write_framed(self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=closed)
+
+    def _take_clean_stop(self) -> ClosedPartitions:
+        closed = read_framed(
+            self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=ClosedPartitions
+        )
+        if self._disk.exists(_STOP_FILE):
+            self._disk.remove(_STOP_FILE)
+            self._disk.sync_folder("meta")
+        return closed or {}
+
+    def _open_journal(self) -> Partition:
+        settings = PartitionSettings(
+            log=LogSettings(segment_bytes=16 << 20, is_deleting=False, is_compacting=True),
+            message_bytes_max=64 << 20,
+        )
+        journal, reports = Partition.recover(
+            _METADATA,
+            self._disk,
+            _METADATA_FOLDER,
+            settings,
+            leader_epoch=0,
+            waits_for_sync=True,
+            mark_dirty=self._flusher.mark,
+            now_ms=self._scheduler.now_ms(),
+        )
+        for report in reports:
+            _log.warning("%s", report)
+        for _, batch in journal.log.batches(journal.start_offset, until_offset=journal.end_offset):
+            for record in decode_batch(batch):
+                self._metadata.replay(record)
+        self._next_producer_id = self._metadata.next_producer_id
+        return journal
+
+    def _add(self, fact: TopicFact, states: list[PartitionState]) -> Topic:
+        settings = self.defaults.resolve(fact.settings)
+        topic = Topic(fact, settings, [])
+        for number in range(fact.partition_count):
+            state = states[number] if number < len(states) else None
+            topic.partitions.append(self._open_partition(fact, settings, number, state))
+        self._topics[fact.name] = topic
+        self._by_id[fact.id] = topic
+        return topic
+
+    def _open_partition(
+        self,
+        fact: TopicFact,
+        settings: PartitionSettings,
+        number: int,
+        state: PartitionState | None,
+    ) -> Partition:
+        name = TopicPartition(fact.name, number)
+        folder = f"logs/{fact.name}/{number}"
+        if state is not None:
+            return Partition.reopen(
+                name,
+                self._disk,
+                folder,
+                settings,
+                state,
+                leader_epoch=fact.leader_epoch,
+                waits_for_sync=self._waits_for_sync,
+                mark_dirty=self._flusher.mark,
+            )
+        partition, reports = Partition.recover(
+            name,
+            self._disk,
+            folder,
+            settings,
+            leader_epoch=fact.leader_epoch,
+            waits_for_sync=self._waits_for_sync,
+            mark_dirty=self._flusher.mark,
+            now_ms=self._scheduler.now_ms(),
+        )
+        for report in reports:
+            _log.warning("%s", report)
+        return partition
+
+    def _remove_strays(self) -> None:
+        """Remove the folders of topics whose deletion a crash has interrupted."""
+        for name in self._disk.list("logs"):
+            if name not in self._topics:
+                self._remove_folder(name)
+
+    # Changing
+
+    def create(
+        self, name: str, *, partition_count: int, settings: Mapping[str, str] | None = None
+    ) -> Promise[Topic]:
+        """Make a topic. It is usable at once, and the promise is kept when it is durable."""
+        self.check_new(name, partition_count=partition_count, settings=settings or {})
+        fact = TopicFact(self._new_id(), name, partition_count, dict(settings or {}))
+        promise = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+        topic = self._add(fact, [])
+        self._tell_changed()
+        return _after(promise, topic)
+
+    def check_new(self, name: str, *, partition_count: int, settings: Mapping[str, str]) -> None:
+        """Raise when `create` with these would be refused."""
+        check_topic_name(name)
+        if name in self._topics:
+            raise TopicExists(name)
+        folded = name.replace(".", "_")
+        # Metric names cannot tell "." from "_", so two such topics would share their figures.
+        clash = next((one for one in self._topics if one.replace(".", "_") == folded), None)
+        if clash is not None:
+            raise InvalidTopicName(name, f"it would be mistaken for {clash!r}")
+        if not 1 <= partition_count <= PARTITIONS_MAX:
+            raise InvalidPartitionCount(
+                f"Number of partitions must be from 1 to {PARTITIONS_MAX}, not {partition_count}."
+            )
+        check_settings(settings)
+
+    def delete(self, name: str) -> Promise[None]:
+        topic = self.get(name)
+        if topic.is_internal:
+            raise InternalTopic(name)
+        promise = self._record([forget_record(topic.fact, now_ms=self._scheduler.now_ms())])
+        self._metadata.forget_topic(name)
+        del self._topics[name]
+        del self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.retire(UnknownTopic(name))
+        # The name may be used again at once, so the folder must not bear it any longer.
+        if self._disk.exists(f"logs/{name}"):
+            grave = f"{_DELETED_PREFIX}{topic.id.hex()}"
+            self._disk.rename(f"logs/{name}", f"logs/{grave}")
+            self._remove_folder(grave)
+        self._tell_changed()
+        return promise
+
+    def grow(self, name: str, partition_count: int) -> Promise[None]:
+        """Add partitions to a topic."""
+        topic = self.get(name)
+        self.check_growth(topic, partition_count)
+        return self._change(
+            topic, msgspec.structs.replace(topic.fact, partition_count=partition_count)
+        )
+
+    def check_growth(self, topic: Topic, partition_count: int) -> None:
+        if topic.is_internal:
+            raise InternalTopic(topic.name)
+        if partition_count <= len(topic.partitions):
+            raise InvalidPartitionCount(
+                f"The topic {topic.name} currently has {len(topic.partitions)} partition(s); "
+                f"{partition_count} would not be an increase."
+            )
+        if partition_count > PARTITIONS_MAX:
+            raise InvalidPartitionCount(f"A topic has at most {PARTITIONS_MAX} partitions.")
+
+    def configure(self, name: str, settings: Mapping[str, str]) -> Promise[None]:
+        """Give a topic these settings of its own, and no others."""
+        topic = self.get(name)
+        check_settings(settings)
+        return self._change(topic, msgspec.structs.replace(topic.fact, settings=dict(settings)))
+
+    def _change(self, topic: Topic, fact: TopicFact) -> Promise[None]:
+        promise = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+        topic.fact = fact
+        topic.settings = self.defaults.resolve(fact.settings)
+        for partition in topic.partitions:
+            partition.settings = topic.settings
+            partition.log.settings = topic.settings.log
+        for number in range(len(topic.partitions), fact.partition_count):
+            topic.partitions.append(self._open_partition(fact, topic.settings, number, None))
+        self._tell_changed()
+        return promise
+
+    def reserve_producer_id(self) -> Promise[int]:
+        """A producer id that nobody has had before."""
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        if producer_id < self._metadata.next_producer_id:
+            kept: Promise[int] = Promise()
+            kept.resolve(producer_id)
+            return kept
+        fact = NextProducerId(producer_id + PRODUCER_ID_BLOCK)
+        now_ms = self._scheduler.now_ms()
+        return _after(self._record([fact_record(fact, now_ms=now_ms)], fact), producer_id)
+
+    def _record(self, records: list[Record], fact: Fact | None = None) -> Promise[None]:
+        """Write to the metadata log, then take the fact for true; kept when it is durable."""
+        promise: Promise[None] = Promise()
+        batch = memoryview(encode_batch(records))
+        appended = self._journal.append(batch, now_ms=self._scheduler.now_ms())
+        if fact is not None:
+            self._metadata.apply(fact)
+
+        def committed(error: GoQueueError | None) -> None:
+            promise.settle(None, error)
+
+        self._journal.when_committed(appended.last_offset, committed)
+        return promise
+
+    def _remove_folder(self, name: str) -> None:
+        def removed(_: object, error: Exception | None) -> None:
+            if error is not None:
+                _log.warning("logs/%s could not be removed: %s", name, error)
+
+        self._scheduler.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
+
+    def _tell_changed(self) -> None:
+        for changed in self._changed:
+            changed()
+
+
+def _after(promise: Promise[None], value: T) -> Promise[T]:
+    result: Promise[T] = Promise()
+    promise.then(lambda _, error: result.settle(None if error else value, error))
+    return result

@@ -1,0 +1,98 @@
+"""The metadata state machine: facts in, the current state out.
+
+A fact states the whole of one thing (a topic, the next free producer id), under a key. A later
+fact under the same key replaces it, and a key without a value forgets it. So the log of facts
+can be compacted, and replaying it in order gives the same state on every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.model.batch import Record
+
+_TOPIC_PREFIX = b"topic/"
+_PRODUCER_ID_KEY = b"producer-id"
+_VERSION = b"\x01"
+
+
+class TopicFact(msgspec.Struct, frozen=True, tag="topic"):
+    """A topic exists, with this many partitions and these settings of its own."""
+
+    id: bytes
+    name: str
+    partition_count: int
+    settings: dict[str, str] = {}
+    leader_epoch: int = 0
+
+    @property
+    def key(self) -> bytes:
+        return _TOPIC_PREFIX + self.name.encode()
+
+
+class NextProducerId(msgspec.Struct, frozen=True, tag="producer_id"):
+    """Producer ids below this one may be in use."""
+
+    value: int
+
+    @property
+    def key(self) -> bytes:
+        return _PRODUCER_ID_KEY
+
+
+Fact = TopicFact | NextProducerId
+
+_decoder = msgspec.msgpack.Decoder(Fact)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Metadata:
+    """All facts that hold now."""
+
+    __slots__ = ("_by_id", "_topics", "next_producer_id")
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicFact] = {}
+        self._by_id: dict[bytes, TopicFact] = {}
+        self.next_producer_id = 0
+
+    def topic(self, name: str) -> TopicFact | None:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicFact | None:
+        return self._by_id.get(topic_id)
+
+    def topics(self) -> Iterator[TopicFact]:
+        return iter(list(self._topics.values()))
+
+    def apply(self, fact: Fact) -> None:
+        if isinstance(fact, NextProducerId):
+            self.next_producer_id = max(self.next_producer_id, fact.value)
+            return
+        self.forget_topic(fact.name)
+        self._topics[fact.name] = fact
+        self._by_id[fact.id] = fact
+
+    def forget_topic(self, name: str) -> None:
+        gone = self._topics.pop(name, None)
+        if gone is not None:
+            del self._by_id[gone.id]
+
+    def replay(self, record: Record) -> None:
+        """Apply one record of the log; keys of later versions are passed over."""
+        key = record.key or b""
+        if record.value is not None:
+            if record.value[:1] == _VERSION:
+                self.apply(_decoder.decode(record.value[1:]))
+        elif key.startswith(_TOPIC_PREFIX):
+            self.forget_topic(key[len(_TOPIC_PREFIX) :].decode())
+
+
+def fact_record(fact: Fact, *, now_ms: int) -> Record:
+    return Record(fact.key, _VERSION + _encoder.encode(fact), timestamp_ms=now_ms)
+
+
+def forget_record(topic: TopicFact, *, now_ms: int) -> Record:
+    return Record(topic.key, None, timestamp_ms=now_ms)
