@@ -27,8 +27,6 @@ from goqueue.setting_kinds import (
     MINUTE_MS,
     SECOND_MS,
     SIZE,
-    UNLIMITED,
-    Address,
     Choice,
     Folder,
     GiB,
@@ -43,6 +41,8 @@ from goqueue.setting_kinds import (
     Unit,
     Word,
 )
+from goqueue.setting_kinds import UNLIMITED as UNLIMITED
+from goqueue.setting_kinds import Address as Address
 
 FsyncMode = Literal["every", "interval", "none"]
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
@@ -127,7 +127,7 @@ class ListenerSettings:
         "--allow-unauthenticated",
     )
     connections_max: int = _count(
-        10_000, "each costs some 10 kB; far more than that is an accident or an attack"
+        10_000, "room for many idle clients; more than that is an accident or an attack"
     )
     connections_per_address_max: int = _count(
         UNLIMITED, "many clients may share one address behind a proxy", least=UNLIMITED
@@ -408,7 +408,7 @@ class _Reading:
         for typed, text in overrides.items():
             is_set = not typed.startswith("--")
             source = f"flag --set {typed}" if is_set else f"flag {typed}"
-            path = typed if is_set else by_flag[typed]
+            path = typed if is_set else by_flag.get(typed, typed)
             if path not in SETTINGS:
                 self.problems.append(f"{path}: no such setting{_hint(path, SETTINGS)} ({source})")
             else:
@@ -419,6 +419,8 @@ class _Reading:
         names = {name: path for path, row in SETTINGS.items() for name in row.variables}
         layer: _Layer = {}
         for name, text in environ.items():
+            if not text:  # how shells and compose files leave a variable out
+                continue
             if name in names:
                 self._add(layer, names[name], _Given(text, f"environment {name}"))
             elif name.startswith(_PREFIX) and name != FILE_VARIABLE:

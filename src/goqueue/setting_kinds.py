@@ -81,14 +81,9 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        units = f", plain or with {', '.join(self.unit.factors)}" if self.unit.factors else ""
-        return f"{self.unit.noun} {self.range}{units}"
-
-    @property
-    def range(self) -> str:
         top = "up" if self.at_most == INT64_MAX else f"to {self.show(self.at_most)}"
         unlimited = "" if self.has_limit else ", or -1 for unlimited"
-        return f"from {self.show(self.at_least)} {top}{unlimited}"
+        return f"{self.unit.noun} from {self.show(self.at_least)} {top}{unlimited}"
 
     def read(self, text: str) -> int:
         word = text.strip()
@@ -96,7 +91,7 @@ class Number:
             return UNLIMITED
         value = self._count(word)
         if not self.at_least <= value <= self.at_most:
-            raise ValueError(f"{word} is out of range; expected {self.unit.noun} {self.range}")
+            raise ValueError(f"{word} is out of range; expected {self.allowed}")
         return value
 
     def show(self, value: object) -> str:
@@ -110,13 +105,16 @@ class Number:
         found = _NUMBER.fullmatch(word)
         suffixes = {suffix.lower(): factor for suffix, factor in self.unit.factors.items()}
         if found is None or (found[3] and found[3].lower() not in suffixes):
-            raise ValueError(f"{word!r} is not {self.unit.noun}; expected {self.allowed}")
+            raise ValueError(f"{word!r} is not {self.unit.noun}{self._suffixes()}")
         whole, _, fraction = found[2].replace("_", "").partition(".")
         scaled = int(whole + fraction) * suffixes.get(found[3].lower(), 1)
-        value, rest = divmod(scaled, 10 ** len(fraction))
+        value, rest = divmod(scaled, int("1" + "0" * len(fraction)))
         if rest:
             raise ValueError(f"{word!r} is not whole; expected {self.allowed}")
         return -value if found[1] == "-" else value
+
+    def _suffixes(self) -> str:
+        return f", plain or with {', '.join(self.unit.factors)}" if self.unit.factors else ""
 
     def _largest_whole_unit(self, value: int) -> tuple[str, int]:
         fitting = [

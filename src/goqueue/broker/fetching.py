@@ -122,12 +122,12 @@ class Fetch:
                 results.append(Fetched(partition, None, error))
                 continue
             result = self._read(wanted, min(wanted.bytes_max, room))
-            if result.batches is not None:
-                if result.batches.length > room and not is_first:
-                    result = result._replace(batches=None)
-                else:
-                    room -= result.batches.length
-                    is_first = False
+            batches = result.batches
+            if batches is not None and batches.length > room and not is_first:
+                result = result._replace(batches=None)
+            elif batches is not None:
+                room -= batches.length
+                is_first = False
             results.append(result)
         return results
 

@@ -170,4 +170,6 @@ _FIELDS = {"bootstrap": "bootstrap_given", "context": "context_given", "output":
 def _note(ctx: Any, param: Any, value: object) -> None:
     call = ctx.ensure_object(Call)
     if value is not None:
-        setattr(call, _FIELDS[param.name], OutputForm(value) if param.name == "output" else value)
+        setattr(
+            call, _FIELDS[param.name], OutputForm(str(value)) if param.name == "output" else value
+        )

@@ -35,6 +35,9 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        # Completion is installed for the whole of `goqueue`, not once per command.
+        command.params = [param for param in command.params if not _is_completion(param)]
         if cmd_name not in WITHOUT_SHARED_OPTIONS:
             add_shared_options(command)
         return command
@@ -60,6 +63,10 @@ def main() -> None:
     except GoQueueError as error:
         _complain([str(error)])
         sys.exit(EXIT_ERROR)
+
+
+def _is_completion(param: Any) -> bool:
+    return param.name in ("install_completion", "show_completion")
 
 
 def _complain(lines: list[str]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from goqueue.config import GroupSettings
+from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
 from goqueue.groups.effects import Reply, Token
 from goqueue.groups.journal import Journal
+from goqueue.groups.limits import REBALANCE_HISTORY_MAX
 from goqueue.groups.metrics import RebalanceLog
 from goqueue.groups.offsets import OffsetChange, Offsets
 from goqueue.groups.records import (
@@ -19,7 +22,6 @@ from goqueue.groups.records import (
     encode_membership,
 )
 from goqueue.groups.results import GroupDescription, GroupState, GroupType
-from goqueue.groups.settings import GroupSettings
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import GoQueueError
 
@@ -35,7 +37,7 @@ class Surroundings:
 
 
 class Membership(Protocol):
-    """What classic and consumer memberships have in common."""
+    """What classic and consumer groups have in common: classic members may be in both."""
 
     @property
     def type(self) -> GroupType: ...
@@ -51,6 +53,11 @@ class Membership(Protocol):
         ...
 
     def is_subscribed(self, topic: str) -> bool: ...
+    def join(self, call: Join, token: Token, now_ms: int) -> None: ...
+    def sync(self, call: Sync, token: Token, now_ms: int) -> None: ...
+    def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None: ...
+    def leave(self, call: Leave, token: Token, now_ms: int) -> None: ...
+    def check_commit(self, call: CommitOffsets, now_ms: int) -> None: ...
     def describe(self) -> GroupDescription: ...
     def close(self, error: GoQueueError) -> None:
         """Stop all timers and answer whoever waits."""
@@ -64,8 +71,8 @@ class Group:
         self.timers = surroundings.timers
         self.surroundings = surroundings
         self.offsets = Offsets()
-        self.membership: Membership | None = None
-        self.rebalances = RebalanceLog(surroundings.settings.rebalance_history_max)
+        self.membership: Membership  # set by whoever opens, loads or migrates the group
+        self.rebalances = RebalanceLog(REBALANCE_HISTORY_MAX)
         self.durable: dict[bytes, bytes] = {}  # the membership as the log has it
         self.is_torn = False  # a write failed: memory is ahead of the log
 
@@ -77,8 +84,8 @@ class Group:
 
     @property
     def is_forgettable(self) -> bool:
-        is_idle = self.membership is None or self.membership.is_idle
-        return is_idle and not (self.writes_open or self.durable or self.offsets or self.is_torn)
+        is_remembered = self.writes_open or self.durable or self.offsets or self.is_torn
+        return not is_remembered and self.membership.is_idle
 
     def reply(self, token: Token, result: object) -> None:
         self.replies.append(Reply(token, result))

@@ -44,18 +44,18 @@ class Journal:
     def __init__(self) -> None:
         self._last_id = 0
         self._writes: dict[int, Write] = {}
-        self._touched: dict[Group, None] = {}
+        self.touched: dict[Group, None] = {}
 
     def touch(self, group: Group) -> None:
         """Remember that the group has something to say."""
-        self._touched[group] = None
+        self.touched[group] = None
 
     def flush(self) -> list[Effect]:
         """Turn what the groups have said since the last flush into effects."""
         effects: list[Effect] = []
-        for group in self._touched:
+        for group in self.touched:
             self._flush_group(group, effects)
-        self._touched.clear()
+        self.touched.clear()
         return effects
 
     def _flush_group(self, group: Group, effects: list[Effect]) -> None:

@@ -20,6 +20,9 @@ class Offsets:
     def __bool__(self) -> bool:
         return bool(self._topics)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
     def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
         for topic, partitions in self._topics.items():
             for partition, committed in partitions.items():

@@ -31,9 +31,7 @@ from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
-LENGTH_PREFIX_BYTES = (
-    12  # base_offset and batch_length, which batch_length does not count
-)
+LENGTH_PREFIX_BYTES = 12  # base_offset and batch_length, which batch_length does not count
 CRC_START = 21
 MAGIC = 2
 
@@ -128,24 +126,16 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
 def check_batch(data: Buffer) -> BatchHeader:
     """Return the header of `data`, which must be exactly one intact batch of this format."""
     if len(data) < HEADER_BYTES:
-        raise CorruptBatch(
-            f"A batch has {len(data)} bytes; its header alone has {HEADER_BYTES}."
-        )
+        raise CorruptBatch(f"A batch has {len(data)} bytes; its header alone has {HEADER_BYTES}.")
     header = read_header(data)
     if header.magic != MAGIC:
-        raise UnsupportedFormat(
-            f"Batch format {header.magic} is not supported; send format 2."
-        )
+        raise UnsupportedFormat(f"Batch format {header.magic} is not supported; send format 2.")
     if header.size != len(data):
-        raise CorruptBatch(
-            f"A batch of {len(data)} bytes says that it has {header.size}."
-        )
+        raise CorruptBatch(f"A batch of {len(data)} bytes says that it has {header.size}.")
     if header.record_count < 0 or header.last_offset_delta < 0:
         raise InvalidRecord("A batch announces a negative number of records.")
     if crc32c(memoryview(data)[CRC_START:]) != header.crc:
-        raise CorruptBatch(
-            "The checksum of a batch does not match its bytes; send it again."
-        )
+        raise CorruptBatch("The checksum of a batch does not match its bytes; send it again.")
     return header
 
 
@@ -154,9 +144,7 @@ def is_intact(data: memoryview, header: BatchHeader) -> bool:
     return crc32c(data[CRC_START : header.size]) == header.crc
 
 
-def stamp(
-    batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int
-) -> None:
+def stamp(batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int) -> None:
     """Give a batch its place in the log. The checksum stays valid."""
     _STAMP_OFFSET.pack_into(batch, 0, base_offset)
     _STAMP_EPOCH.pack_into(batch, 12, leader_epoch)
@@ -241,9 +229,7 @@ def encode_batch(
     )
 
 
-def encode_records(
-    numbered: Iterable[tuple[int, Record]], *, base_timestamp: int
-) -> bytes:
+def encode_records(numbered: Iterable[tuple[int, Record]], *, base_timestamp: int) -> bytes:
     """The records' bytes; each comes with its offset relative to the batch."""
     parts: list[bytes] = []
     for delta, record in numbered:
@@ -260,9 +246,7 @@ def encode_records(
             for name, content in record.headers:
                 encoded = name.encode()
                 body += (varint(len(encoded)), encoded)
-                body.append(
-                    b"\x01" if content is None else varint(len(content)) + content
-                )
+                body.append(b"\x01" if content is None else varint(len(content)) + content)
         else:
             body.append(b"\x00")
         joined = b"".join(body)
@@ -319,16 +303,12 @@ def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
                 record = record._replace(timestamp_ms=header.max_timestamp)
             yield record
     except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptBatch(
-            f"The records of a batch cannot be decoded: {error}."
-        ) from error
+        raise CorruptBatch(f"The records of a batch cannot be decoded: {error}.") from error
     if position != len(data):
         raise CorruptBatch("A batch has bytes left after its last record.")
 
 
-def _read_record(
-    header: BatchHeader, data: bytes, position: int, end: int
-) -> tuple[Record, int]:
+def _read_record(header: BatchHeader, data: bytes, position: int, end: int) -> tuple[Record, int]:
     timestamp_delta, position = _read_varint(data, position)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position, end)

@@ -47,7 +47,8 @@ def codec_of(attributes: int) -> Compression:
         return Compression(attributes & 0x07)
     except ValueError:
         raise UnsupportedCompression(
-            f"Compression codec {attributes & 0x07} is unknown; use none, gzip, snappy, lz4 or zstd."
+            f"Compression codec {attributes & 0x07} is unknown; "
+            "use none, gzip, snappy, lz4 or zstd."
         ) from None
 
 
@@ -64,17 +65,13 @@ def compress(codec: Compression, data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(
-            cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
-        )
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
         parts += (_LENGTH.pack(len(block)), block)
     return b"".join(parts)
 
 
-def decompress(
-    codec: Compression, data: Buffer, *, bytes_max: int = UNPACKED_BYTES_MAX
-) -> Buffer:
-    """Unpack `data`; raise `CorruptBatch` when it is damaged or unpacks to more than `bytes_max`."""
+def decompress(codec: Compression, data: Buffer, *, bytes_max: int = UNPACKED_BYTES_MAX) -> Buffer:
+    """Unpack `data`; `CorruptBatch` when it is damaged or unpacks to more than `bytes_max`."""
     if codec is Compression.NONE:
         return data
     try:

@@ -146,6 +146,7 @@ class CorruptBatch(GoQueueError):
 
     code = "corrupt_batch"
     position: int = -1  # where in its file, when it was found on disk
+    next_offset: int | None = None  # the first readable offset after it, if any
 
 
 class RecordTooLarge(GoQueueError):

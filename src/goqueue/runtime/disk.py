@@ -14,15 +14,17 @@ class LocalFile:
     """A file whose descriptor is opened at its first use and given back when others need it.
 
     It is read and written at its end by the event loop and synced by threads; `_pins` keeps the
-    descriptor open while a thread or a socket uses it.
+    descriptor open while a thread or a socket uses it. A retired file keeps it to the end of its
+    life, because its name means another file or none.
     """
 
-    __slots__ = ("_disk", "_fd", "_is_new", "_pins", "path")
+    __slots__ = ("_disk", "_fd", "_is_new", "_is_retired", "_pins", "path")
 
     def __init__(self, disk: LocalDisk, path: str, *, is_new: bool) -> None:
         self._disk = disk
         self._fd = -1
         self._is_new = is_new
+        self._is_retired = False
         self._pins = 0
         self.path = path
 
@@ -62,6 +64,8 @@ class LocalFile:
         os.ftruncate(self.fileno(), size)
 
     def size(self) -> int:
+        if self._fd >= 0:
+            return os.fstat(self._fd).st_size
         try:
             return os.stat(self._disk.full(self.path)).st_size
         except FileNotFoundError:
@@ -75,21 +79,18 @@ class LocalFile:
             os.fdatasync(self.fileno())
         finally:
             self.unpin()
-        if self._is_new:
+        if self._is_new and not self._is_retired:
             self._disk.sync_names(self.path)
             self._is_new = False
 
     def fileno(self) -> int:
-        if self._fd < 0:
-            self._fd = self._disk.descriptor(self.path, create=self._is_new)
-            self._disk.opened(self)
-        return self._fd
+        fd = self._fd
+        return fd if fd >= 0 else self._open()
 
     def pin(self) -> None:
-        """Keep the descriptor open until `unpin`."""
         with self._disk.lock:
             self._pins += 1
-        self.fileno()
+            self.fileno()
 
     def unpin(self) -> None:
         with self._disk.lock:
@@ -99,11 +100,28 @@ class LocalFile:
     def is_pinned(self) -> bool:
         return self._pins > 0
 
+    def retire(self) -> None:
+        with self._disk.lock:
+            self.fileno()
+            self._is_retired = True
+            self._disk.closed(self)
+
     def close(self) -> None:
-        self._disk.closed(self)
-        if self._fd >= 0 and not self._pins:
-            os.close(self._fd)
-            self._fd = -1
+        with self._disk.lock:
+            if self._is_retired or self._pins:
+                return
+            self._disk.closed(self)
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _open(self) -> int:
+        # Threads and the event loop may want the same file at once; one of them opens it.
+        with self._disk.lock:
+            if self._fd < 0:
+                self._fd = self._disk.descriptor(self.path, create=self._is_new)
+                self._disk.opened(self)
+            return self._fd
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -111,7 +129,11 @@ class LocalFile:
 
 
 class LocalDisk:
-    """Files below one root folder, with a bound on how many are open at once."""
+    """Files below one root folder, with a bound on how many are open at once.
+
+    Files belong to the thread that made the disk, the event loop's. It alone closes descriptors
+    to stay within the bound, so it never loses one that it is using; other threads pin theirs.
+    """
 
     def __init__(
         self, root: str, *, open_files_max: int = 2048, write_piece_bytes: int = 256 << 10
@@ -119,6 +141,7 @@ class LocalDisk:
         self.root = os.path.abspath(root)
         self.write_piece_bytes = write_piece_bytes
         self.lock = threading.RLock()
+        self._owner = threading.get_ident()
         self._open_files_max = open_files_max
         self._open: OrderedDict[int, LocalFile] = OrderedDict()
         os.makedirs(self.root, exist_ok=True)
@@ -177,11 +200,15 @@ class LocalDisk:
     def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
         full = self.full(path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full + ".new", "wb") as file:
-            file.write(data)
-            if is_durable:
-                file.flush()
-                os.fsync(file.fileno())
+        try:
+            with open(full + ".new", "wb") as file:
+                file.write(data)
+                if is_durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError:
+            os.unlink(full + ".new")
+            raise
         os.replace(full + ".new", full)
         if is_durable:
             self.sync_names(path)
@@ -190,15 +217,20 @@ class LocalDisk:
         status = os.statvfs(self.root)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self) -> int:
+        status = os.statvfs(self.root)
+        return status.f_blocks * status.f_frsize
+
     def opened(self, file: LocalFile) -> None:
         """Remember an open file; give back the descriptor of the one opened longest ago."""
         with self.lock:
             self._open[id(file)] = file
-            if len(self._open) <= self._open_files_max:
+            if len(self._open) <= self._open_files_max or threading.get_ident() != self._owner:
                 return
-            oldest = next((one for one in self._open.values() if not one.is_pinned), None)
-        if oldest is not None and oldest is not file:
-            oldest.close()
+            unused = (one for one in self._open.values() if one is not file and not one.is_pinned)
+            oldest = next(unused, None)
+            if oldest is not None:
+                oldest.close()
 
     def closed(self, file: LocalFile) -> None:
         with self.lock:

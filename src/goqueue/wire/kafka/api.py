@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, cast
 from goqueue.wire.kafka.primitives import Buffer
 
 API_VERSIONS_KEY: Final = 18
+_MESSAGES: Final = "goqueue.wire.kafka.messages"
 
 
 class Codec(Protocol):
@@ -34,12 +35,12 @@ class Api:
     version_min: int
     version_max: int
     flexible_from: int | None  # None: no version has compact types and tagged fields
-    module: str
+    module: str  # in `messages`
     is_latest_unstable: bool = False  # Kafka may still change `version_max`; do not advertise it
 
     @property
     def codec(self) -> Codec:
-        return cast(Codec, import_module(self.module))
+        return cast(Codec, import_module(f"{_MESSAGES}.{self.module}"))
 
     @property
     def version_stable_max(self) -> int:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from struct import Struct, pack, unpack_from
 from typing import Final, TypeAlias, TypeVar
 
@@ -42,6 +43,7 @@ _UVARINTS_SHORT: Final = tuple(bytes((value,)) for value in range(128))
 _NULL_INT16: Final = b"\xff\xff"
 _NULL_INT32: Final = b"\xff\xff\xff\xff"
 _NULL_COMPACT: Final = b"\x00"
+_EMPTY_COMPACT: Final = b"\x01"
 _UVARINT_BYTES_MAX: Final = 5
 _UVARLONG_BYTES_MAX: Final = 10
 _STRING_BYTES_MAX: Final = 0x7FFF
@@ -449,7 +451,7 @@ def read_compact_nullable_integers(
 
 def write_integers(write: Write, values: Sequence[int], code: str) -> None:
     count = len(values)
-    write(pack(f">i{count}{code}", count, *values))
+    write(_integers_struct("i", count, code).pack(count, *values))
 
 
 def write_nullable_integers(write: Write, values: Sequence[int] | None, code: str) -> None:
@@ -461,11 +463,19 @@ def write_nullable_integers(write: Write, values: Sequence[int] | None, code: st
 
 def write_compact_integers(write: Write, values: Sequence[int], code: str) -> None:
     count = len(values)
-    if count < 0x7F:
-        write(pack(f">B{count}{code}", count + 1, *values))
+    if count == 0:
+        write(_EMPTY_COMPACT)
+    elif count < 0x7F:
+        write(_integers_struct("B", count, code).pack(count + 1, *values))
     else:
         write(uvarint(count + 1))
         write(pack(f">{count}{code}", *values))
+
+
+@lru_cache(maxsize=256)
+def _integers_struct(prefix: str, count: int, code: str) -> Struct:
+    # Most arrays are as long as the one before: the replicas of a partition, for example.
+    return Struct(f">{prefix}{count}{code}")
 
 
 def write_compact_nullable_integers(write: Write, values: Sequence[int] | None, code: str) -> None:

@@ -1,0 +1,114 @@
+# `make` lists the targets. Everything runs inside .venv, which `make setup` creates; besides
+# python3 with venv, make and git, a fresh machine needs nothing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+WORKERS ?= 2
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SERVE_STAMP := $(VENV)/.serve-stamp
+TEST_STAMP := $(VENV)/.test-stamp
+LOCK_VENV := .cache/lock
+KAFKA_CLIENTS_VERSION ?= 4.4.0
+KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
+
+.PHONY: help setup setup-test kcat serve test check format bench demo simulate lock codecs \
+	docs-settings clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
+		| expand -t 18
+
+setup: $(SERVE_STAMP) ## Make .venv with what the broker needs
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GoQueue needs Python 3.11 or newer; name one: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Hashes are checked, dependencies come from the lock alone, and the build backend is in the lock
+# too, so the same commit always installs the same bytes.
+$(SERVE_STAMP): requirements/serve.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup-test: $(TEST_STAMP) kcat ## Make .venv with what the tests need too
+
+$(TEST_STAMP): requirements/test.lock $(SERVE_STAMP)
+	$(PIP) install --require-hashes --no-deps -r requirements/test.lock
+	@touch $@
+
+# Without kcat only the tests that use it fail, so a machine where it cannot be had is told and no more.
+kcat:
+	@if ! command -v kcat >/dev/null; then \
+		if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
+		if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
+			$$as_root apt-get update -qq && $$as_root apt-get install -y -qq kcat; \
+		else \
+			echo "Some integration tests use kcat; install it first (on Debian: apt-get install kcat)." >&2; \
+		fi; \
+	fi
+
+serve: setup ## Run a broker; flags in ARGS="..."
+	@exec $(BIN)/goqueue serve $(ARGS)
+
+test: setup-test ## Run all tests; pick some with ARGS="-k name"
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: $(TEST_STAMP) ## Lint, formatting, types and the walls between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_architecture_map.py
+
+format: $(TEST_STAMP) ## Format the code and sort its imports
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: setup-test ## Run the benchmarks; choose in ARGS="..."
+	$(BIN)/python -m bench $(ARGS)
+
+demo: setup-test ## Watch a broker at work
+	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+
+simulate: $(TEST_STAMP) ## Run the simulation tests alone; more seeds with ARGS="..."
+	$(BIN)/python -m pytest -n $(WORKERS) tests/simulation $(ARGS)
+
+lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
+	$(call compile_lock,--group build,requirements/serve.lock)
+	$(call compile_lock,--group build --group test --constraint requirements/serve.lock,requirements/test.lock)
+
+# `--universal` locks for every platform and Python at once. Where the files come from is the
+# business of the machine that installs, so no address is written down.
+define compile_lock
+$(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	$(1) --output-file $(2) pyproject.toml
+endef
+
+$(LOCK_VENV)/bin/uv:
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python -m pip --disable-pip-version-check --quiet install uv
+
+codecs: $(TEST_STAMP) $(KAFKA_CLIENTS_JAR) ## Generate the Kafka codecs from the official message definitions
+	$(BIN)/python -m tools.kafka_codegen --jar $(KAFKA_CLIENTS_JAR)
+
+$(KAFKA_CLIENTS_JAR):
+	@command -v mvn >/dev/null || { echo "Maven fetches the definitions; on Debian: apt-get install maven" >&2; exit 1; }
+	mvn --batch-mode --quiet dependency:copy \
+		-Dartifact=org.apache.kafka:kafka-clients:$(KAFKA_CLIENTS_VERSION) \
+		-DoutputDirectory=$(@D)
+
+docs-settings: setup ## Write docs/settings.md from the table of settings
+	$(BIN)/python tools/settings_page.py > docs/settings.md
+
+clean: ## Remove what can be made again; keeps data/
+	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,145 @@
+"""The broker: joins the rooms, and is the only thing a front end calls."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from random import Random
+from uuid import UUID
+
+import msgspec
+
+from goqueue.broker.fetching import Fetch, FetchDone, Wanted
+from goqueue.broker.flusher import Flusher
+from goqueue.broker.groups import Groups
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topic_settings import TopicDefaults
+from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
+from goqueue.broker.upkeep import Upkeep
+from goqueue.config import Settings
+from goqueue.model.errors import InternalTopic, StorageFull, UnknownTopic
+from goqueue.model.names import check_topic_name
+from goqueue.partition import Appended, Partition
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+
+_NODE_FILE = "meta/node"
+_NODE_MAGIC = b"GQND"
+_NODE_VERSION = 1
+
+
+class _Node(msgspec.Struct, frozen=True):
+    node_id: int
+    cluster_id: str
+
+
+class Broker:
+    """One node's topics and groups."""
+
+    def __init__(
+        self, settings: Settings, disk: Disk, scheduler: Scheduler, random: Random
+    ) -> None:
+        self.settings = settings
+        self.scheduler = scheduler
+        self.random = random
+        self.node_id = settings.node.id
+        self._disk = disk
+        self.cluster_id = self._identify()
+        self.flusher = Flusher(
+            scheduler,
+            mode=settings.storage.fsync,
+            interval_ms=settings.storage.fsync_interval_ms,
+        )
+        self.topics = Topics(
+            disk,
+            scheduler,
+            self.flusher,
+            TopicDefaults(settings.storage, settings.compaction, settings.topics),
+            waits_for_sync=settings.storage.fsync == "every",
+            new_id=self.new_id,
+        )
+        self.groups = Groups(scheduler, self.topics, settings.groups)
+        self.upkeep = Upkeep(disk, scheduler, self.topics, settings.storage, settings.producers)
+
+    def open(self) -> None:
+        """Open everything on disk; afterwards the node can serve."""
+        self.topics.open()
+        self.groups.open()
+        self.upkeep.start()
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Make everything durable and leave it so that the next start is quick."""
+        self.upkeep.stop()
+
+        def flushed() -> None:
+            self.topics.close()
+            done()
+
+        self.flusher.flush_now(flushed)
+
+    def new_id(self) -> bytes:
+        """Sixteen random bytes, as topics and members have for their ids."""
+        return UUID(int=self.random.getrandbits(128), version=4).bytes
+
+    def produce(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended:
+        """Store a client's batch; `partition.when_committed` tells when it is safe."""
+        if topic.is_internal:
+            raise InternalTopic(topic.name)
+        if self.upkeep.is_full:
+            raise StorageFull("The disk is full; retry when there is room again.")
+        return partition.append(batch, now_ms=self.scheduler.now_ms())
+
+    def fetch(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_min: int,
+        bytes_max: int,
+        wait_ms: int,
+        done: FetchDone,
+    ) -> Fetch:
+        """Read committed batches, now or when enough have come; `done` gets a result for each."""
+        fetch = Fetch(self.scheduler, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
+        fetch.start(wait_ms)
+        return fetch
+
+    async def auto_create(self, name: str, *, may_create: bool) -> Topic:
+        """A topic that somebody asks for and that does not exist, if it may come into being so."""
+        check_topic_name(name)
+        if not may_create or not self.settings.topics.auto_create or name in INTERNAL_TOPICS:
+            raise UnknownTopic(name)
+        return await self.topics.create(name, partition_count=self.settings.topics.partitions)
+
+    def delete_records(self, topic: str, number: int, *, before_offset: int) -> int:
+        """Forget the records before an offset; the first offset that is left."""
+        found = self.topics.get(topic)
+        if found.is_internal:
+            raise InternalTopic(topic)
+        return found.partition(number).delete_before(before_offset)
+
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes()
+
+    def total_bytes(self) -> int:
+        return self._disk.total_bytes()
+
+    def new_producer_id(self) -> Promise[int]:
+        return self.topics.reserve_producer_id()
+
+    def _identify(self) -> str:
+        """The cluster this data folder belongs to; a new folder founds one."""
+        known = read_framed(
+            self._disk, _NODE_FILE, magic=_NODE_MAGIC, version=_NODE_VERSION, body=_Node
+        )
+        if known is not None:
+            return known.cluster_id
+        cluster_id = self.settings.node.cluster_id or _short(self.new_id())
+        node = _Node(self.node_id, cluster_id)
+        write_framed(self._disk, _NODE_FILE, magic=_NODE_MAGIC, version=_NODE_VERSION, body=node)
+        return cluster_id
+
+
+def _short(unique: bytes) -> str:
+    """Sixteen bytes as 22 characters that are safe in a name."""
+    return base64.urlsafe_b64encode(unique).decode().rstrip("=")

@@ -1,0 +1,98 @@
+"""What must be done now and then: retention, forgotten producers, and a look at the disk."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.topics import Topics
+from goqueue.config import ProducerSettings, StorageSettings
+from goqueue.partition import Partition
+from goqueue.storage.disk import Disk
+from goqueue.storage.segment import Segment
+
+SPACE_CHECK_MS = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Runs on timers; `is_full` says whether writes must wait for room on the disk."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        topics: Topics,
+        storage: StorageSettings,
+        producers: ProducerSettings,
+    ) -> None:
+        self._disk = disk
+        self._scheduler = scheduler
+        self._topics = topics
+        self._storage = storage
+        self._producers = producers
+        self._timers: dict[str, Handle] = {}
+        self.is_full = False
+
+    def start(self) -> None:
+        self.check_space()
+        self._again("space", SPACE_CHECK_MS, self.check_space)
+        self._again("retention", self._storage.retention_check_ms, self.apply_retention)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def check_space(self) -> None:
+        """Refuse writes while room is short, and take them again as soon as it is not."""
+        free = self._disk.free_bytes()
+        is_full = free < self._storage.free_bytes_min
+        if is_full and not self.is_full:
+            _log.error("only %d bytes are free on the disk: writes are refused", free)
+        elif self.is_full and not is_full:
+            _log.info("there is room on the disk again: writes are taken")
+        self.is_full = is_full
+
+    def apply_retention(self) -> None:
+        now_ms = self._scheduler.now_ms()
+        for topic in self._topics:
+            for one in topic.partitions:
+                self._expire(one, now_ms)
+
+    def _expire(self, one: Partition, now_ms: int) -> None:
+        if len(one.producers):
+            one.producers.expire(
+                before_ms=now_ms - self._producers.id_expiry_ms,
+                states_max=self._producers.states_per_partition_max,
+            )
+        log = one.log
+        if not log.active.size and len(log.segments) == 1:
+            return
+        is_active_old = log.start_offset >= log.end_offset or log.is_active_expired(now_ms)
+        if is_active_old and log.active.size and one.high_watermark == log.end_offset:
+            log.roll(now_ms=now_ms)
+        expired = log.take_expired(now_ms=now_ms, until_offset=one.high_watermark)
+        if expired:
+            one.epochs.advance_start(log.start_offset)
+            _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
+            self._scheduler.run_blocking(partial(_remove, expired), _removed)
+
+    def _again(self, name: str, delay_ms: int, action: object) -> None:
+        def run() -> None:
+            assert callable(action)
+            action()
+            self._timers[name] = self._scheduler.call_later(delay_ms, run)
+
+        self._timers[name] = self._scheduler.call_later(delay_ms, run)
+
+
+def _remove(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.remove()
+
+
+def _removed(_: object, error: Exception | None) -> None:
+    if error is not None:
+        _log.error("an expired segment could not be removed: %s", error)

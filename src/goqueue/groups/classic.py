@@ -1,0 +1,266 @@
+"""Groups whose members assign for themselves: join, elect a leader, pass on its assignment.
+
+All members join; the first of them leads. The leader learns of everybody and brings an assignment
+for each, which the group hands out unread. Whoever joins, leaves, dies or changes its mind starts
+the next generation. Cooperative clients do with two generations what eager ones do with one.
+"""
+
+from __future__ import annotations
+
+from goqueue.groups.calls import (
+    CommitOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    Sync,
+)
+from goqueue.groups.classic_rebalance import ClassicRebalance
+from goqueue.groups.classic_roster import ClassicMember, read_topics
+from goqueue.groups.effects import Token
+from goqueue.groups.limits import NEW_MEMBER_JOIN_MS_MAX, is_full
+from goqueue.groups.metrics import Reason
+from goqueue.groups.refusals import fenced_instance, group_full, rebalance_in_progress
+from goqueue.groups.results import (
+    DONE,
+    GroupDescription,
+    GroupState,
+    GroupType,
+    JoinResult,
+    LeaveResult,
+    LeftMember,
+)
+from goqueue.groups.timers import Timer
+from goqueue.model.errors import (
+    GoQueueError,
+    IllegalGeneration,
+    InconsistentProtocol,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    UnknownMember,
+)
+
+
+class ClassicMembership(ClassicRebalance):
+    """What classic members ask for; the rounds themselves are in `ClassicRebalance`."""
+
+    type = GroupType.CLASSIC
+
+    def join(self, call: Join, token: Token, now_ms: int) -> None:
+        self._check_join(call)
+        if call.member_id in self.pending:
+            self._admit(call, call.member_id, token, now_ms)
+        elif call.member_id:
+            member = self.roster.find(call.member_id, call.instance_id)
+            self._rejoin(member, call, token, now_ms)
+        elif call.instance_id is not None and call.instance_id in self.roster.static:
+            self._replace_instance(call, token, now_ms)
+        elif call.instance_id is None and call.is_member_id_required:
+            self._demand_member_id(call, token, now_ms)
+        else:
+            self._admit(call, call.new_member_id, token, now_ms)
+
+    def sync(self, call: Sync, token: Token, now_ms: int) -> None:
+        member = self.roster.find(call.member_id, call.instance_id)
+        self._check_generation(member, call.generation)
+        self._check_protocol(call)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            raise rebalance_in_progress(self.group.group_id)
+        self._note_synced(member)
+        if self.state is GroupState.STABLE:
+            self._arm_session(member, now_ms)
+            self.group.reply(token, self._sync_result(member))
+            return
+        self._wait_for_sync(member, token)
+        if member.member_id == self.roster.leader_id:
+            self._hand_out(call.assignments, now_ms)
+
+    def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None:
+        member = self.roster.find(call.member_id, call.instance_id)
+        self._check_generation(member, call.generation)
+        if member.join_token is None and member.sync_token is None:
+            self._arm_session(member, now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            raise rebalance_in_progress(self.group.group_id)
+        self.group.reply(token, DONE)
+
+    def leave(self, call: Leave, token: Token, now_ms: int) -> None:
+        count_before = len(self.roster)
+        left = [self._leave_one(leaving) for leaving in call.members]
+        self.group.reply(token, LeaveResult(tuple(left)))
+        if len(self.roster) < count_before:
+            self._rebalance(Reason.MEMBER_LEFT, now_ms)
+        else:
+            self._complete_if_all_joined(now_ms)  # A pending member may have been waited for.
+
+    def check_commit(self, call: CommitOffsets, now_ms: int) -> None:
+        """Refuse offsets of those who may not speak for the group now."""
+        is_anonymous = call.generation < 0 and not call.member_id and call.instance_id is None
+        if self.state is GroupState.EMPTY and call.generation < 0:
+            return
+        if is_anonymous:
+            raise UnknownMember(self.group.group_id, call.member_id)
+        member = self.roster.find(call.member_id, call.instance_id)
+        self._check_generation(member, call.generation)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            raise rebalance_in_progress(self.group.group_id)
+        if member.join_token is None:
+            self._arm_session(member, now_ms)  # A commit proves life as well as a heartbeat.
+
+    def is_subscribed(self, topic: str) -> bool:
+        if self.state is GroupState.EMPTY:
+            return False
+        return self.subscribed is None or topic in self.subscribed
+
+    def describe(self) -> GroupDescription:
+        protocol_name = self.protocol_name if self.state is GroupState.STABLE else ""
+        return GroupDescription(
+            group_id=self.group.group_id,
+            type=self.type,
+            state=self.state,
+            protocol_type=self.protocol_type,
+            protocol_name=protocol_name,
+            epoch=self.generation,
+            assignment_epoch=self.generation,
+            leader_id=self.roster.leader_id,
+            members=self.roster.describe(protocol_name, self.generation),
+        )
+
+    # Joining
+
+    def _check_join(self, call: Join) -> None:
+        settings = self.group.settings
+        shortest, longest = settings.session_ms_min, settings.session_ms_max
+        if not shortest <= call.session_timeout_ms <= longest:
+            raise InvalidSessionTimeout(
+                f"The session time-out must be {shortest} to {longest} ms, "
+                f"not {call.session_timeout_ms}."
+            )
+        if not call.protocol_type or not call.protocols:
+            raise InconsistentProtocol("A member must name its protocol type and its protocols.")
+        self._check_agreement(call)
+        is_known = call.member_id in self.roster.members or call.member_id in self.pending
+        size = len(self.roster) + len(self.pending)
+        if not is_known and is_full(size, settings.size_max):
+            raise group_full(self.group.group_id, settings.size_max)
+
+    def _check_agreement(self, call: Join) -> None:
+        if not self.roster.members:
+            return
+        if call.protocol_type != self.protocol_type:
+            raise InconsistentProtocol(
+                f"Group {self.group.group_id!r} is of protocol type {self.protocol_type!r}, "
+                f"not {call.protocol_type!r}."
+            )
+        offered = {name for name, _ in call.protocols}
+        common = self.roster.common_protocols()
+        if not offered & common:
+            raise InconsistentProtocol(
+                f"None of the protocols {sorted(offered)} is shared by all members of group "
+                f"{self.group.group_id!r}, who share {sorted(common)}."
+            )
+
+    def _demand_member_id(self, call: Join, token: Token, now_ms: int) -> None:
+        """Give the id first: a client that never comes back then leaves no member behind."""
+        member_id = call.new_member_id
+        timer = Timer(lambda now_ms: self._forget_pending(member_id, now_ms))
+        self.pending[member_id] = timer
+        self.group.timers.arm(timer, now_ms + call.session_timeout_ms)
+        self.group.reply(token, MemberIdRequired(member_id))
+
+    def _admit(self, call: Join, member_id: str, token: Token, now_ms: int) -> None:
+        if (pending := self.pending.pop(member_id, None)) is not None:
+            pending.cancel()
+        if not self.roster.members:
+            self.protocol_type = call.protocol_type
+        member = self._new_member(call, member_id)
+        self.roster.add(member)
+        member.join_token = token
+        self.group.timers.arm(member.session, now_ms + NEW_MEMBER_JOIN_MS_MAX)
+        if self.gathering is not None:
+            self.gathering.has_newcomer = True
+        self._rebalance(Reason.MEMBER_JOINED, now_ms)
+
+    def _rejoin(self, member: ClassicMember, call: Join, token: Token, now_ms: int) -> None:
+        is_same = member.protocols == call.protocols
+        is_leader = member.member_id == self.roster.leader_id
+        if self.state is GroupState.COMPLETING_REBALANCE and is_same:
+            # The answer to the first join was lost on its way.
+            self._repeat_join_result(member, token, now_ms)
+        elif self.state is GroupState.STABLE and is_same and not is_leader:
+            self._repeat_join_result(member, token, now_ms)
+        else:
+            # A leader that joins again asks for a new assignment, even with the same protocols.
+            reason = Reason.LEADER_REJOINED if is_same else Reason.SUBSCRIPTION_CHANGED
+            member.adopt(call)
+            self._wait_for_join(member, token)
+            self._rebalance(reason, now_ms)
+
+    def _repeat_join_result(self, member: ClassicMember, token: Token, now_ms: int) -> None:
+        self._arm_session(member, now_ms)
+        self.group.reply(token, self._join_result(member))
+
+    def _replace_instance(self, call: Join, token: Token, now_ms: int) -> None:
+        """A restarted instance gets its old assignment back, without a rebalance if it can."""
+        assert call.instance_id is not None
+        member = self.roster.members[self.roster.static[call.instance_id]]
+        old_id, old_topics = member.member_id, read_topics(member.metadata_for(self.protocol_name))
+        old_leader_id = self.roster.leader_id
+        self._answer_waiting(member, fenced_instance(self.group.group_id, call.instance_id))
+        self.pending_sync.discard(old_id)
+        member.adopt(call)
+        self.roster.rename(member, call.new_member_id)
+        new_topics = read_topics(member.metadata_for(self.protocol_name))
+        is_same = old_topics == new_topics and self.roster.choose_protocol() == self.protocol_name
+        if self.state is not GroupState.STABLE or not is_same:
+            # An assignment under way names the old member id, so it has to be made again.
+            self._wait_for_join(member, token)
+            self._rebalance(Reason.INSTANCE_REPLACED, now_ms)
+            return
+        self._store_replacement(old_id, member)
+        self._arm_session(member, now_ms)
+        self.group.reply(token, self._replacement_result(member, call, old_leader_id))
+
+    def _replacement_result(
+        self, member: ClassicMember, call: Join, old_leader_id: str
+    ) -> JoinResult:
+        """Keep a returning leader from assigning, which would mean a rebalance."""
+        is_leader = member.member_id == self.roster.leader_id
+        if is_leader and call.can_skip_assignment:
+            return self._join_result(member, is_assignment_skipped=True)
+        # A client too old for that hint is shown its former self as the leader.
+        return self._join_result(member, leader_id=old_leader_id)
+
+    # Leaving
+
+    def _leave_one(self, leaving: LeavingMember) -> LeftMember:
+        error: GoQueueError | None = None
+        if leaving.instance_id is None and leaving.member_id in self.pending:
+            self.pending.pop(leaving.member_id).cancel()
+        else:
+            try:
+                member = self.roster.find_leaving(leaving.member_id, leaving.instance_id)
+                self._remove(member)
+            except GoQueueError as refusal:
+                error = refusal
+        return LeftMember(member_id=leaving.member_id, instance_id=leaving.instance_id, error=error)
+
+    # Checks
+
+    def _check_generation(self, member: ClassicMember, generation: int) -> None:
+        if generation == self.generation and not member.is_new:
+            return
+        # After a downgrade, members hold epochs of the consumer group until they join again.
+        if member.epoch_before is not None and generation == member.epoch_before:
+            return
+        raise IllegalGeneration(
+            f"Group {self.group.group_id!r} is at generation {self.generation}, not {generation}."
+        )
+
+    def _check_protocol(self, call: Sync) -> None:
+        type_differs = call.protocol_type not in (None, self.protocol_type)
+        name_differs = call.protocol_name not in (None, self.protocol_name)
+        if type_differs or name_differs:
+            raise InconsistentProtocol(
+                f"Group {self.group.group_id!r} chose {self.protocol_type}/{self.protocol_name}."
+            )

@@ -1,0 +1,289 @@
+"""Groups whose members are assigned by the server: one heartbeat says and hears everything."""
+
+from __future__ import annotations
+
+from goqueue.groups.assignors import SERVER_ASSIGNORS
+from goqueue.groups.calls import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    CommitOffsets,
+    ConsumerHeartbeat,
+)
+from goqueue.groups.consumer_member import ConsumerMember
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer_rebalance import ConsumerRebalance
+from goqueue.groups.effects import Token
+from goqueue.groups.limits import MEMBER_ID_LENGTH_MAX, REGEX_LENGTH_MAX, is_full
+from goqueue.groups.metrics import Reason
+from goqueue.groups.partitions import NO_PARTITIONS, Partitions
+from goqueue.groups.refusals import fenced_instance, group_full
+from goqueue.groups.results import ConsumerHeartbeatResult, GroupDescription, GroupType
+from goqueue.groups.subscriptions import compile_regex
+from goqueue.model.errors import (
+    FencedMemberEpoch,
+    GoQueueError,
+    IllegalGeneration,
+    InvalidRegularExpression,
+    InvalidRequest,
+    StaleMemberEpoch,
+    UnknownMember,
+    UnreleasedInstance,
+    UnsupportedAssignor,
+)
+
+
+class ConsumerMembership(ConsumerRebalance):
+    """What members of the consumer protocol ask for; the engine is in `ConsumerRebalance`."""
+
+    type = GroupType.CONSUMER
+    protocol_type = PROTOCOL_TYPE
+
+    def consumer_heartbeat(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
+        """`call` has passed `check_consumer_heartbeat`."""
+        member = self.members.get(call.member_id)
+        if member is not None and self._has_no_news(member, call):
+            self.arm_session(member, now_ms)
+            self._answer(member, token, assignment=None)
+        elif call.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            self._leave(call, token, now_ms)
+        elif call.member_epoch == JOIN_EPOCH:
+            self._join(call, token, now_ms)
+        else:
+            self._carry_on(self.find(call.member_id, call.instance_id), call, token, now_ms)
+
+    def find(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        if instance_id is not None:
+            current_id = self.static.get(instance_id)
+            if current_id is not None and current_id != member_id:
+                raise fenced_instance(self.group.group_id, instance_id)
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMember(self.group.group_id, member_id)
+        return member
+
+    def check_commit(self, call: CommitOffsets, now_ms: int) -> None:
+        """Refuse offsets of those who may not speak for the group now."""
+        if call.generation < 0 and not self.members:
+            return
+        member = self.find(call.member_id, call.instance_id)
+        self.check_member_epoch(member, call.generation)
+        if member.is_classic:
+            self.arm_session(member, now_ms)
+
+    def check_member_epoch(self, member: ConsumerMember, epoch: int) -> None:
+        if epoch == member.epoch:
+            return
+        problem = f"Member {member.member_id!r} is at epoch {member.epoch}, not {epoch}."
+        raise IllegalGeneration(problem) if member.is_classic else StaleMemberEpoch(problem)
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.topics and bool(self.members)
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(
+            group_id=self.group.group_id,
+            type=self.type,
+            state=self.state,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.preferred_assignor(),
+            epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            members=tuple(member.describe() for member in self.members.values()),
+        )
+
+    # Heartbeats
+
+    def _has_no_news(self, member: ConsumerMember, call: ConsumerHeartbeat) -> bool:
+        """Neither side has anything to say: by far the most frequent heartbeat."""
+        return (
+            call.member_epoch == member.epoch
+            and call.owned is None
+            and call.subscribed_topics is None
+            and call.subscribed_regex is None
+            and call.server_assignor is None
+            and call.instance_id == member.instance_id
+            and member.member_id not in self.behind
+        )
+
+    def _join(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
+        member = self._find_joining(call)
+        is_new = member is None
+        if member is None:
+            self.check_room()
+            member = self.new_member(call.member_id, 0)
+            member.instance_id = call.instance_id
+        elif member.member_id != call.member_id or member.has_left or member.is_classic:
+            self.restart(member, call.member_id, ())
+        member.session_timeout_ms = self.group.settings.consumer_session_ms
+        reason = self._adopt(member, call)
+        if is_new:
+            self.add(member)
+            reason = Reason.MEMBER_JOINED
+        self._proceed(member, reason, NO_PARTITIONS, now_ms)
+        self._answer(member, token, assignment=member.assigned)
+
+    def _carry_on(
+        self, member: ConsumerMember, call: ConsumerHeartbeat, token: Token, now_ms: int
+    ) -> None:
+        self._check_epoch(member, call)
+        before = member.assigned
+        reason = self._adopt(member, call)
+        self._proceed(member, reason, call.owned, now_ms)
+        is_complete = (
+            call.owned is not None
+            and call.rebalance_timeout_ms is not None
+            and (call.subscribed_topics is not None or call.subscribed_regex is not None)
+        )
+        # A client that asks in full, or missed an answer, wants to hear everything again.
+        is_asked = is_complete or call.member_epoch != member.epoch or before != member.assigned
+        self._answer(member, token, assignment=member.assigned if is_asked else None)
+
+    def _proceed(
+        self, member: ConsumerMember, reason: Reason | None, owned: Partitions | None, now_ms: int
+    ) -> None:
+        if reason is not None:
+            self.group.stage_member(member.member_id, member.to_record())
+            self.rebalance(reason, now_ms)
+        self.reconcile(member, owned, now_ms)
+        self.arm_session(member, now_ms)
+        if member.revoking:
+            self.arm_patience(member, now_ms)
+        else:
+            member.patience.cancel()
+
+    def _answer(
+        self, member: ConsumerMember, token: Token, *, assignment: Partitions | None
+    ) -> None:
+        self.group.reply(
+            token,
+            ConsumerHeartbeatResult(
+                member_id=member.member_id,
+                member_epoch=member.epoch,
+                heartbeat_interval_ms=self.group.settings.consumer_heartbeat_ms,
+                assignment=assignment,
+            ),
+        )
+
+    def _adopt(self, member: ConsumerMember, call: ConsumerHeartbeat) -> Reason | None:
+        """Take over what the member says of itself; return why that needs a rebalance."""
+        old_topics, old_regex = member.topics, member.regex
+        old_assignor = self.preferred_assignor()
+        if call.client_id:
+            member.client_id, member.client_host = call.client_id, call.client_host
+        if call.rack_id is not None:
+            member.rack_id = call.rack_id
+        if call.rebalance_timeout_ms is not None:
+            member.rebalance_timeout_ms = call.rebalance_timeout_ms
+        if call.subscribed_topics is not None:
+            member.topics = tuple(sorted(set(call.subscribed_topics)))
+        if call.subscribed_regex is not None:
+            member.regex = call.subscribed_regex
+            self.watch_regex(member.regex)
+        if call.server_assignor is not None:
+            member.assignor = call.server_assignor
+        if (old_topics, old_regex) != (member.topics, member.regex):
+            return Reason.SUBSCRIPTION_CHANGED
+        if old_assignor != self.preferred_assignor():
+            return Reason.ASSIGNOR_CHANGED
+        return None
+
+    # Joining and leaving
+
+    def _find_joining(self, call: ConsumerHeartbeat) -> ConsumerMember | None:
+        """The member that comes back, if it is one."""
+        if call.instance_id is None:
+            return self.members.get(call.member_id)
+        current_id = self.static.get(call.instance_id)
+        if current_id is None:
+            return None
+        current = self.members[current_id]
+        if current_id != call.member_id and not (current.has_left or current.is_classic):
+            raise UnreleasedInstance(
+                f"Instance id {call.instance_id!r} of group {self.group.group_id!r} is in use; "
+                "the member that has it must leave first."
+            )
+        return current
+
+    def _leave(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
+        member = self.find(call.member_id, call.instance_id)
+        if call.member_epoch == STATIC_LEAVE_EPOCH and member.instance_id is not None:
+            self._leave_for_restart(member, now_ms)
+        else:
+            self.remove(member)
+            self.rebalance(Reason.MEMBER_LEFT, now_ms)
+        self.group.reply(
+            token,
+            ConsumerHeartbeatResult(
+                member_id=call.member_id,
+                member_epoch=call.member_epoch,
+                heartbeat_interval_ms=self.group.settings.consumer_heartbeat_ms,
+            ),
+        )
+
+    def _leave_for_restart(self, member: ConsumerMember, now_ms: int) -> None:
+        """Keep the assignment for as long as a session lasts."""
+        self._hold(member, member.assigned)
+        member.revoking = NO_PARTITIONS
+        member.epoch, member.previous_epoch = STATIC_LEAVE_EPOCH, member.epoch
+        member.patience.cancel()
+        self.arm_session(member, now_ms)
+        self.behind.discard(member.member_id)
+        self.group.stage_member(member.member_id, member.to_record())
+        self._finish_if_settled(now_ms)
+
+    # Checks
+
+    def check_room(self) -> None:
+        size_max = self.group.settings.size_max
+        if is_full(len(self.members), size_max):
+            raise group_full(self.group.group_id, size_max)
+
+    def _check_epoch(self, member: ConsumerMember, call: ConsumerHeartbeat) -> None:
+        if call.member_epoch == member.epoch:
+            return
+        # The answer that raised the epoch may have been lost: accept one repetition from before.
+        is_repeated = call.member_epoch == member.previous_epoch and not member.has_left
+        if is_repeated and call.owned is not None and call.owned <= member.assigned:
+            return
+        raise FencedMemberEpoch(
+            f"Member {member.member_id!r} is at epoch {member.epoch}, not {call.member_epoch}; "
+            "give up all partitions and join again."
+        )
+
+
+def check_consumer_heartbeat(call: ConsumerHeartbeat) -> None:
+    """Refuse what no group could accept, before any group changes."""
+    if problem := _problem(call):
+        raise problem
+    if call.server_assignor is not None and call.server_assignor not in SERVER_ASSIGNORS:
+        raise UnsupportedAssignor(
+            f"Assignor {call.server_assignor!r} does not exist; "
+            f"choose one of {sorted(SERVER_ASSIGNORS)}."
+        )
+    if call.subscribed_regex:
+        if len(call.subscribed_regex) > REGEX_LENGTH_MAX:
+            raise InvalidRegularExpression(
+                f"The regular expression has {len(call.subscribed_regex)} characters; "
+                f"{REGEX_LENGTH_MAX} are allowed."
+            )
+        compile_regex(call.subscribed_regex)
+
+
+def _problem(call: ConsumerHeartbeat) -> GoQueueError | None:
+    if not 0 < len(call.member_id) <= MEMBER_ID_LENGTH_MAX:
+        return InvalidRequest(f"A member id has 1 to {MEMBER_ID_LENGTH_MAX} characters.")
+    if call.instance_id == "":
+        return InvalidRequest("An instance id must not be empty.")
+    if call.member_epoch < STATIC_LEAVE_EPOCH:
+        return InvalidRequest(f"Member epoch {call.member_epoch} does not exist.")
+    if call.member_epoch == STATIC_LEAVE_EPOCH and call.instance_id is None:
+        return InvalidRequest("Only a member with an instance id can leave for a restart.")
+    if call.member_epoch == JOIN_EPOCH:
+        if call.rebalance_timeout_ms is None:
+            return InvalidRequest("A joining member must give its rebalance time-out.")
+        if call.subscribed_topics is None and call.subscribed_regex is None:
+            return InvalidRequest("A joining member must subscribe to something.")
+        if call.owned:
+            return InvalidRequest("A joining member cannot own partitions yet.")
+    return None

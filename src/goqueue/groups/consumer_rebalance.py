@@ -1,0 +1,255 @@
+"""The engine of consumer groups: the server assigns, members reconcile one by one.
+
+Every change raises the group's epoch and computes a target for all. Nobody stops: each member
+walks to its target at its own heartbeats, and a partition is handed on only when its owner has
+let go of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS
+from goqueue.groups.classic_roster import Protocols
+from goqueue.groups.consumer_member import ConsumerMember, next_step
+from goqueue.groups.group import Group
+from goqueue.groups.metrics import Reason
+from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions
+from goqueue.groups.records import GroupRecord, MemberRecord
+from goqueue.groups.results import GroupState, GroupType
+from goqueue.groups.subscriptions import TopicRegex
+from goqueue.groups.timers import Timer
+from goqueue.model.errors import GoQueueError
+
+
+class ConsumerRebalance:
+    def __init__(self, group: Group, *, epoch: int = 0, emptied_at_ms: int = -1) -> None:
+        self.group = group
+        self.epoch = epoch
+        self.target_epoch = epoch
+        self.emptied_at_ms = emptied_at_ms
+        self.members: dict[str, ConsumerMember] = {}
+        self.static: dict[str, str] = {}  # instance id to member id
+        self.owners: dict[Partition, str] = {}  # who holds it, or has still to let go of it
+        self.releases = 0  # grows whenever partitions become free
+        self.behind: set[str] = set()  # members on their way to their target
+        self.regexes: dict[str, TopicRegex] = {}
+        self.topics: dict[str, int] = {}  # the subscribed ones that exist, as assigned
+        self._classic_count = 0
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return GroupState.ASSIGNING
+        return GroupState.RECONCILING if self.behind else GroupState.STABLE
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.members
+
+    @property
+    def is_all_classic(self) -> bool:
+        """The last member of the consumer protocol is gone and classic ones are left."""
+        return 0 < len(self.members) == self._classic_count
+
+    def restore(self, record: GroupRecord, members: Iterable[MemberRecord], now_ms: int) -> None:
+        """Go on from what the log holds; every member gets a fresh session."""
+        self.epoch = record.epoch
+        self.target_epoch = record.target_epoch
+        self.emptied_at_ms = record.emptied_at_ms
+        self.topics = dict(record.topics)
+        for stored in members:
+            member = self.new_member(stored.member_id, stored.session_timeout_ms)
+            member.load(stored)
+            self.add(member)
+            self.arm_session(member, now_ms)
+            if member.revoking:
+                self.arm_patience(member, now_ms)
+        self.behind = {each.member_id for each in self.members.values() if self._is_behind(each)}
+        if self.members and self._subscribed_counts() != self.topics:
+            self.rebalance(Reason.TOPICS_CHANGED, now_ms)
+
+    def close(self, error: GoQueueError) -> None:
+        for member in self.members.values():
+            member.session.cancel()
+            member.patience.cancel()
+
+    def topics_changed(self, *, added: set[str], removed: set[str], now_ms: int) -> None:
+        for regex in self.regexes.values():
+            regex.refresh(added=added, removed=removed)
+        if self.members and self._subscribed_counts() != self.topics:
+            self.rebalance(Reason.TOPICS_CHANGED, now_ms)
+
+    # Members
+
+    def new_member(self, member_id: str, session_timeout_ms: int) -> ConsumerMember:
+        member = ConsumerMember(
+            member_id=member_id,
+            session=Timer(lambda now_ms: self._evict(member, Reason.SESSION_EXPIRED, now_ms)),
+            patience=Timer(lambda now_ms: self._end_patience(member, now_ms)),
+            session_timeout_ms=session_timeout_ms,
+        )
+        return member
+
+    def add(self, member: ConsumerMember) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        for partition in member.held:
+            self.owners[partition] = member.member_id
+        self._classic_count += member.is_classic
+        self.watch_regex(member.regex)
+
+    def remove(self, member: ConsumerMember) -> None:
+        """The member is gone and holds nothing any more."""
+        member.session.cancel()
+        member.patience.cancel()
+        self._hold(member, NO_PARTITIONS)
+        del self.members[member.member_id]
+        self._classic_count -= member.is_classic
+        self.behind.discard(member.member_id)
+        if member.instance_id is not None and self.static[member.instance_id] == member.member_id:
+            del self.static[member.instance_id]
+        self.group.stage_member(member.member_id, None)
+
+    def restart(self, member: ConsumerMember, member_id: str, protocols: Protocols) -> None:
+        """Go on under another member id, or as a member of the other kind, with what it had."""
+        self.remove(member)
+        member.member_id = member_id
+        member.protocols = protocols
+        member.epoch, member.previous_epoch = 0, -1
+        member.revoking = NO_PARTITIONS
+        self.add(member)
+        self.behind.add(member_id)
+
+    def arm_session(self, member: ConsumerMember, now_ms: int) -> None:
+        self.group.timers.arm(member.session, now_ms + member.session_timeout_ms)
+
+    def arm_patience(self, member: ConsumerMember, now_ms: int) -> None:
+        if not member.patience.is_armed:
+            self.group.timers.arm(member.patience, now_ms + member.rebalance_timeout_ms)
+
+    def _end_patience(self, member: ConsumerMember, now_ms: int) -> None:
+        reason = Reason.JOIN_TIMEOUT if member.is_classic else Reason.REVOCATION_TIMEOUT
+        self._evict(member, reason, now_ms)
+
+    def _evict(self, member: ConsumerMember, reason: Reason, now_ms: int) -> None:
+        self.group.rebalances.timeouts += 1
+        self.remove(member)
+        self.rebalance(reason, now_ms)
+
+    # Targets
+
+    def rebalance(self, reason: Reason, now_ms: int) -> None:
+        """Give everybody a new target."""
+        self.group.rebalances.begin(reason, now_ms)
+        self.epoch += 1
+        self._forget_unused_regexes()
+        self.topics = self._subscribed_counts()
+        for member, target in self._assign():
+            if target != member.target:
+                self.group.rebalances.move(len(target - member.target))
+                member.target = target
+                self.group.stage_member(member.member_id, member.to_record())
+        self.target_epoch = self.epoch
+        self.behind = {each.member_id for each in self.members.values() if self._is_behind(each)}
+        if not self.members:
+            self.emptied_at_ms = now_ms
+        self.store_group()
+        self._finish_if_settled(now_ms)
+
+    def _assign(self) -> list[tuple[ConsumerMember, Partitions]]:
+        # A name that outlives restarts keeps the order, and so the result, the same.
+        members = sorted(self.members.values(), key=lambda each: each.instance_id or each.member_id)
+        assign = SERVER_ASSIGNORS[self.preferred_assignor()]
+        targets = assign(
+            {each.member_id: self._topics_of(each) for each in members},
+            self.topics,
+            {each.member_id: each.target for each in members},
+        )
+        return [(each, targets[each.member_id]) for each in members]
+
+    def preferred_assignor(self) -> str:
+        """The one most members ask for."""
+        asked = Counter(each.assignor for each in self.members.values() if each.assignor)
+        return asked.most_common(1)[0][0] if asked else DEFAULT_ASSIGNOR
+
+    def _topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        matched = self.regexes[member.regex].topics if member.regex else frozenset()
+        return matched | frozenset(member.topics)
+
+    def _subscribed_counts(self) -> dict[str, int]:
+        known = self.group.surroundings.topics
+        subscribed = {topic for each in self.members.values() for topic in self._topics_of(each)}
+        return {topic: known[topic] for topic in sorted(subscribed) if topic in known}
+
+    def watch_regex(self, text: str) -> None:
+        if text and text not in self.regexes:
+            self.regexes[text] = TopicRegex(text, self.group.surroundings.topics)
+
+    def _forget_unused_regexes(self) -> None:
+        if self.regexes:
+            used = {each.regex for each in self.members.values()}
+            self.regexes = {text: regex for text, regex in self.regexes.items() if text in used}
+
+    # Reconciliation
+
+    def reconcile(self, member: ConsumerMember, owned: Partitions | None, now_ms: int) -> None:
+        """Let the member take the next step towards its target."""
+        if member.member_id not in self.behind:
+            return
+        if owned is None and not member.revoking and self._waits_in_vain(member):
+            return
+        step = next_step(member, target_epoch=self.target_epoch, owned=owned, owners=self.owners)
+        member.releases_seen = self.releases
+        if (member.epoch, member.assigned, member.revoking) != step:
+            if step.epoch != member.epoch:
+                member.previous_epoch, member.epoch = member.epoch, step.epoch
+            self._hold(member, step.assigned | step.revoking)
+            member.assigned, member.revoking = step.assigned, step.revoking
+            self.group.stage_member(member.member_id, member.to_record())
+        if not self._is_behind(member):
+            self.behind.discard(member.member_id)
+            self._finish_if_settled(now_ms)
+
+    def _waits_in_vain(self, member: ConsumerMember) -> bool:
+        """Nothing was released since the member last looked, so nothing can have become free."""
+        return member.epoch == self.target_epoch and member.releases_seen == self.releases
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """All it still lacks is held by somebody else."""
+        lacking = member.target - member.assigned
+        return all(self.owners.get(each, member.member_id) != member.member_id for each in lacking)
+
+    def _hold(self, member: ConsumerMember, held: Partitions) -> None:
+        released = member.held - held
+        for partition in released:
+            self.owners.pop(partition, None)
+        for partition in held - member.held:
+            self.owners[partition] = member.member_id
+        self.releases += bool(released)
+
+    def _is_behind(self, member: ConsumerMember) -> bool:
+        if member.has_left:
+            return False
+        is_there = member.epoch == self.target_epoch and member.assigned == member.target
+        return bool(member.revoking) or not is_there
+
+    def _finish_if_settled(self, now_ms: int) -> None:
+        if not self.behind:
+            self.group.rebalances.finish(now_ms)
+
+    def store_group(self) -> None:
+        self.group.stage_group(
+            GroupRecord(
+                type=GroupType.CONSUMER,
+                epoch=self.epoch,
+                target_epoch=self.target_epoch,
+                protocol_type="consumer",
+                topics=self.topics,
+                emptied_at_ms=self.emptied_at_ms,
+            )
+        )

@@ -1,0 +1,18 @@
+"""Bounds that nobody needs to set."""
+
+from __future__ import annotations
+
+# A new member cannot send heartbeats while its join waits, so its patience is bounded here.
+NEW_MEMBER_JOIN_MS_MAX = 300_000
+FAILED_WRITE_REST_MS = 1_000  # before a group whose write failed is tried again
+RETENTION_CHECK_MS = 600_000
+REBALANCE_HISTORY_MAX = 20  # finished rebalances remembered per group
+REGEX_LENGTH_MAX = 1_024
+REGEX_MEMORY_BYTES_MAX = 1 << 20
+GROUP_ID_LENGTH_MAX = 8_000  # keys of records hold at most 32,767 bytes
+MEMBER_ID_LENGTH_MAX = 8_000
+
+
+def is_full(size: int, size_max: int) -> bool:
+    """A negative bound is none."""
+    return 0 <= size_max <= size

@@ -1,0 +1,107 @@
+"""A group changes its protocol while its members work on.
+
+The first member of the consumer protocol turns a classic group of consumers into a consumer group;
+when the last one leaves, the classic members left go back to assigning for themselves. Everybody
+keeps what it holds. Only the group's rules change, and classic members learn the new ones by
+joining again, as they do at any rebalance.
+"""
+
+from __future__ import annotations
+
+from goqueue.groups.classic import ClassicMembership
+from goqueue.groups.classic_roster import ClassicMember
+from goqueue.groups.consumer_member import ConsumerMember
+from goqueue.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    encode_assignment,
+)
+from goqueue.groups.group import Group
+from goqueue.groups.metrics import Reason
+from goqueue.groups.mixed import MixedMembership, read_subscription
+from goqueue.groups.partitions import NO_PARTITIONS, Partitions
+from goqueue.groups.records import MemberRecord
+from goqueue.groups.refusals import rebalance_in_progress
+from goqueue.model.errors import InconsistentProtocol, MalformedRequest
+
+
+def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembership:
+    """Make a classic group a consumer group; refuse, with nothing changed, if it cannot be one."""
+    members = list(classic.roster.members.values())
+    if members and classic.protocol_type != PROTOCOL_TYPE:
+        raise InconsistentProtocol(
+            f"Group {group.group_id!r} is of protocol type {classic.protocol_type!r}; "
+            "members of the consumer protocol cannot join it."
+        )
+    mixed = MixedMembership(group, epoch=classic.generation, emptied_at_ms=classic.emptied_at_ms)
+    converted = [_to_consumer(member, mixed) for member in members]
+    classic.close(rebalance_in_progress(group.group_id))
+    for member in converted:
+        mixed.add(member)
+        mixed.arm_session(member, now_ms)
+        group.stage_member(member.member_id, member.to_record())
+    for member_id in classic.stored - mixed.members.keys():
+        group.stage_member(member_id, None)
+    mixed.store_group()
+    group.membership = mixed
+    if converted:
+        mixed.rebalance(Reason.UPGRADED, now_ms)
+    return mixed
+
+
+def downgrade(group: Group, mixed: MixedMembership, now_ms: int) -> ClassicMembership:
+    """Let classic members go on among themselves, starting with a rebalance."""
+    classic = ClassicMembership(group, generation=mixed.epoch, emptied_at_ms=mixed.emptied_at_ms)
+    classic.protocol_type = PROTOCOL_TYPE
+    mixed.close(rebalance_in_progress(group.group_id))
+    for member in mixed.members.values():
+        classic.revive(_to_classic_record(member))
+    group.membership = classic
+    classic.resume_after_downgrade(now_ms)
+    return classic
+
+
+def _to_consumer(member: ClassicMember, mixed: MixedMembership) -> ConsumerMember:
+    subscription = read_subscription(member.protocols)
+    held = NO_PARTITIONS if member.is_new else _read_assignment(member)
+    converted = mixed.new_member(member.member_id, member.session_timeout_ms)
+    converted.load(
+        MemberRecord(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocols=member.protocols,
+            topics=tuple(sorted(set(subscription.topics))),
+            epoch=mixed.epoch,
+        )
+    )
+    converted.assigned = converted.target = held
+    return converted
+
+
+def _read_assignment(member: ClassicMember) -> Partitions:
+    try:
+        return decode_assignment(member.assignment)
+    except MalformedRequest as error:
+        raise InconsistentProtocol(
+            f"The assignment of member {member.member_id!r} cannot be read, "
+            "so members of the consumer protocol cannot join."
+        ) from error
+
+
+def _to_classic_record(member: ConsumerMember) -> MemberRecord:
+    return MemberRecord(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=member.protocols,
+        assignment=encode_assignment(member.held),
+        epoch=member.epoch,
+    )

@@ -1,0 +1,190 @@
+"""Classic members in a consumer group: the old dance, to the server's tune.
+
+Such a member joins and syncs as ever, but nobody leads: the server assigns. Its generation is its
+member epoch, the partitions it reports in its subscription confirm a revocation, and a heartbeat
+answers "rebalance in progress" whenever joining again would change something for it.
+"""
+
+from __future__ import annotations
+
+from goqueue.groups.calls import Heartbeat, Join, Leave, LeavingMember, Sync
+from goqueue.groups.classic_roster import Protocols
+from goqueue.groups.consumer import ConsumerMembership
+from goqueue.groups.consumer_member import ConsumerMember
+from goqueue.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
+from goqueue.groups.effects import Token
+from goqueue.groups.metrics import Reason
+from goqueue.groups.refusals import rebalance_in_progress
+from goqueue.groups.results import DONE, JoinResult, LeaveResult, LeftMember, SyncResult
+from goqueue.model.errors import (
+    GoQueueError,
+    InconsistentProtocol,
+    InvalidSessionTimeout,
+    MalformedRequest,
+    MemberIdRequired,
+    UnknownMember,
+)
+
+
+class MixedMembership(ConsumerMembership):
+    """A consumer group that also opens its door to classic members."""
+
+    def join(self, call: Join, token: Token, now_ms: int) -> None:
+        subscription = self._check_join(call)
+        if not call.member_id and call.instance_id is None and call.is_member_id_required:
+            # Nothing to remember: whichever id the second join brings is taken, if it owns nothing.
+            self.group.reply(token, MemberIdRequired(call.new_member_id))
+            return
+        member = self._find_or_admit(call, subscription)
+        is_new = member.member_id not in self.members
+        old_topics = member.topics
+        self._adopt_classic(member, call, subscription)
+        reason = Reason.SUBSCRIPTION_CHANGED if member.topics != old_topics else None
+        if is_new:
+            self.add(member)
+            reason = Reason.MEMBER_JOINED
+        member.patience.cancel()
+        self._proceed(member, reason, subscription.owned, now_ms)
+        self.group.timers.arm(member.patience, now_ms + member.rebalance_timeout_ms)
+        self.group.reply(
+            token,
+            JoinResult(
+                member_id=member.member_id,
+                generation=member.epoch,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=member.protocols[0][0],
+                leader_id="",
+            ),
+        )
+
+    def sync(self, call: Sync, token: Token, now_ms: int) -> None:
+        member = self._find_classic(call.member_id, call.instance_id, call.generation)
+        if self._should_rejoin_first(member):
+            self.arm_patience(member, now_ms)
+            raise rebalance_in_progress(self.group.group_id)
+        member.patience.cancel()
+        self.arm_session(member, now_ms)
+        self.group.reply(
+            token,
+            SyncResult(
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=member.protocols[0][0],
+                assignment=encode_assignment(member.assigned),
+            ),
+        )
+
+    def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None:
+        member = self._find_classic(call.member_id, call.instance_id, call.generation)
+        self.arm_session(member, now_ms)
+        if self._should_rejoin(member):
+            self.arm_patience(member, now_ms)
+            raise rebalance_in_progress(self.group.group_id)
+        self.group.reply(token, DONE)
+
+    def leave(self, call: Leave, token: Token, now_ms: int) -> None:
+        count_before = len(self.members)
+        left = [self._leave_one(leaving) for leaving in call.members]
+        self.group.reply(token, LeaveResult(tuple(left)))
+        if len(self.members) < count_before:
+            self.rebalance(Reason.MEMBER_LEFT, now_ms)
+
+    def _check_join(self, call: Join) -> Subscription:
+        settings = self.group.settings
+        shortest, longest = settings.session_ms_min, settings.session_ms_max
+        if not shortest <= call.session_timeout_ms <= longest:
+            raise InvalidSessionTimeout(
+                f"The session time-out must be {shortest} to {longest} ms, "
+                f"not {call.session_timeout_ms}."
+            )
+        if call.protocol_type != PROTOCOL_TYPE or not call.protocols:
+            raise InconsistentProtocol(
+                f"Group {self.group.group_id!r} is a consumer group; "
+                f"protocol type {call.protocol_type!r} cannot join it."
+            )
+        self._check_agreement(call.protocols)
+        return read_subscription(call.protocols)
+
+    def _check_agreement(self, protocols: Protocols) -> None:
+        """After a downgrade the classic members must be able to go on among themselves."""
+        offered = {name for name, _ in protocols}
+        for member in self.members.values():
+            if member.is_classic and offered.isdisjoint(name for name, _ in member.protocols):
+                raise InconsistentProtocol(
+                    f"The protocols {sorted(offered)} are not shared by all classic members of "
+                    f"group {self.group.group_id!r}."
+                )
+
+    def _find_or_admit(self, call: Join, subscription: Subscription) -> ConsumerMember:
+        """A returning member, a restarted instance under its new id, or a new member."""
+        current_id = self.static.get(call.instance_id or "")
+        if current_id is not None and not call.member_id:
+            member = self.members[current_id]
+            self.restart(member, call.new_member_id, call.protocols)
+            return member
+        if call.member_id and (call.instance_id is not None or call.member_id in self.members):
+            member = self.find(call.member_id, call.instance_id)
+            if member.has_left or not member.is_classic:
+                self.restart(member, call.member_id, call.protocols)
+            return member
+        if subscription.owned:
+            # Evicted without knowing it: it must first hear so and let go of everything.
+            raise UnknownMember(self.group.group_id, call.member_id)
+        self.check_room()
+        member = self.new_member(call.member_id or call.new_member_id, call.session_timeout_ms)
+        member.instance_id = call.instance_id
+        return member
+
+    def _adopt_classic(
+        self, member: ConsumerMember, call: Join, subscription: Subscription
+    ) -> None:
+        member.client_id, member.client_host = call.client_id, call.client_host
+        member.session_timeout_ms = call.session_timeout_ms
+        member.rebalance_timeout_ms = call.rebalance_timeout_ms
+        member.rack_id = subscription.rack_id
+        member.protocols = call.protocols
+        member.topics, member.regex = tuple(sorted(set(subscription.topics))), ""
+        member.assignor = None
+
+    def _find_classic(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> ConsumerMember:
+        member = self.find(member_id, instance_id)
+        self.check_member_epoch(member, generation)
+        return member
+
+    def _should_rejoin(self, member: ConsumerMember) -> bool:
+        """Joining again would let it confirm a revocation, or bring it what has become free."""
+        if self._should_rejoin_first(member) or member.revoking:
+            return True
+        return member.member_id in self.behind and not self.waits_for_others(member)
+
+    def _should_rejoin_first(self, member: ConsumerMember) -> bool:
+        """A newer target exists, unless the member must first finish revoking for an older one."""
+        return member.epoch < self.epoch and not member.revoking
+
+    def _leave_one(self, leaving: LeavingMember) -> LeftMember:
+        error: GoQueueError | None = None
+        member_id = leaving.member_id
+        if not member_id and leaving.instance_id is not None:
+            member_id = self.static.get(leaving.instance_id, "")
+        try:
+            self.remove(self.find(member_id, leaving.instance_id))
+        except GoQueueError as refusal:
+            error = refusal
+        return LeftMember(member_id=leaving.member_id, instance_id=leaving.instance_id, error=error)
+
+
+def read_subscription(protocols: Protocols) -> Subscription:
+    """A classic member says the same under each of its protocols; the first is enough."""
+    try:
+        return decode_subscription(protocols[0][1])
+    except MalformedRequest as error:
+        raise InconsistentProtocol(
+            "The subscription of a classic member cannot be read, "
+            "so it cannot share a group with members of the consumer protocol."
+        ) from error

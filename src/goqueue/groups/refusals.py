@@ -1,0 +1,19 @@
+"""Refusals that several memberships give in the same words."""
+
+from __future__ import annotations
+
+from goqueue.model.errors import FencedInstance, GroupFull, RebalanceInProgress
+
+
+def rebalance_in_progress(group_id: str) -> RebalanceInProgress:
+    return RebalanceInProgress(f"Group {group_id!r} is rebalancing; join again.")
+
+
+def group_full(group_id: str, size_max: int) -> GroupFull:
+    return GroupFull(f"Group {group_id!r} has {size_max} members, as many as it may.")
+
+
+def fenced_instance(group_id: str, instance_id: str) -> FencedInstance:
+    return FencedInstance(
+        f"Another member of group {group_id!r} took over the instance id {instance_id!r}."
+    )

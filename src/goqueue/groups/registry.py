@@ -1,0 +1,254 @@
+"""The groups of one coordinator: how they load, settle their writes, wait and disappear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from goqueue.config import GroupSettings
+from goqueue.groups.classic import ClassicMembership
+from goqueue.groups.effects import Effect, Reply, Token
+from goqueue.groups.group import Group, Surroundings
+from goqueue.groups.limits import FAILED_WRITE_REST_MS, GROUP_ID_LENGTH_MAX, RETENTION_CHECK_MS
+from goqueue.groups.migration import downgrade
+from goqueue.groups.mixed import MixedMembership
+from goqueue.groups.offsets import OffsetChange
+from goqueue.groups.records import OffsetKey, decode_key, decode_offset
+from goqueue.groups.results import GroupState, GroupType
+from goqueue.groups.timers import Timer
+from goqueue.model.errors import CoordinatorLoading, GoQueueError, InvalidGroupId
+
+Call = TypeVar("Call")
+
+
+class GroupRegistry:
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self._surroundings = Surroundings(settings)
+        self._timers = self._surroundings.timers
+        self._journal = self._surroundings.journal
+        self._groups: dict[str, Group] = {}
+        self._is_loaded = False
+        self._are_topics_known = False
+        self._retention_timer = Timer(self._expire_offsets)
+
+    # Loading and resigning
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log, oldest first. Keys of other kinds are passed over."""
+        decoded = decode_key(key)
+        if decoded is None:
+            return
+        group = self._groups.get(decoded.group_id) or self._open(decoded.group_id)
+        if isinstance(decoded, OffsetKey):
+            committed = None if value is None else decode_offset(value)
+            group.apply({}, [(decoded.topic, decoded.partition, committed)])
+        else:
+            group.apply({key: value}, [])
+
+    def loaded(self, now_ms: int) -> list[Effect]:
+        """The log is read: groups come to life and every member gets a fresh session."""
+        self._is_loaded = True
+        for group in list(self._groups.values()):
+            self._revive(group, now_ms)
+            self._journal.touch(group)
+        self._timers.arm(self._retention_timer, now_ms + RETENTION_CHECK_MS)
+        return self._finish(now_ms)
+
+    def resign(self, error: GoQueueError) -> list[Effect]:
+        """Somebody else coordinates now: answer everybody who waits, and do nothing more."""
+        self._is_loaded = False
+        replies = self._journal.abandon()
+        for group in self._groups.values():
+            group.membership.close(error)
+            replies += group.replies
+        self._groups.clear()
+        self._retention_timer.cancel()
+        return [Reply(reply.token, error) for reply in replies]
+
+    # Settling writes
+
+    def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
+        """The records of this write are durable."""
+        write = self._journal.settle(write_id)
+        if write is None:
+            return []
+        write.group.apply(write.membership, write.offsets)
+        self._journal.touch(write.group)
+        return [*write.replies, *self._finish(now_ms)]
+
+    def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
+        """The records of this write are not in the log and never will be."""
+        write = self._journal.settle(write_id)
+        if write is None:
+            return []
+        self._journal.touch(write.group)
+        replies = [Reply(reply.token, error) for reply in write.replies]
+        if write.membership:
+            replies += self._tear(write.group, error, now_ms)
+        return [*replies, *self._finish(now_ms)]
+
+    def _tear(self, group: Group, error: GoQueueError, now_ms: int) -> list[Reply]:
+        """Memory is ahead of the log: stop, and go back to what the log holds.
+
+        The group rests for a while, for the log may refuse the next write as well.
+        """
+        group.membership.close(error)
+        replies, group.replies = group.replies, []
+        for write in self._journal.open_writes(group):
+            if write.membership:
+                replies += write.replies
+                write.replies = []
+        if not group.is_torn:
+            group.is_torn = True
+            rest = Timer(lambda now_ms: self._mend(group, rest, now_ms))
+            self._timers.arm(rest, now_ms + FAILED_WRITE_REST_MS)
+        return [Reply(reply.token, error) for reply in replies]
+
+    def _mend(self, group: Group, rest: Timer, now_ms: int) -> None:
+        if group.writes_open:
+            self._timers.arm(rest, now_ms + FAILED_WRITE_REST_MS)
+            return
+        group.is_torn = False
+        self._revive(group, now_ms)
+        self._journal.touch(group)
+
+    def _revive(self, group: Group, now_ms: int) -> None:
+        record, members = group.durable_records()
+        if record is not None and record.type is GroupType.CONSUMER:
+            mixed = MixedMembership(group)
+            group.membership = mixed
+            mixed.restore(record, members, now_ms)
+            return
+        classic = ClassicMembership(group)
+        group.membership = classic
+        if record is not None:
+            classic.restore(record, members, now_ms)
+
+    # Time and topics
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do. Ask again after every other call."""
+        return self._timers.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        while (timer := self._timers.pop_due(now_ms)) is not None:
+            timer.fire(now_ms)
+        return self._finish(now_ms)
+
+    def topics_changed(self, now_ms: int, topics: Mapping[str, int]) -> list[Effect]:
+        """All topics that exist, with their partition counts; once before any other call."""
+        known = self._surroundings.topics
+        added = topics.keys() - known.keys()
+        removed = known.keys() - topics.keys()
+        is_changed = known != topics
+        known.clear()
+        known.update(topics)
+        self._are_topics_known = True
+        if is_changed and self._is_loaded:
+            for group in self._groups.values():
+                self._adapt(group, added=added, removed=removed, now_ms=now_ms)
+        return self._finish(now_ms)
+
+    def _adapt(self, group: Group, *, added: set[str], removed: set[str], now_ms: int) -> None:
+        if isinstance(group.membership, MixedMembership) and not group.is_torn:
+            group.membership.topics_changed(added=added, removed=removed, now_ms=now_ms)
+        for topic, partition in self._offset_keys(group, removed):
+            group.stage_offset((topic, partition, None))
+
+    def _offset_keys(self, group: Group, topics: set[str] | None) -> list[tuple[str, int]]:
+        """The partitions with a committed offset, durable or on its way; `None` means all."""
+        if topics is not None and not topics:
+            return []
+        changes: list[OffsetChange] = list(group.offsets)
+        if group.writes_open:
+            changes += [
+                each for open_ in self._journal.open_writes(group) for each in open_.offsets
+            ]
+        keys = {(topic, partition) for topic, partition, _ in changes}
+        return sorted(key for key in keys if topics is None or key[0] in topics)
+
+    def _expire_offsets(self, now_ms: int) -> None:
+        self._timers.arm(self._retention_timer, now_ms + RETENTION_CHECK_MS)
+        for group in self._groups.values():
+            if not group.is_torn:
+                self._expire_offsets_of(group, now_ms)
+
+    def _expire_offsets_of(self, group: Group, now_ms: int) -> None:
+        membership = group.membership
+        is_empty = membership.state is GroupState.EMPTY
+        expired = group.offsets.expired(
+            now_ms,
+            retention_ms=self.settings.offsets_retention_ms,
+            emptied_at_ms=membership.emptied_at_ms if is_empty else -1,
+            is_subscribed=membership.is_subscribed,
+        )
+        for change in expired:
+            group.stage_offset(change)
+        if is_empty and len(expired) == len(group.offsets) and not group.writes_open:
+            self._stage_deletion(group)
+
+    def _stage_deletion(self, group: Group) -> None:
+        """Nothing of the group's membership shall remain in the log."""
+        for key in group.durable:
+            group.staged[key] = None
+        for write in self._journal.open_writes(group):
+            group.staged.update(dict.fromkeys(write.membership))
+        group.membership.close(CoordinatorLoading("The group was deleted; join again."))
+        group.membership = ClassicMembership(group)
+        self._journal.touch(group)
+
+    # Serving
+
+    def _serve(
+        self,
+        group: Group,
+        handle: Callable[[Call, Token, int], None],
+        call: Call,
+        token: Token,
+        now_ms: int,
+    ) -> list[Effect]:
+        """Let the group handle a call. An error is raised, unless something changed before it."""
+        try:
+            handle(call, token, now_ms)
+        except GoQueueError as error:
+            if not group.staged:
+                self._forget_if_void(group)
+                raise
+            group.reply(token, error)
+        return self._finish(now_ms)
+
+    def _finish(self, now_ms: int) -> list[Effect]:
+        touched = list(self._journal.touched)
+        for group in touched:
+            membership = group.membership
+            if isinstance(membership, MixedMembership) and membership.is_all_classic:
+                downgrade(group, membership, now_ms)
+        effects = self._journal.flush()
+        for group in touched:
+            self._forget_if_void(group)
+        return effects
+
+    def _forget_if_void(self, group: Group) -> None:
+        if group.is_forgettable:
+            self._groups.pop(group.group_id, None)
+
+    def _open(self, group_id: str) -> Group:
+        group = Group(group_id, self._surroundings)
+        group.membership = ClassicMembership(group)
+        self._groups[group_id] = group
+        return group
+
+    def _find(self, group_id: str) -> Group | None:
+        """The group, if it exists and can be spoken to now."""
+        self._check_ready()
+        if not group_id or len(group_id) > GROUP_ID_LENGTH_MAX:
+            raise InvalidGroupId(f"{group_id[:100]!r} cannot be the id of a group.")
+        group = self._groups.get(group_id)
+        if group is not None and group.is_torn:
+            raise CoordinatorLoading(f"Group {group_id!r} is being reloaded; retry.")
+        return group
+
+    def _check_ready(self) -> None:
+        if not (self._is_loaded and self._are_topics_known):
+            raise CoordinatorLoading("The coordinator is reading its log; retry.")

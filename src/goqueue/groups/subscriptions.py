@@ -1,0 +1,47 @@
+"""Which topics a subscription means, by name and by regular expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from goqueue.groups.limits import REGEX_MEMORY_BYTES_MAX
+from goqueue.model.errors import InvalidRegularExpression
+
+INTERNAL_PREFIX = "__"  # internal topics are read by name, never by accident
+
+
+class TopicRegex:
+    """A regular expression and the topics it matches now."""
+
+    def __init__(self, text: str, topics: Iterable[str]) -> None:
+        self._pattern = compile_regex(text)
+        self.topics = frozenset(filter(self._matches, topics))
+
+    def refresh(self, *, added: Iterable[str], removed: Iterable[str]) -> None:
+        self.topics = (self.topics | frozenset(filter(self._matches, added))) - frozenset(removed)
+
+    def _matches(self, topic: str) -> bool:
+        if topic.startswith(INTERNAL_PREFIX):
+            return False
+        return self._pattern.fullmatch(topic) is not None
+
+
+@lru_cache(maxsize=1_024)
+def compile_regex(text: str) -> Any:
+    """Compile an expression of members, which RE2 runs in linear time whatever they wrote."""
+    options = re2.Options()
+    options.max_mem = REGEX_MEMORY_BYTES_MAX
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown error"
+        if isinstance(reason, bytes):
+            reason = reason.decode(errors="replace")
+        raise InvalidRegularExpression(
+            f"The regular expression {text[:200]!r} does not follow RE2 syntax: {reason}."
+        ) from error

@@ -1,0 +1,376 @@
+"""Listening sockets and connections, on the event loop's readiness events.
+
+Requests are read into a buffer of the connection's own and handled in place. Answers go out with
+as few system calls as their parts allow; parts that are ranges of files go from the page cache to
+the socket without passing through this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from goqueue.model.errors import GoQueueError
+from goqueue.runtime.disk import LocalFile
+from goqueue.wire.kafka.connection import FileRange, Part
+
+BUFFER_BYTES_MIN = 64 << 10
+BUFFER_BYTES_KEPT = 1 << 20
+ACCEPTS_PER_TURN = 64
+GATHER_MAX = 64  # parts handed to one system call
+SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
+SWEEP_MS = 5_000
+
+_log = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """The protocol side of a connection."""
+
+    unsent_bytes: int
+
+    @property
+    def is_blocked(self) -> bool: ...
+
+    def receive(self, data: memoryview) -> int: ...
+
+    def wanted_bytes(self, data: memoryview) -> int: ...
+
+    def closed(self) -> None: ...
+
+
+class Connect(Protocol):
+    """Makes the protocol side of a new connection."""
+
+    def __call__(
+        self,
+        client_host: str,
+        *,
+        send: Callable[[list[Part]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> Session: ...
+
+
+class Listener:
+    """Accepts connections at one address, within limits."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect: Connect,
+        *,
+        connections_max: int,
+        connections_per_address_max: int,
+        idle_timeout_ms: int,
+        receive_bytes_total_max: int,
+    ) -> None:
+        self.loop = loop
+        self.connect = connect
+        self.connections: set[SocketConnection] = set()
+        self.receive_bytes_total = 0
+        self.receive_bytes_total_max = receive_bytes_total_max
+        self._connections_max = connections_max
+        self._per_address_max = connections_per_address_max
+        self._per_address: dict[str, int] = {}
+        self._idle_timeout = idle_timeout_ms / 1000
+        self._socket: socket.socket | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Begin to accept; the address that was really bound."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(1024)
+        listening.setblocking(False)
+        self._socket = listening
+        self.loop.add_reader(listening.fileno(), self._accept)
+        self._sweep()
+        bound = listening.getsockname()
+        return bound[0], bound[1]
+
+    def close(self) -> None:
+        """Accept no more, and end the connections there are."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._socket is not None:
+            self.loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        for connection in list(self.connections):
+            connection.close()
+
+    def forget(self, connection: SocketConnection) -> None:
+        self.connections.discard(connection)
+        host = connection.host
+        self._per_address[host] -= 1
+        if not self._per_address[host]:
+            del self._per_address[host]
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    _log.error("cannot accept a connection: %s", error)
+                    return
+                raise
+            self._take(accepted, address[0])
+
+    def _take(self, accepted: socket.socket, host: str) -> None:
+        count = self._per_address.get(host, 0)
+        is_over = len(self.connections) >= self._connections_max
+        if is_over or 0 <= self._per_address_max <= count:
+            _log.warning("refusing a connection from %s: the limit is reached", host)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._per_address[host] = count + 1
+        self.connections.add(SocketConnection(self, accepted, host))
+
+    def _sweep(self) -> None:
+        """End connections that have been silent for too long."""
+        before = self.loop.time() - self._idle_timeout
+        for connection in [one for one in self.connections if one.last_active < before]:
+            _log.debug("closing an idle connection of %s", connection.host)
+            connection.close()
+        self._sweeper = self.loop.call_later(SWEEP_MS / 1000, self._sweep)
+
+
+class SocketConnection:
+    """One accepted socket, its receive buffer and what is still to be sent."""
+
+    __slots__ = (
+        "_buffer",
+        "_fd",
+        "_filled",
+        "_is_reading",
+        "_is_writing",
+        "_listener",
+        "_loop",
+        "_outgoing",
+        "_session",
+        "_socket",
+        "host",
+        "last_active",
+    )
+
+    def __init__(self, listener: Listener, accepted: socket.socket, host: str) -> None:
+        self._listener = listener
+        self._loop = listener.loop
+        self._socket: socket.socket | None = accepted
+        self._fd = accepted.fileno()
+        self._buffer = bytearray(0)
+        self._filled = 0
+        self._outgoing: deque[Part] = deque()
+        self._is_writing = False
+        self._is_reading = True
+        self.host = host
+        self.last_active = self._loop.time()
+        self._session = listener.connect(
+            host, send=self._send, close=self.close, unblock=self._unblock
+        )
+        self._loop.add_reader(self._fd, self._readable)
+
+    def close(self) -> None:
+        if self._socket is None:
+            return
+        if self._is_reading:
+            self._loop.remove_reader(self._fd)
+        if self._is_writing:
+            self._loop.remove_writer(self._fd)
+        self._socket.close()
+        self._socket = None
+        for part in self._outgoing:
+            _release(part)
+        self._outgoing.clear()
+        self._resize(0)
+        self._listener.forget(self)
+        self._session.closed()
+
+    def _readable(self) -> None:
+        if not self._buffer and not self._resize(BUFFER_BYTES_MIN):
+            self._pause_reading()
+            return
+        assert self._socket is not None
+        try:
+            received = self._socket.recv_into(memoryview(self._buffer)[self._filled :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self.close()
+            return
+        self._filled += received
+        self.last_active = self._loop.time()
+        self._handle_received()
+
+    def _handle_received(self) -> None:
+        """Handle whole requests, keep the rest, and see to it that the next one has room."""
+        with memoryview(self._buffer) as view:
+            try:
+                used = self._session.receive(view[: self._filled])
+            except GoQueueError as error:
+                _log.info("closing the connection of %s: %s", self.host, error)
+                self.close()
+                return
+            if self._socket is None:
+                return
+            left = self._filled - used
+            wanted = self._session.wanted_bytes(view[used : self._filled]) if left else 0
+            if used and left:
+                view[:left] = view[used : self._filled]
+            self._filled = left
+        if self._session.is_blocked:
+            self._pause_reading()
+        elif left == len(self._buffer):
+            # Only data that has come earns more room, whatever length was announced.
+            if not self._resize(min(wanted, 2 * left)):
+                self._pause_reading()
+        elif not left and len(self._buffer) > BUFFER_BYTES_KEPT:
+            self._resize(0)
+
+    def _resize(self, size: int) -> bool:
+        """Give the buffer another size; False when the node has no more memory for that."""
+        listener = self._listener
+        growth = size - len(self._buffer)
+        if growth > 0 and listener.receive_bytes_total + growth > listener.receive_bytes_total_max:
+            _log.warning("receive buffers are at their limit; %s must wait", self.host)
+            return False
+        listener.receive_bytes_total += growth
+        buffer = bytearray(size)
+        if size:
+            buffer[: self._filled] = memoryview(self._buffer)[: self._filled]
+        else:
+            self._filled = 0
+        self._buffer = buffer
+        return True
+
+    def _pause_reading(self) -> None:
+        if self._is_reading:
+            self._loop.remove_reader(self._fd)
+            self._is_reading = False
+            if not self._session.is_blocked:
+                # Waiting for memory, not for answers: try again in a while.
+                self._loop.call_later(0.1, self._unblock)
+
+    def _unblock(self) -> None:
+        self._loop.call_soon(self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        if self._socket is None or self._is_reading or self._session.is_blocked:
+            return
+        self._is_reading = True
+        self._loop.add_reader(self._fd, self._readable)
+        if self._filled:
+            self._handle_received()
+
+    def _send(self, parts: list[Part]) -> None:
+        self.last_active = self._loop.time()
+        if self._is_writing:
+            self._queue(parts)
+            return
+        if len(parts) <= GATHER_MAX and not any(part.__class__ is FileRange for part in parts):
+            # The usual case: everything fits into the socket's buffer at once.
+            data = b"".join(parts)  # type: ignore[arg-type]
+            assert self._socket is not None
+            try:
+                sent = self._socket.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            self._queue([memoryview(data)[sent:]])
+        else:
+            self._queue(parts)
+            self._write()
+
+    def _queue(self, parts: list[Part]) -> None:
+        for part in parts:
+            if part.__class__ is FileRange:
+                _pin(part)
+            self._session.unsent_bytes += len(part)
+        self._outgoing += parts
+        if not self._is_writing:
+            self._is_writing = True
+            self._loop.add_writer(self._fd, self._write)
+
+    def _write(self) -> None:
+        """Send what the socket takes now."""
+        budget = SEND_PER_TURN_BYTES
+        was_blocked = self._session.is_blocked
+        try:
+            while self._outgoing and budget > 0:
+                sent = self._write_some()
+                budget -= sent
+                self._session.unsent_bytes -= sent
+                self.last_active = self._loop.time()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
+                _log.warning("sending to %s failed: %s", self.host, error)
+            self.close()
+            return
+        if not self._outgoing:
+            self._loop.remove_writer(self._fd)
+            self._is_writing = False
+        if was_blocked and not self._session.is_blocked:
+            self._unblock()
+
+    def _write_some(self) -> int:
+        outgoing = self._outgoing
+        first = outgoing[0]
+        if isinstance(first, FileRange):
+            sent = os.sendfile(self._fd, first.file.fileno(), first.position, first.length)
+            if sent == 0:
+                raise OSError(errno.EIO, f"{first.file.path} ended early")
+            first.position += sent
+            first.length -= sent
+            if not first.length:
+                _release(outgoing.popleft())
+            return sent
+        gathered: list[bytes | bytearray | memoryview] = []
+        for part in outgoing:
+            if isinstance(part, FileRange) or len(gathered) == GATHER_MAX:
+                break
+            gathered.append(part)
+        assert self._socket is not None
+        has_more = len(outgoing) > len(gathered)
+        # Headers and the file they announce should share packets.
+        sent = self._socket.sendmsg(gathered, (), socket.MSG_MORE if has_more else 0)
+        left = sent
+        for part in gathered:
+            if left < len(part):
+                outgoing[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
+            outgoing.popleft()
+        return sent
+
+
+def _pin(part: Part) -> None:
+    if isinstance(part, FileRange) and isinstance(part.file, LocalFile):
+        part.file.pin()
+
+
+def _release(part: Part) -> None:
+    if isinstance(part, FileRange) and isinstance(part.file, LocalFile):
+        part.file.unpin()

@@ -1,0 +1,279 @@
+"""One Kafka connection without its socket: request bytes in, answers out, in order.
+
+Requests may be answered late and out of turn; each takes a place in a line, and answers leave
+the line from its head. When too many requests wait, the connection asks not to be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from goqueue.broker.promise import Promise, start
+from goqueue.model.errors import MalformedRequest, RequestTooLarge
+from goqueue.storage.disk import File
+from goqueue.wire.kafka.api import API_VERSIONS_KEY
+from goqueue.wire.kafka.messages.header import decode_request_header
+from goqueue.wire.kafka.primitives import Buffer
+
+if TYPE_CHECKING:
+    from goqueue.wire.kafka.front_end import FrontEnd, Served
+
+_LENGTH = Struct(">i")
+_HEAD = Struct(">hhi")
+_RESPONSE_HEAD = Struct(">ii")
+_RESPONSE_HEAD_FLEXIBLE = Struct(">iix")
+
+_NO_TAGS = b"\x00"
+
+_log = logging.getLogger(__name__)
+
+
+class FileRange:
+    """Bytes of a file that go to the socket without passing through here."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Part: TypeAlias = Buffer | FileRange
+
+
+class Call:
+    """One request: who asks, in which version, and the place of its answer in the line."""
+
+    __slots__ = (
+        "client_id",
+        "connection",
+        "correlation_id",
+        "is_done",
+        "parts",
+        "served",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        served: Served,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+    ) -> None:
+        self.connection = connection
+        self.served = served
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.is_done = False
+        self.parts: list[Part] = []
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    def answer(self, response: Any) -> None:
+        """Put the answer in its place; it leaves when all before it have left."""
+        served = self.served
+        parts: list[Any] = [b""]
+        served.write_response(response, self.version, parts)
+        length = sum(map(len, parts)) + 4
+        if served.has_flexible_header(self.version):
+            parts[0] = _RESPONSE_HEAD_FLEXIBLE.pack(length + 1, self.correlation_id)
+        else:
+            parts[0] = _RESPONSE_HEAD.pack(length, self.correlation_id)
+        self.parts = parts
+        self.is_done = True
+        self.connection.advance()
+
+    def answer_nothing(self) -> None:
+        """The client wants no answer."""
+        self.is_done = True
+        self.connection.advance()
+
+    def settle(self, response: Any, error: Exception | None) -> None:
+        if error is None:
+            self.answer(response)
+        else:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """A handler has failed in a way it does not know: end the connection, not the node."""
+        self.connection.fail(self.served.name, error)
+
+
+class Connection:
+    """The protocol state of one client's connection."""
+
+    __slots__ = (
+        "_calls",
+        "_client_id",
+        "_client_id_bytes",
+        "_close",
+        "_front",
+        "_outbox",
+        "_send",
+        "_unblock",
+        "cancellations",
+        "client_host",
+        "is_closed",
+        "is_flushing",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self,
+        front: FrontEnd,
+        client_host: str,
+        *,
+        send: Callable[[list[Part]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> None:
+        self._front = front
+        self._send = send
+        self._close = close
+        self._unblock = unblock
+        self._calls: deque[Call] = deque()
+        self._outbox: list[Part] = []
+        self._client_id = ""
+        self._client_id_bytes = b""
+        self.client_host = client_host
+        self.is_closed = False
+        self.is_flushing = False
+        self.unsent_bytes = 0  # kept up to date by whoever owns the socket
+        self.cancellations: dict[object, Callable[[], None]] = {}
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether requests must wait until earlier answers are made and taken."""
+        front = self._front
+        return (
+            len(self._calls) >= front.requests_in_flight_max
+            or self.unsent_bytes > front.unsent_bytes_max
+        )
+
+    def receive(self, data: memoryview) -> int:
+        """Handle the whole requests that `data` begins with; return how many bytes they have."""
+        at, end = 0, len(data)
+        self.is_flushing = True
+        try:
+            while end - at >= 4 and not self.is_closed and not self.is_blocked:
+                (length,) = _LENGTH.unpack_from(data, at)
+                if not 8 <= length <= self._front.request_bytes_max:
+                    raise _wrong_length(length, self._front.request_bytes_max)
+                stop = at + 4 + length
+                if stop > end:
+                    break
+                self._handle(data[at + 4 : stop])
+                at = stop
+        finally:
+            self.is_flushing = False
+            if self._outbox:
+                self.flush()
+        return at
+
+    def wanted_bytes(self, data: memoryview) -> int:
+        """How many bytes the request has that `data` begins with."""
+        if len(data) < 4:
+            return 4
+        return 4 + int(_LENGTH.unpack_from(data, 0)[0])
+
+    def advance(self) -> None:
+        """Send the answers at the head of the line, together with what else this turn brings."""
+        calls, outbox = self._calls, self._outbox
+        was_blocked = self.is_blocked
+        while calls and calls[0].is_done:
+            outbox += calls.popleft().parts
+        if outbox and not self.is_flushing:
+            self.is_flushing = True
+            self._front.flush_later(self)
+        if was_blocked and not self.is_blocked:
+            self._unblock()
+
+    def flush(self) -> None:
+        self.is_flushing = False
+        if self._outbox and not self.is_closed:
+            outbox, self._outbox = self._outbox, []
+            self._send(outbox)
+
+    def closed(self) -> None:
+        """The socket is gone; nobody waits for the answers any more."""
+        self.is_closed = True
+        cancellations, self.cancellations = self.cancellations, {}
+        for cancel in cancellations.values():
+            cancel()
+        self._calls.clear()
+        self._outbox.clear()
+
+    def fail(self, what: str, error: Exception) -> None:
+        _log.error("%s from %s failed", what, self.client_host, exc_info=error)
+        if not self.is_closed:
+            self._close()
+
+    def refuse(self, reason: str) -> None:
+        """End the connection because of what its client did."""
+        _log.info("closing the connection of %s: %s", self.client_host, reason)
+        if not self.is_closed:
+            self._close()
+
+    def _handle(self, frame: memoryview) -> None:
+        key, version, correlation_id = _HEAD.unpack_from(frame)
+        served = self._front.served.get(key)
+        if served is None:
+            raise MalformedRequest(f"API {key} is not served here.")
+        if not served.version_min <= version <= served.version_max:
+            if key != API_VERSIONS_KEY:
+                raise MalformedRequest(f"{served.name} version {version} is not served here.")
+            # The client may read this answer only in the oldest version.
+            call = Call(self, served, 0, correlation_id, "")
+            self._calls.append(call)
+            call.answer(self._front.unsupported_api_versions())
+            return
+        header_version = 2 if served.is_flexible(version) else 1
+        start_of_body = self._read_client_id(frame, header_version)
+        request = served.decode_request(frame, version, start_of_body)
+        call = Call(self, served, version, correlation_id, self._client_id)
+        self._calls.append(call)
+        try:
+            result = served.handler(call, request)
+        except Exception as error:
+            call.fail(error)
+            return
+        if result.__class__ is served.response_type:
+            call.answer(result)
+        elif result.__class__ is Promise:
+            result.then(call.settle)
+        elif result is not None:
+            start(result, call.settle)
+
+    def _read_client_id(self, frame: memoryview, header_version: int) -> int:
+        """Read the rest of the header; clients repeat theirs, so the last one is remembered."""
+        known = self._client_id_bytes
+        end = 8 + len(known)
+        if known and frame[8:end] == known:
+            if header_version == 1:
+                return end
+            if frame[end : end + 1] == _NO_TAGS:
+                return end + 1
+        header, body = decode_request_header(frame, header_version)
+        client_id = header.client_id or ""
+        self._client_id = client_id
+        self._client_id_bytes = bytes(frame[8 : 10 + len(client_id.encode())])
+        return body
+
+
+def _wrong_length(length: int, most: int) -> MalformedRequest:
+    if length > most:
+        return RequestTooLarge(f"A request of {length} bytes is over the limit of {most}.")
+    return MalformedRequest(f"A request cannot have {length} bytes.")

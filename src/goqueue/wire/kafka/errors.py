@@ -1,0 +1,130 @@
+"""The one table from our errors to Kafka's error codes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from goqueue.model import errors
+
+
+class ErrorCode(IntEnum):
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC = 17
+    NOT_ENOUGH_REPLICAS = 19
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
+
+
+_CODES: dict[type[errors.GoQueueError], ErrorCode] = {
+    errors.InvalidSettings: ErrorCode.INVALID_CONFIG,
+    errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.MalformedRequest: ErrorCode.INVALID_REQUEST,
+    errors.RequestTooLarge: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
+    errors.InvalidTopicName: ErrorCode.INVALID_TOPIC,
+    errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
+    errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.InvalidTopicSetting: ErrorCode.INVALID_CONFIG,
+    errors.InternalTopic: ErrorCode.INVALID_TOPIC,
+    errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,
+    errors.UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
+    errors.GroupSubscribedToTopic: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
+    errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
+    errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,
+    errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
+    errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
+    errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
+    errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
+    errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    errors.InvalidRegularExpression: ErrorCode.INVALID_REGULAR_EXPRESSION,
+    errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.UnknownFetchSession: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    errors.InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+}
+
+
+def code_of(error: errors.GoQueueError) -> ErrorCode:
+    return _CODES[type(error)]

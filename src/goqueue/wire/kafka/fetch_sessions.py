@@ -1,0 +1,105 @@
+"""Fetch sessions: a consumer names its partitions once and then only what changes.
+
+A session remembers the partitions and what the client last heard of each, so that an answer
+need mention only the partitions that have news.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from random import Random
+
+from goqueue.model.errors import InvalidFetchSessionEpoch, UnknownFetchSession
+from goqueue.wire.kafka.messages.fetch import FetchPartition, FetchRequest
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = (1 << 31) - 1
+
+# A topic by name in older versions, by id in newer ones.
+TopicRef = str | bytes
+PartitionRef = tuple[TopicRef, int]
+
+
+class SessionPartition:
+    """A partition of a session, and what its client has been told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+
+class FetchSession:
+    __slots__ = ("epoch", "id", "partitions", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.partitions: OrderedDict[PartitionRef, SessionPartition] = OrderedDict()
+
+    def update(self, request: FetchRequest) -> None:
+        """Take over what the request adds, changes and forgets."""
+        for topic in request.forgotten_topics_data:
+            for number in topic.partitions:
+                self.partitions.pop((topic.topic or topic.topic_id, number), None)
+        for fetched in request.topics:
+            for wanted in fetched.partitions:
+                key = (fetched.topic or fetched.topic_id, wanted.partition)
+                known = self.partitions.get(key)
+                if known is None:
+                    self.partitions[key] = SessionPartition(wanted)
+                else:
+                    known.wanted = wanted
+
+    def serve_last(self, keys: list[PartitionRef]) -> None:
+        """Partitions that were just served go to the end, so that none starves."""
+        for key in keys:
+            if key in self.partitions:
+                self.partitions.move_to_end(key)
+
+
+class FetchSessions:
+    """The sessions of a node; the one unused for longest makes room for a new one."""
+
+    def __init__(self, sessions_max: int, random: Random) -> None:
+        self._sessions_max = sessions_max
+        self._random = random
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession | None:
+        """A new session for a full request, or None when the client wants none."""
+        self._sessions.pop(request.session_id, None)
+        if request.session_epoch != INITIAL_EPOCH or not request.topics or not self._sessions_max:
+            return None
+        session_id = self._random.randint(1, _EPOCH_MAX)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, _EPOCH_MAX)
+        session = FetchSession(session_id, uses_topic_ids)
+        session.update(request)
+        self._sessions[session_id] = session
+        if len(self._sessions) > self._sessions_max:
+            self._sessions.popitem(last=False)
+        return session
+
+    def resume(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
+        """The session that the request goes on with, brought up to date."""
+        session = self._sessions.get(request.session_id)
+        if session is None or session.uses_topic_ids != uses_topic_ids:
+            raise UnknownFetchSession(f"Fetch session {request.session_id} is not known here.")
+        if request.session_epoch != session.epoch:
+            raise InvalidFetchSessionEpoch(
+                f"Fetch session {session.id} is at epoch {session.epoch}, not "
+                f"{request.session_epoch}."
+            )
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        session.update(request)
+        self._sessions.move_to_end(session.id)
+        return session

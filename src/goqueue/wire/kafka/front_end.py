@@ -1,0 +1,114 @@
+"""The Kafka front end: which APIs are served, by whom, and what all connections share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.broker import Broker
+from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
+from goqueue.wire.kafka.connection import Call, Connection, Part
+from goqueue.wire.kafka.errors import ErrorCode
+from goqueue.wire.kafka.fetch_sessions import FetchSessions
+from goqueue.wire.kafka.handlers import HANDLERS
+from goqueue.wire.kafka.messages import API_BY_KEY
+from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+Handler = Callable[[Any, Call, Any], Any]
+
+
+class Served:
+    """An API that is served, with all that handling one request of it needs at hand."""
+
+    __slots__ = (
+        "_flexible_from",
+        "decode_request",
+        "handler",
+        "key",
+        "name",
+        "response_type",
+        "version_max",
+        "version_min",
+        "write_response",
+    )
+
+    def __init__(self, front: FrontEnd, api: Api, handler: Handler) -> None:
+        codec = api.codec
+        self.key = api.key
+        self.name = api.name
+        self.version_min = api.version_min
+        self.version_max = api.version_stable_max
+        self.decode_request = codec.decode_request
+        self.write_response = codec.write_response
+        self.response_type = codec.Response
+        self.handler = lambda call, request: handler(front, call, request)
+        self._flexible_from = 1 << 15 if api.flexible_from is None else api.flexible_from
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self._flexible_from
+
+    def has_flexible_header(self, version: int) -> bool:
+        return version >= self._flexible_from and self.key != API_VERSIONS_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may ask of the node."""
+
+    request_bytes_max: int = 100 << 20
+    requests_in_flight_max: int = 64
+    unsent_bytes_max: int = 64 << 20
+    fetch_bytes_max: int = 55 << 20
+    fetch_sessions_max: int = 1000
+
+
+class FrontEnd:
+    """What all Kafka connections of a node share."""
+
+    def __init__(
+        self, broker: Broker, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
+    ) -> None:
+        self.broker = broker
+        self.advertised = advertised
+        self.limits = limits
+        self.request_bytes_max = limits.request_bytes_max
+        self.requests_in_flight_max = limits.requests_in_flight_max
+        self.unsent_bytes_max = limits.unsent_bytes_max
+        self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, broker.random)
+        self.served: Mapping[int, Served] = {
+            key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
+        }
+        self._to_flush: list[Connection] = []
+
+    def connect(
+        self,
+        client_host: str,
+        *,
+        send: Callable[[list[Part]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> Connection:
+        return Connection(self, client_host, send=send, close=close, unblock=unblock)
+
+    def flush_later(self, connection: Connection) -> None:
+        """Flush a connection at the end of this turn, when more answers may have been made."""
+        if not self._to_flush:
+            self.broker.scheduler.call_soon(self._flush_all)
+        self._to_flush.append(connection)
+
+    def api_versions(self) -> list[ApiVersion]:
+        return [
+            ApiVersion(api_key=one.key, min_version=one.version_min, max_version=one.version_max)
+            for one in self.served.values()
+        ]
+
+    def unsupported_api_versions(self) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions()
+        )
+
+    def _flush_all(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()

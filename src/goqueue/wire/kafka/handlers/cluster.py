@@ -1,0 +1,185 @@
+"""The node itself: versions, addresses, coordinators, producer ids and disk use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from goqueue.wire.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from goqueue.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from goqueue.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from goqueue.wire.kafka.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from goqueue.wire.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+if TYPE_CHECKING:
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_GROUP_KEY = 0
+_FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+_ENDPOINT_BROKERS = 1
+
+
+def api_versions(front: FrontEnd, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    return ApiVersionsResponse(api_keys=front.api_versions())
+
+
+def describe_cluster(
+    front: FrontEnd, call: Call, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != _ENDPOINT_BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Only brokers have endpoints here.",
+        )
+    host, port = front.advertised()
+    return DescribeClusterResponse(
+        cluster_id=front.broker.cluster_id,
+        controller_id=front.broker.node_id,
+        brokers=[DescribeClusterBroker(broker_id=front.broker.node_id, host=host, port=port)],
+    )
+
+
+async def find_coordinator(
+    front: FrontEnd, call: Call, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    is_one = call.version < _FIRST_VERSION_WITH_SEVERAL_KEYS
+    keys = [request.key] if is_one else request.coordinator_keys
+    if request.key_type == _GROUP_KEY:
+        try:
+            await front.broker.groups.ensure_topic()
+            found = [_this_node(front, key) for key in keys]
+        except GoQueueError as error:
+            found = [_refused(key, code_of(error), str(error)) for key in keys]
+    else:
+        message = "Transactions and share groups are not served by this version."
+        found = [_refused(key, ErrorCode.INVALID_REQUEST, message) for key in keys]
+    if not is_one:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message or None,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _this_node(front: FrontEnd, key: str) -> Coordinator:
+    host, port = front.advertised()
+    return Coordinator(key=key, node_id=front.broker.node_id, host=host, port=port)
+
+
+def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
+
+
+async def init_producer_id(
+    front: FrontEnd, call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1)
+    try:
+        producer_id = await front.broker.new_producer_id()
+    except GoQueueError as error:
+        return InitProducerIdResponse(error_code=code_of(error), producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def describe_producers(
+    front: FrontEnd, call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers(front, topic.name, number) for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(front: FrontEnd, topic: str, number: int) -> PartitionResponse:
+    try:
+        partition = front.broker.topics.get(topic).partition(number)
+    except GoQueueError as error:
+        return PartitionResponse(
+            partition_index=number, error_code=code_of(error), error_message=str(error)
+        )
+    return PartitionResponse(
+        partition_index=number,
+        active_producers=[
+            ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.last_timestamp,
+            )
+            for one in partition.producers
+        ],
+    )
+
+
+def describe_log_dirs(
+    front: FrontEnd, call: Call, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    broker = front.broker
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if request.topics is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.topics]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topics]
+    topics: list[DescribeLogDirsTopic] = []
+    for name, numbers in wanted:
+        topic = broker.topics.find(name)
+        if topic is None:
+            continue
+        topics.append(
+            DescribeLogDirsTopic(
+                name=name,
+                partitions=[
+                    DescribeLogDirsPartition(
+                        partition_index=number, partition_size=topic.partitions[number].log.size
+                    )
+                    for number in numbers
+                    if 0 <= number < len(topic.partitions)
+                ],
+            )
+        )
+    result = DescribeLogDirsResult(
+        log_dir=str(broker.settings.node.data_dir),
+        topics=topics,
+        total_bytes=broker.total_bytes(),
+        usable_bytes=broker.free_bytes(),
+    )
+    return DescribeLogDirsResponse(results=[result])

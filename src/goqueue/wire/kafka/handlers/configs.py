@@ -1,0 +1,194 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from goqueue.broker.topic_settings import known_setting
+from goqueue.model.errors import GoQueueError, InvalidRequest, InvalidTopicSetting
+from goqueue.wire.kafka.configs import Config, core_name, describe_node, describe_topic
+from goqueue.wire.kafka.errors import code_of
+from goqueue.wire.kafka.messages import alter_configs as full
+from goqueue.wire.kafka.messages import incremental_alter_configs as incremental
+from goqueue.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_TOPIC = 2
+_BROKER = 4
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+def describe_configs(
+    front: FrontEnd, call: Call, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(front, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    front: FrontEnd, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    try:
+        configs = _configs_of(front, resource.resource_type, resource.resource_name)
+    except GoQueueError as error:
+        result.error_code, result.error_message = code_of(error), str(error)
+        return result
+    for config in configs:
+        if resource.configuration_keys is None or config.name in resource.configuration_keys:
+            result.configs.append(_config_result(config, request))
+    return result
+
+
+def _configs_of(front: FrontEnd, kind: int, name: str) -> list[Config]:
+    broker = front.broker
+    if kind == _TOPIC:
+        return describe_topic(broker.topics.defaults.values, broker.topics.get(name).fact.settings)
+    if kind == _BROKER:
+        if name not in ("", str(broker.node_id)):
+            raise InvalidRequest(f"This node is {broker.node_id}, not {name!r}.")
+        return describe_node(broker.settings)
+    raise InvalidRequest(f"Resources of type {kind} have no configuration here.")
+
+
+def _config_result(
+    config: Config, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    result = DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=config.config_source,
+        config_type=config.config_type,
+        documentation=config.about if request.include_documentation else None,
+        synonyms=[],
+    )
+    if request.include_synonyms:
+        result.synonyms.append(
+            DescribeConfigsSynonym(
+                name=config.name, value=config.value, source=config.config_source
+            )
+        )
+    return result
+
+
+async def alter_configs(
+    front: FrontEnd, call: Call, request: full.AlterConfigsRequest
+) -> full.AlterConfigsResponse:
+    """Replace all settings of each topic."""
+    responses = []
+    for resource in request.resources:
+        code, message = await _alter(
+            front,
+            resource.resource_type,
+            resource.resource_name,
+            partial(_replaced, resource.configs),
+            validate_only=request.validate_only,
+        )
+        responses.append(
+            full.AlterConfigsResourceResponse(
+                code, message, resource.resource_type, resource.resource_name
+            )
+        )
+    return full.AlterConfigsResponse(responses=responses)
+
+
+async def incremental_alter_configs(
+    front: FrontEnd, call: Call, request: incremental.IncrementalAlterConfigsRequest
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Change some settings of each topic."""
+    responses = []
+    for resource in request.resources:
+        code, message = await _alter(
+            front,
+            resource.resource_type,
+            resource.resource_name,
+            partial(_changed, front, resource.configs),
+            validate_only=request.validate_only,
+        )
+        responses.append(
+            incremental.AlterConfigsResourceResponse(
+                code, message, resource.resource_type, resource.resource_name
+            )
+        )
+    return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(
+    front: FrontEnd,
+    kind: int,
+    name: str,
+    change: Callable[[dict[str, str]], dict[str, str]],
+    *,
+    validate_only: bool,
+) -> tuple[int, str | None]:
+    """Apply `change` to a topic's settings; the error code and message for the answer."""
+    topics = front.broker.topics
+    try:
+        if kind != _TOPIC:
+            raise InvalidRequest(
+                "Only topics can be configured while the node runs; set the node's own settings "
+                "in its configuration file and restart it."
+            )
+        settings = change(dict(topics.get(name).fact.settings))
+        for one, value in settings.items():
+            known_setting(one).check(value)
+        if not validate_only:
+            await topics.configure(name, settings)
+    except GoQueueError as error:
+        return code_of(error), str(error)
+    return 0, None
+
+
+def _replaced(configs: list[full.AlterableConfig], own: dict[str, str]) -> dict[str, str]:
+    return {core_name(one.name): _value(one.name, one.value) for one in configs}
+
+
+def _changed(
+    front: FrontEnd, changes: list[incremental.AlterableConfig], own: dict[str, str]
+) -> dict[str, str]:
+    for change in changes:
+        name = core_name(change.name)
+        setting = known_setting(name)
+        if change.config_operation == _DELETE:
+            own.pop(name, None)
+        elif change.config_operation == _SET:
+            own[name] = _value(change.name, change.value)
+        elif setting.kind != "list":
+            raise InvalidTopicSetting(f"{change.name} is no list; set it as a whole.")
+        else:
+            current = own.get(name, front.broker.topics.defaults.values[name]).split(",")
+            words = [word for word in current if word]
+            named = _value(change.name, change.value).split(",")
+            if change.config_operation == _APPEND:
+                words += [word for word in named if word not in words]
+            elif change.config_operation == _SUBTRACT:
+                words = [word for word in words if word not in named]
+            else:
+                raise InvalidRequest(f"Operation {change.config_operation} is unknown.")
+            own[name] = ",".join(words)
+    return own
+
+
+def _value(name: str, value: str | None) -> str:
+    if value is None:
+        raise InvalidTopicSetting(f"Configuration {name} has no value.")
+    return value

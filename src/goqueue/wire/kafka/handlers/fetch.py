@@ -1,0 +1,183 @@
+"""Fetch: whole batches straight from the log, at once or as soon as there are enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.fetching import Fetched, Wanted
+from goqueue.broker.promise import Promise
+from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.wire.kafka.connection import FileRange
+from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.wire.kafka.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    PartitionRef,
+    SessionPartition,
+)
+from goqueue.wire.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from goqueue.partition import Partition
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
+_FIRST_VERSION_WITH_SESSIONS = 7
+# Below this, one read and one send cost less than sending from the file.
+_SEND_FROM_FILE_BYTES_MIN = 32 << 10
+
+
+def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
+    promise: Promise[FetchResponse] = Promise()
+    uses_topic_ids = call.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+    try:
+        session = _session(front, call, request, uses_topic_ids=uses_topic_ids)
+    except GoQueueError as error:
+        promise.resolve(FetchResponse(error_code=code_of(error), responses=[]))
+        return promise
+    is_incremental = session is not None and request.session_epoch != INITIAL_EPOCH
+    places = _places(session, request)
+    wanted = [_want(front, key, place) for key, place in places]
+
+    def done(results: list[Fetched]) -> None:
+        call.connection.cancellations.pop(promise, None)
+        if call.connection.is_closed:
+            return
+        response = FetchResponse(
+            session_id=session.id if session is not None else NO_SESSION,
+            responses=_topics(places, results, session, is_incremental, uses_topic_ids),
+        )
+        promise.resolve(response)
+
+    waiting = front.broker.fetch(
+        wanted,
+        bytes_min=request.min_bytes,
+        bytes_max=min(request.max_bytes, front.limits.fetch_bytes_max),
+        wait_ms=request.max_wait_ms,
+        done=done,
+    )
+    if not promise.is_done:
+        call.connection.cancellations[promise] = waiting.cancel
+    return promise
+
+
+def _session(
+    front: FrontEnd, call: Call, request: FetchRequest, *, uses_topic_ids: bool
+) -> FetchSession | None:
+    if call.version < _FIRST_VERSION_WITH_SESSIONS:
+        return None
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        return front.fetch_sessions.open(request, uses_topic_ids=uses_topic_ids)
+    return front.fetch_sessions.resume(request, uses_topic_ids=uses_topic_ids)
+
+
+Place = tuple[PartitionRef, FetchPartition]
+
+
+def _places(session: FetchSession | None, request: FetchRequest) -> list[Place]:
+    if session is not None:
+        return [(key, one.wanted) for key, one in session.partitions.items()]
+    return [
+        ((topic.topic or topic.topic_id, one.partition), one)
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+
+
+def _want(front: FrontEnd, key: PartitionRef, wanted: FetchPartition) -> Wanted:
+    topics, (topic_ref, number) = front.broker.topics, key
+    partition: Partition | GoQueueError
+    try:
+        if isinstance(topic_ref, bytes):
+            partition = topics.get_by_id(topic_ref).partition(number)
+        else:
+            partition = topics.get(topic_ref).partition(number)
+    except GoQueueError as error:
+        partition = error
+    return Wanted(
+        partition, wanted.fetch_offset, wanted.partition_max_bytes, wanted.current_leader_epoch
+    )
+
+
+def _topics(
+    places: list[Place],
+    results: list[Fetched],
+    session: FetchSession | None,
+    is_incremental: bool,
+    uses_topic_ids: bool,
+) -> list[FetchableTopicResponse]:
+    topics: dict[str | bytes, FetchableTopicResponse] = {}
+    served: list[PartitionRef] = []
+    for (key, _), result in zip(places, results, strict=True):
+        data = _partition_data(key[1], result)
+        known = session.partitions.get(key) if session is not None else None
+        if known is not None and not _has_news(known, data) and is_incremental:
+            continue
+        if data.records:
+            served.append(key)
+        topic = topics.get(key[0])
+        if topic is None:
+            topic = FetchableTopicResponse(partitions=[])
+            if uses_topic_ids:
+                topic.topic_id = key[0]  # type: ignore[assignment]
+            else:
+                topic.topic = key[0]  # type: ignore[assignment]
+            topics[key[0]] = topic
+        topic.partitions.append(data)
+    if session is not None:
+        session.serve_last(served)
+    return list(topics.values())
+
+
+def _has_news(known: SessionPartition, data: PartitionData) -> bool:
+    has_news = (
+        bool(data.records)
+        or data.error_code != 0
+        or data.high_watermark != known.high_watermark
+        or data.log_start_offset != known.log_start_offset
+    )
+    # An error is told again and again, so it is forgotten here.
+    known.high_watermark = -1 if data.error_code else data.high_watermark
+    known.log_start_offset = data.log_start_offset
+    return has_news
+
+
+def _partition_data(number: int, result: Fetched) -> PartitionData:
+    partition, error = result.partition, result.error
+    records: bytes | FileRange = b""
+    if error is None and result.batches is not None:
+        try:
+            records = _records(result)
+        except CorruptBatch as damage:
+            error = damage
+    if partition is None:
+        code = code_of(error) if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+        return PartitionData(
+            partition_index=number, error_code=code, high_watermark=-1, records=b""
+        )
+    return PartitionData(
+        partition_index=number,
+        error_code=code_of(error) if error is not None else 0,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        aborted_transactions=None,
+        records=records,  # type: ignore[arg-type]
+    )
+
+
+def _records(result: Fetched) -> bytes | FileRange:
+    batches = result.batches
+    assert batches is not None
+    if batches.is_trusted and batches.length >= _SEND_FROM_FILE_BYTES_MIN:
+        return FileRange(batches.segment.file, batches.position, batches.length)
+    return batches.read()

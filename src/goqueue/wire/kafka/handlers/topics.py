@@ -1,0 +1,308 @@
+"""Metadata, and making, growing and deleting topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopicSetting,
+)
+from goqueue.wire.kafka.configs import core_name, describe_topic
+from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.wire.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from goqueue.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from goqueue.wire.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from goqueue.wire.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+from goqueue.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from goqueue.wire.kafka.primitives import UUID_ZERO
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics import Topic
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_BY_DEFAULT = -1
+_FIRST_DELETE_VERSION_WITH_IDS = 6
+_PARTITIONS_PER_ANSWER_MAX = 2000
+
+
+async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> MetadataResponse:
+    host, port = front.advertised()
+    broker = front.broker
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    if wants_all:
+        topics = [_describe(front, topic) for topic in broker.topics]
+    else:
+        topics = [
+            await _look_up(front, one, may_create=request.allow_auto_topic_creation)
+            for one in request.topics or ()
+        ]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=broker.node_id, host=host, port=port)],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+    )
+
+
+async def _look_up(
+    front: FrontEnd, wanted: MetadataRequestTopic, *, may_create: bool
+) -> MetadataResponseTopic:
+    topics = front.broker.topics
+    if wanted.topic_id != UUID_ZERO:
+        topic = topics.find_by_id(wanted.topic_id)
+        if topic is not None:
+            return _describe(front, topic)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
+        )
+    name = wanted.name or ""
+    try:
+        topic = topics.find(name)
+        if topic is None:
+            topic = await front.broker.auto_create(name, may_create=may_create)
+        return _describe(front, topic)
+    except GoQueueError as error:
+        return MetadataResponseTopic(error_code=code_of(error), name=name)
+
+
+def _describe(front: FrontEnd, topic: Topic) -> MetadataResponseTopic:
+    node = [front.broker.node_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(0, number, node[0], partition.leader_epoch, node, node)
+            for number, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def describe_topic_partitions(
+    front: FrontEnd, call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, a page of partitions at a time."""
+    room = min(max(1, request.response_partition_limit), _PARTITIONS_PER_ANSWER_MAX)
+    names = sorted({topic.name for topic in request.topics})
+    if not names:
+        names = sorted(topic.name for topic in front.broker.topics)
+    cursor = request.cursor
+    answers: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        first = 0
+        if cursor is not None:
+            if name < cursor.topic_name:
+                continue
+            first = cursor.partition_index if name == cursor.topic_name else 0
+        topic = front.broker.topics.find(name)
+        if topic is None:
+            answers.append(
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
+                )
+            )
+            continue
+        if room == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=answers, next_cursor=ResponseCursor(topic_name=name, partition_index=first)
+            )
+        last = min(len(topic.partitions), first + room)
+        answers.append(_describe_page(front, topic, first, last))
+        room -= last - first
+        if last < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=answers, next_cursor=ResponseCursor(topic_name=name, partition_index=last)
+            )
+    return DescribeTopicPartitionsResponse(topics=answers)
+
+
+def _describe_page(
+    front: FrontEnd, topic: Topic, first: int, last: int
+) -> DescribeTopicPartitionsResponseTopic:
+    node = [front.broker.node_id]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=number,
+                leader_id=node[0],
+                leader_epoch=topic.partitions[number].leader_epoch,
+                replica_nodes=node,
+                isr_nodes=node,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for number in range(first, last)
+        ],
+    )
+
+
+async def create_topics(
+    front: FrontEnd, call: Call, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    results: list[CreatableTopicResult] = []
+    for wanted in request.topics:
+        try:
+            if names.count(wanted.name) > 1:
+                raise InvalidRequest(f"Topic {wanted.name!r} is named twice in one request.")
+            results.append(await _create(front, wanted, validate_only=request.validate_only))
+        except GoQueueError as error:
+            results.append(
+                CreatableTopicResult(
+                    name=wanted.name,
+                    error_code=code_of(error),
+                    error_message=str(error),
+                    configs=None if call.version >= 5 else [],
+                )
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    front: FrontEnd, wanted: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    broker = front.broker
+    partition_count = _partition_count(front, wanted)
+    settings: dict[str, str] = {}
+    for config in wanted.configs:
+        if config.value is None:
+            raise InvalidTopicSetting(f"Configuration {config.name} has no value.")
+        settings[core_name(config.name)] = config.value
+    broker.topics.check_new(wanted.name, partition_count=partition_count, settings=settings)
+    topic_id = UUID_ZERO
+    if not validate_only:
+        topic = await broker.topics.create(
+            wanted.name, partition_count=partition_count, settings=settings
+        )
+        topic_id = topic.id
+    return CreatableTopicResult(
+        name=wanted.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=partition_count,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.config_source)
+            for one in describe_topic(broker.topics.defaults.values, settings)
+        ],
+    )
+
+
+def _partition_count(front: FrontEnd, wanted: CreatableTopic) -> int:
+    if wanted.assignments:
+        if wanted.num_partitions != _BY_DEFAULT or wanted.replication_factor != _BY_DEFAULT:
+            raise InvalidRequest("Give either counts or assignments of replicas, not both.")
+        numbers = sorted(one.partition_index for one in wanted.assignments)
+        if numbers != list(range(len(numbers))):
+            raise InvalidReplicaAssignment("Assigned partitions must be numbered from 0 on.")
+        if any(one.broker_ids != [front.broker.node_id] for one in wanted.assignments):
+            raise InvalidReplicaAssignment(
+                f"Every partition must have the one replica {front.broker.node_id}."
+            )
+        return len(numbers)
+    if wanted.replication_factor not in (_BY_DEFAULT, 1):
+        raise InvalidReplicationFactor(
+            f"Replication factor {wanted.replication_factor} is not possible with 1 broker; use 1."
+        )
+    if wanted.num_partitions == _BY_DEFAULT:
+        return front.broker.settings.topics.partitions
+    return wanted.num_partitions
+
+
+async def delete_topics(
+    front: FrontEnd, call: Call, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    wanted = request.topics
+    if call.version < _FIRST_DELETE_VERSION_WITH_IDS:
+        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[await _delete(front, one) for one in wanted])
+
+
+async def _delete(front: FrontEnd, wanted: DeleteTopicState) -> DeletableTopicResult:
+    topics = front.broker.topics
+    result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
+    try:
+        if not front.broker.settings.topics.delete_enabled:
+            result.error_code = ErrorCode.TOPIC_DELETION_DISABLED
+            result.error_message = "Topic deletion is disabled on this node."
+            return result
+        topic = (
+            topics.get_by_id(wanted.topic_id) if wanted.name is None else topics.get(wanted.name)
+        )
+        result.name, result.topic_id = topic.name, topic.id
+        await topics.delete(topic.name)
+    except GoQueueError as error:
+        result.error_code, result.error_message = code_of(error), str(error)
+    return result
+
+
+async def create_partitions(
+    front: FrontEnd, call: Call, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            await _grow(front, wanted, validate_only=request.validate_only)
+            for wanted in request.topics
+        ]
+    )
+
+
+async def _grow(
+    front: FrontEnd, wanted: CreatePartitionsTopic, *, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    topics = front.broker.topics
+    try:
+        topic = topics.get(wanted.name)
+        topics.check_growth(topic, wanted.count)
+        if wanted.assignments is not None:
+            added = wanted.count - len(topic.partitions)
+            expected = [[front.broker.node_id]] * added
+            if [one.broker_ids for one in wanted.assignments] != expected:
+                raise InvalidReplicaAssignment(
+                    f"Each of the {added} new partitions must have the one replica "
+                    f"{front.broker.node_id}."
+                )
+        if not validate_only:
+            await topics.grow(wanted.name, wanted.count)
+    except GoQueueError as error:
+        return CreatePartitionsTopicResult(
+            name=wanted.name, error_code=code_of(error), error_message=str(error)
+        )
+    return CreatePartitionsTopicResult(name=wanted.name)

@@ -1,0 +1,70 @@
+"""Message sets of formats 0 and 1, as clients before 2017 send them, made into one batch."""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from struct import error as StructError
+
+from goqueue.model.batch import NO_TIMESTAMP, Record, encode_batch
+from goqueue.model.compression import Compression, codec_of, decompress
+from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
+
+_ENTRY = Struct(">qiIbb")  # offset, size, crc, magic, attributes
+_TIMESTAMP = Struct(">q")
+_LENGTH = Struct(">i")
+_MAGIC_AT = 16
+_CRC_END = 16
+
+
+def convert_old_records(data: memoryview) -> memoryview:
+    """A format 2 batch with the same records; a format 2 batch is passed on as it is."""
+    if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
+        return data
+    try:
+        records, codec = _read_set(data, is_nested=False)
+    except (StructError, IndexError) as error:
+        raise CorruptBatch("A message set ends in the middle of a message.") from error
+    if not records:
+        raise InvalidRecord("A produce request must bring at least one message.")
+    return memoryview(encode_batch(records, codec=codec))
+
+
+def _read_set(data: memoryview, *, is_nested: bool) -> tuple[list[Record], Compression]:
+    records: list[Record] = []
+    used = Compression.NONE
+    at = 0
+    while at < len(data):
+        _, size, crc, magic, attributes = _ENTRY.unpack_from(data, at)
+        end = at + 12 + size
+        if magic not in (0, 1):
+            raise UnsupportedFormat(f"Message format {magic} is not supported here.")
+        if end > len(data) or zlib.crc32(data[at + _CRC_END : end]) != crc:
+            raise CorruptBatch("The checksum of a message does not match its bytes.")
+        position, timestamp = at + _ENTRY.size, NO_TIMESTAMP
+        if magic == 1:
+            (timestamp,) = _TIMESTAMP.unpack_from(data, position)
+            position += 8
+        key, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
+        codec = codec_of(attributes)
+        if codec is Compression.NONE:
+            records.append(Record(key, value, timestamp_ms=timestamp))
+        elif is_nested or value is None:
+            raise InvalidRecord("A compressed message set must hold plain messages.")
+        else:
+            used = codec
+            nested, _ = _read_set(memoryview(decompress(codec, value)), is_nested=True)
+            records += nested
+        at = end
+    return records, used
+
+
+def _read_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(data, position)
+    position += 4
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise CorruptBatch("A field of a message reaches beyond the message.")
+    return bytes(data[position : position + length]), position + length

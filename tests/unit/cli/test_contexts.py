@@ -1,0 +1,119 @@
+"""Contexts: named brokers, and which one a command talks to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+from goqueue.cli import settings
+from goqueue.cli.context import (
+    BOOTSTRAP_DEFAULT,
+    Call,
+    Context,
+    Contexts,
+    add_shared_options,
+    contexts_file,
+    load_contexts,
+    save_contexts,
+)
+from goqueue.cli.output import OutputForm
+from goqueue.model.errors import InvalidRequest
+
+
+class Shell:
+    """Calls `goqueue config ...` with a file of contexts of its own."""
+
+    def __init__(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file = file
+        self.capsys = capsys
+
+    def __call__(self, *arguments: str) -> str:
+        command = typer.main.get_command(settings.app)
+        add_shared_options(command)
+        call = Call(environ={"GOQUEUE_CLI_CONFIG": str(self.file)})
+        command.main(list(arguments), standalone_mode=False, obj=call)
+        return self.capsys.readouterr().out
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "config.yaml"
+
+
+@pytest.fixture
+def shell(file: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(file, capsys)
+
+
+def test_the_first_context_is_used_at_once(shell: Shell, file: Path) -> None:
+    shell("set-context", "here", "-b", "one:9092")
+    shell("set-context", "there", "-b", "two:9092", "-o", "json")
+    assert load_contexts(file) == Contexts(
+        "here", {"here": Context("one:9092"), "there": Context("two:9092", OutputForm.JSON)}
+    )
+
+
+def test_a_context_is_changed_in_part(shell: Shell, file: Path) -> None:
+    shell("set-context", "here", "-b", "one:9092")
+    shell("set-context", "here", "-o", "yaml")
+    assert load_contexts(file).get("here") == Context("one:9092", OutputForm.YAML)
+
+
+def test_using_and_deleting_a_context(shell: Shell, file: Path) -> None:
+    shell("set-context", "here")
+    shell("set-context", "there")
+    shell("use-context", "there")
+    assert load_contexts(file).current == "there"
+    shell("delete-context", "there")
+    assert load_contexts(file) == Contexts("", {"here": Context()})
+
+
+def test_the_list_marks_the_context_in_use(shell: Shell) -> None:
+    shell("set-context", "here", "-b", "one:9092")
+    lines = shell("get-contexts").splitlines()
+    assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "OUTPUT"]
+    assert lines[1].split() == ["*", "here", "one:9092", "table"]
+
+
+def test_options_are_taken_before_and_after_the_command(shell: Shell) -> None:
+    shell("set-context", "here")
+    before, after = shell("-o", "json", "get-contexts"), shell("get-contexts", "-o", "json")
+    assert json.loads(before) == json.loads(after) != []
+
+
+@pytest.mark.parametrize("command", ["use-context", "delete-context"])
+def test_an_unknown_context_is_refused_by_name(shell: Shell, command: str) -> None:
+    shell("set-context", "here")
+    with pytest.raises(InvalidRequest, match="no context 'hree'; there are: here"):
+        shell(command, "hree")
+
+
+def test_the_broker_is_chosen_by_flag_context_environment_and_default(file: Path) -> None:
+    save_contexts(file, Contexts("here", {"here": Context("one:1"), "there": Context("two:2")}))
+    environ = {"GOQUEUE_CLI_CONFIG": str(file)}
+    assert Call(environ).bootstrap == "one:1"
+    assert Call({**environ, "GOQUEUE_BOOTSTRAP": "env:3"}).bootstrap == "env:3"
+    named = Call({**environ, "GOQUEUE_BOOTSTRAP": "env:3"}, context_given="there")
+    assert named.bootstrap == "two:2"
+    named.bootstrap_given = "flag:4"
+    assert named.bootstrap == "flag:4"
+    file.unlink()
+    assert Call(environ).bootstrap == BOOTSTRAP_DEFAULT
+
+
+@pytest.mark.parametrize(
+    "text", ["contexts: 5", "contexts: {a: 5}", "- a", "contexts: {a: {output: loud}}", "a: b: c"]
+)
+def test_a_broken_file_is_named(file: Path, text: str) -> None:
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=r"config\.yaml cannot be read"):
+        load_contexts(file)
+
+
+def test_the_file_lies_where_the_desktop_keeps_such_files() -> None:
+    assert contexts_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/goqueue/config.yaml")
+    assert contexts_file({}) == Path.home() / ".config" / "goqueue" / "config.yaml"

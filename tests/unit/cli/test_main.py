@@ -1,0 +1,86 @@
+"""The command line: settings become a running node, and errors become text and exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from goqueue.cli.main import COMMANDS, main
+from goqueue.config import load
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["goqueue", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0)
+
+
+def test_every_command_says_what_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in text
+
+
+def test_all_faulty_settings_are_named_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(monkeypatch, "serve", "--fsync", "often", "--set", "fetch.bytes=1", "--set", "nope")
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert [line.split(":")[0] for line in captured.err.splitlines()] == [
+        "fetch.bytes",
+        "nope",
+        "storage.fsync",
+    ]
+
+
+def test_each_flag_reaches_its_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "goqueue.yaml"
+    file.write_text("fetch:\n  sessions_max: 5\n")
+    flags = {
+        "--data-dir": "/srv/queue",
+        "--listen-kafka": "0.0.0.0:0",
+        "--advertise-kafka": "queue.example:9092",
+        "--node-id": "7",
+        "--fsync": "none",
+        "--log-level": "debug",
+        "--config": str(file),
+        "--set": "topics.partitions=6",
+    }
+    arguments = [word for flag in flags.items() for word in flag]
+    code = run(monkeypatch, "serve", *arguments, "--allow-unauthenticated", "--print-config")
+    assert code == 0
+    file.write_text(capsys.readouterr().out)
+    settings = load(file=file)
+    assert settings.node.data_dir == Path("/srv/queue")
+    assert str(settings.listeners.kafka) == "0.0.0.0:0"
+    assert str(settings.listeners.kafka_advertised) == "queue.example:9092"
+    assert settings.listeners.allow_unauthenticated
+    assert settings.node.id == 7
+    assert settings.storage.fsync == "none"
+    assert settings.logging.level == "debug"
+    assert settings.topics.partitions == 6
+    assert settings.fetch.sessions_max == 5
+
+
+def test_serving_does_not_load_what_only_people_need() -> None:
+    code = (
+        "import sys; sys.argv = ['goqueue', 'serve', '--print-config', '--node-id', '3']\n"
+        "from goqueue.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'rich', 'pydantic', 'yaml', 'goqueue.client'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

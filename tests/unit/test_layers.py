@@ -1,0 +1,234 @@
+"""The walls between the rooms: who may import whom, and which words the core may not say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "goqueue"
+
+_NEIGHBOURS = {"groups", "delivery", "schemas", "transactions", "cluster", "tenancy", "tracing"}
+_PARTITION = {"partition", "storage", "model"}
+_CORE = {"broker", *_NEIGHBOURS, *_PARTITION}
+_CODECS = "wire codecs"
+
+# What each room may import, besides itself. Neighbours are absent from each other's rows.
+MAY_IMPORT: Mapping[str, set[str]] = {
+    "model": set(),
+    "storage": {"model"},
+    "partition": {"storage", "model"},
+    **dict.fromkeys(_NEIGHBOURS, _PARTITION),
+    "broker": _NEIGHBOURS | _PARTITION,
+    _CODECS: {"model"},
+    "wire": {_CODECS, *_CORE},
+    "runtime": {"wire", _CODECS, *_CORE, "config"},
+    "client": {_CODECS, "model"},
+    "console": {"client", "model"},
+    "spark": {"client", _CODECS, "model"},
+    # The command line manages a broker through the client alone; only `serve` runs one.
+    "cli": {"runtime", "client", "model", "config", "setting_kinds"},
+    "config": {"setting_kinds", "model"},
+    "setting_kinds": {"model"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+CODEC_MODULES = tuple(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api"))
+
+# A room receives its section as a value and may name its class. Reading the sources is for those
+# who start a process.
+CONFIG_READERS = {"runtime", "cli"}
+CONFIG_FOR_READERS = {"Settings", "SETTINGS", "SECTIONS", "load", "render", "contradictions"}
+ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting_kinds"}
+
+FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
+FRONT_END_WORDS = re.compile("|".join(sorted(FRONT_ENDS)), re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    importer: str  # dotted names of modules
+    module: str
+    name: str  # what is taken out of `module`, or nothing
+
+    @property
+    def target(self) -> str:
+        """The room that is entered, whether by `from goqueue import x` or by a longer path."""
+        full = f"{self.module}.{self.name}" if self.name else self.module
+        return room_of(full)
+
+
+def broken_arrows(source: Path) -> list[str]:
+    """One sentence for each import that goes through a wall."""
+    return [sentence for found in imports_in(source) if (sentence := _complaint(found))]
+
+
+def forbidden_words(source: Path) -> list[str]:
+    """One sentence for each name in the core that belongs to a front end."""
+    sentences = []
+    for file in sorted(source.rglob("*.py")):
+        module = _module_name(source, file)
+        if room_of(module) in _CORE:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            names = [(1, module), *_identifiers(tree)]
+            sentences += [
+                f"{file.relative_to(source)}:{line} says {name!r}; the core knows no front end."
+                for line, name in names
+                if FRONT_END_WORDS.search(name)
+            ]
+    return sentences
+
+
+def imports_in(source: Path) -> Iterator[Import]:
+    """Every import of goqueue under `source`, also those inside functions."""
+    for file in sorted(source.rglob("*.py")):
+        importer = _module_name(source, file)
+        is_package = file.name == "__init__.py"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for module, name in _imported(node, importer, is_package=is_package):
+                if module.split(".")[0] == "goqueue":
+                    where = str(file.relative_to(source))
+                    yield Import(where, node.lineno, importer, module, name)
+
+
+def room_of(module: str) -> str:
+    """The room a dotted module name stands in."""
+    if any(module == codec or module.startswith(f"{codec}.") for codec in CODEC_MODULES):
+        return _CODECS
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def _complaint(found: Import) -> str | None:
+    here, there = room_of(found.importer), found.target
+    place = f"{found.file}:{found.line}"
+    if here not in MAY_IMPORT:
+        return f"{place}: the room {here!r} has no row in MAY_IMPORT."
+    ends = _front_end(found.importer), _front_end(found.module)
+    if all(ends) and ends[0] != ends[1]:
+        return f"{place}: wire/{ends[0]} > wire/{ends[1]} is no arrow; front ends are neighbours."
+    if there == here:
+        return None
+    if there == "config" and here not in CONFIG_READERS:
+        return _config_complaint(found, here)
+    if there not in MAY_IMPORT[here]:
+        return f"{place}: {here} > {there} is no arrow; {found.importer} imports {found.module}."
+    return None
+
+
+def _config_complaint(found: Import, here: str) -> str | None:
+    place = f"{found.file}:{found.line}"
+    if here in ROOMS_WITHOUT_CONFIG or not found.name or found.module == "goqueue":
+        return f"{place}: {here} > config is no arrow; {found.importer} imports {found.module}."
+    if found.name in CONFIG_FOR_READERS:
+        return (
+            f"{place}: {here} takes {found.name!r} from config; a room may name its own section, "
+            "only runtime and cli read the settings."
+        )
+    return None
+
+
+def _front_end(module: str) -> str:
+    """The folder of `wire` that a module stands in; they are neighbours too."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["wire"] and FRONT_ENDS & set(parts[2:3]) else ""
+
+
+def _imported(node: ast.AST, importer: str, *, is_package: bool) -> list[tuple[str, str]]:
+    if isinstance(node, ast.Import):
+        return [(alias.name, "") for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    module = node.module or ""
+    if node.level:
+        base = importer.split(".")
+        base = base[: len(base) - node.level + is_package]
+        module = ".".join([*base, module] if module else base)
+    return [(module, alias.name) for alias in node.names]
+
+
+def _identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        for attribute in ("id", "attr", "arg", "name", "asname", "module"):
+            name = getattr(node, attribute, None)
+            if isinstance(name, str):
+                yield getattr(node, "lineno", 1), name
+
+
+def _module_name(source: Path, file: Path) -> str:
+    parts = list(file.relative_to(source).with_suffix("").parts)
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(["goqueue", *parts])
+
+
+def test_imports_point_one_way() -> None:
+    assert broken_arrows(SOURCE) == []
+
+
+def test_the_core_does_not_name_a_front_end() -> None:
+    assert forbidden_words(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "arrow"),
+    [
+        ("storage/log.py", "from goqueue.partition import append", "storage > partition"),
+        ("groups/join.py", "from goqueue.delivery.leases import Leases", "groups > delivery"),
+        ("groups/join.py", "import goqueue.broker.api", "groups > broker"),
+        ("broker/api.py", "from goqueue.wire.kafka import server", "broker > wire"),
+        ("client/admin.py", "from goqueue.wire.kafka.server import X", "client > wire"),
+        ("client/admin.py", "from goqueue.broker import Broker", "client > broker"),
+        ("cli/topic.py", "def f():\n    from goqueue.broker import Broker", "cli > broker"),
+        ("model/names.py", "from goqueue import storage", "model > storage"),
+        ("partition/log.py", "from ..groups import join", "partition > groups"),
+        ("wire/kafka/primitives.py", "from goqueue.wire.kafka import server", "codecs > wire"),
+        ("wire/kafka/server.py", "from goqueue.wire.sqs import server", "kafka > wire/sqs"),
+        ("model/names.py", "from goqueue.config import TopicSettings", "model > config"),
+        ("storage/log.py", "from goqueue.config import load", "storage takes 'load'"),
+        ("storage/log.py", "import goqueue.config", "storage > config"),
+        ("attic/old.py", "from goqueue.model import names", "'attic' has no row"),
+    ],
+)
+def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: str) -> None:
+    _write(tmp_path, file, text)
+    assert [arrow in sentence for sentence in broken_arrows(tmp_path)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("storage/log.py", "from goqueue.model.names import Offset"),
+        ("storage/log.py", "from goqueue.config import StorageSettings"),
+        ("storage/log.py", "from .segment import Segment\nimport os"),
+        ("broker/api.py", "from goqueue.groups import Groups\nfrom goqueue.storage import Log"),
+        ("wire/kafka/server.py", "from goqueue.wire.kafka.messages import produce"),
+        ("wire/kafka/messages/produce.py", "from goqueue.wire.kafka.primitives import Reader"),
+        ("client/admin.py", "from goqueue.wire.kafka import primitives"),
+        ("runtime/serve.py", "from goqueue.config import Settings, load"),
+        ("cli/serve.py", "from goqueue.runtime.serve import run"),
+    ],
+)
+def test_an_import_along_an_arrow_is_fine(tmp_path: Path, file: str, text: str) -> None:
+    _write(tmp_path, file, text)
+    assert broken_arrows(tmp_path) == []
+
+
+def test_a_front_end_named_in_the_core_is_found(tmp_path: Path) -> None:
+    _write(tmp_path, "groups/join.py", "'''Kafka clients join twice.'''\nkafka_version = 3")
+    _write(tmp_path, "wire/kafka/server.py", "kafka_version = 3")
+    assert [sentence.split(" says ")[0] for sentence in forbidden_words(tmp_path)] == [
+        "groups/join.py:2"
+    ]
+
+
+def _write(source: Path, file: str, text: str) -> None:
+    path = source / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
