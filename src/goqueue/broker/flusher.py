@@ -21,14 +21,18 @@ _log = logging.getLogger(__name__)
 
 
 class Flusher:
-    """Makes written partitions durable, one round at a time."""
+    """Makes written partitions durable, one round at a time.
+
+    Partitions whose writers wait are synced at once, the others at the end of an interval.
+    """
 
     def __init__(self, scheduler: Scheduler, *, mode: FsyncMode, interval_ms: int) -> None:
         self._scheduler = scheduler
-        self._is_immediate = mode == "every"
         self._interval_ms = interval_ms if mode == "interval" else BACKGROUND_INTERVAL_MS
-        self._dirty: dict[Partition, None] = {}
-        self._is_scheduled = False
+        self._urgent: dict[Partition, None] = {}
+        self._later: dict[Partition, None] = {}
+        self._is_round_due = False
+        self._is_interval_running = False
         self._running = 0
         self._round: list[tuple[Partition, Flush, Exception | None]] = []
         self._idle: list[Callable[[], None]] = []
@@ -37,31 +41,38 @@ class Flusher:
 
     def mark(self, partition: Partition) -> None:
         """A partition has been written to."""
-        self._dirty[partition] = None
-        if not self._is_scheduled and not self._running:
-            self._schedule()
+        if partition.waits_for_sync:
+            self._urgent[partition] = None
+            if not self._is_round_due and not self._running:
+                # The rest of this turn of the event loop may write more; take it along.
+                self._is_round_due = True
+                self._scheduler.call_soon(self._begin)
+        else:
+            self._later[partition] = None
+            if not self._is_interval_running:
+                self._is_interval_running = True
+                self._scheduler.call_later(self._interval_ms, self._interval_ended)
 
     def flush_now(self, done: Callable[[], None]) -> None:
         """Sync all that is written, whatever the mode, then call `done`."""
         self._idle.append(done)
-        if not self._running:
-            self._begin()
+        self._make_urgent()
 
-    def _schedule(self) -> None:
-        self._is_scheduled = True
-        if self._is_immediate:
-            # The rest of this turn of the event loop may write more; the round takes it along.
-            self._scheduler.call_soon(self._begin_scheduled)
-        else:
-            self._scheduler.call_later(self._interval_ms, self._begin_scheduled)
+    def _interval_ended(self) -> None:
+        self._is_interval_running = False
+        self._make_urgent()
 
-    def _begin_scheduled(self) -> None:
-        self._is_scheduled = False
+    def _make_urgent(self) -> None:
+        self._urgent.update(self._later)
+        self._later.clear()
         if not self._running:
             self._begin()
 
     def _begin(self) -> None:
-        dirty, self._dirty = self._dirty, {}
+        self._is_round_due = False
+        if self._running:
+            return
+        dirty, self._urgent = self._urgent, {}
         flushes = [(partition, partition.flush()) for partition in dirty if partition.is_dirty]
         if not flushes:
             self._finish_idle()
@@ -94,12 +105,10 @@ class Flusher:
                 partition.fail(failure)
             else:
                 raise failure
-        if self._dirty and (self._is_immediate or self._idle):
-            self._begin()
-        elif self._dirty and not self._is_scheduled:
-            self._schedule()
+        if self._idle:
+            self._make_urgent()
         else:
-            self._finish_idle()
+            self._begin()
 
     def _finish_idle(self) -> None:
         idle, self._idle = self._idle, []
