@@ -166,21 +166,15 @@ class Connection:
     def receive(self, data: memoryview) -> int:
         """Handle the whole requests that `data` begins with; return how many bytes they have."""
         at, end = 0, len(data)
-        self.is_flushing = True
-        try:
-            while end - at >= 4 and not self.is_closed and not self.is_blocked:
-                (length,) = _LENGTH.unpack_from(data, at)
-                if not 8 <= length <= self._front.request_bytes_max:
-                    raise _wrong_length(length, self._front.request_bytes_max)
-                stop = at + 4 + length
-                if stop > end:
-                    break
-                self._handle(data[at + 4 : stop])
-                at = stop
-        finally:
-            self.is_flushing = False
-            if self._outbox:
-                self.flush()
+        while end - at >= 4 and not self.is_closed and not self.is_blocked:
+            (length,) = _LENGTH.unpack_from(data, at)
+            if not 8 <= length <= self._front.request_bytes_max:
+                raise _wrong_length(length, self._front.request_bytes_max)
+            stop = at + 4 + length
+            if stop > end:
+                break
+            self._handle(data[at + 4 : stop])
+            at = stop
         return at
 
     def wanted_bytes(self, data: memoryview) -> int:
