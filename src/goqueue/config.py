@@ -160,7 +160,7 @@ class StorageSettings:
         SECOND_MS, "with fsync: interval, the most that a power cut may take", most=HOUR_MS
     )
     segment_bytes: int = _size(
-        GiB, "few files, yet retention frees space in steps of one", least=16 * KiB, most=INT32_MAX
+        GiB, "few files, yet retention frees space in steps of one", least=KiB, most=INT32_MAX
     )
     segment_ms: int = _duration(
         7 * DAY_MS, "a quiet log must roll too, or its oldest record would never expire"

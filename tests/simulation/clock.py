@@ -167,11 +167,9 @@ class NodeClock:
             handle.cancel()
             done(result, error)
 
-        handle = self._remember(
-            self._clock.run_blocking(work, finished, extra_ms=lambda: self.extra_ms())
-        )
-        handle.at_us = 1 << 62
-        return handle
+        handle = self._clock.run_blocking(work, finished, extra_ms=lambda: self.extra_ms())
+        handle.at_us = 1 << 62  # it is due whenever it is, so no sweep may drop it
+        return self._remember(handle)
 
     def die(self) -> None:
         """Drop everything this node still had to do."""
