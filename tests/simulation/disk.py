@@ -246,6 +246,9 @@ class SimulatedDisk:
 
     def rename(self, source: str, target: str) -> None:
         self.operation("rename", target)
+        if source in self._folders:
+            self._rename_folder(source, target)
+            return
         inode = self._named(source)
         del self._names[source]
         self._change(_NameChange(target, inode, source))
@@ -335,6 +338,21 @@ class SimulatedDisk:
         while path:
             path = _folder(path)
             self.sync_folder(path)
+
+    def _rename_folder(self, source: str, target: str) -> None:
+        """Move a folder with all that is in it; the move is durable at once."""
+
+        def moved(path: str) -> str:
+            is_inside = path == source or path.startswith(f"{source}/")
+            return target + path[len(source) :] if is_inside else path
+
+        self._names = {moved(path): inode for path, inode in self._names.items()}
+        self._durable_names = {moved(path): inode for path, inode in self._durable_names.items()}
+        self._folders = {moved(path) for path in self._folders}
+        self._durable_folders = {moved(path) for path in self._durable_folders}
+        for change in self._changes:
+            change.path = moved(change.path)
+            change.source = moved(change.source) if change.source is not None else None
 
     def _named(self, path: str) -> _Inode:
         try:

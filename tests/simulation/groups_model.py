@@ -442,9 +442,10 @@ class ClassicClient(Client):
 class ConsumerClient(Client):
     """One heartbeat at a time; revokes before it acknowledges, acknowledges before it receives."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, instance_id: str | None = None) -> None:
         super().__init__(world, name)
         self.member_id = name
+        self.instance_id = instance_id
         self.epoch = 0
         self.target: Partitions = NO_PARTITIONS
         self.is_sending = False
@@ -456,9 +457,24 @@ class ConsumerClient(Client):
         self._beat()
 
     def stop(self) -> None:
+        self._leave(-1)
+
+    def restart(self) -> ConsumerClient:
+        """Stop for a moment and come back as a new process with the same instance id."""
+        self._leave(-2)
+        successor = ConsumerClient(self.world, f"{self.name}+", self.instance_id)
+        successor.later(self.world.random.randint(10, 3_000), successor.start)
+        return successor
+
+    def _leave(self, epoch: int) -> None:
         self.own(NO_PARTITIONS)
         self.is_alive = False
-        call = ConsumerHeartbeat(group_id=GROUP, member_id=self.member_id, member_epoch=-1)
+        call = ConsumerHeartbeat(
+            group_id=GROUP,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            member_epoch=epoch,
+        )
         self.world.send(self, "consumer_heartbeat", call, lambda result: None)
 
     def _beat(self) -> None:
@@ -471,6 +487,7 @@ class ConsumerClient(Client):
         call = ConsumerHeartbeat(
             group_id=GROUP,
             member_id=self.member_id,
+            instance_id=self.instance_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=REBALANCE_MS if is_full else None,
             subscribed_topics=tuple(self.world.topics) if is_full else None,

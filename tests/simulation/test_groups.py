@@ -25,7 +25,8 @@ def _cooperative(world: World, name: str) -> Client:
 
 
 def _consumer(world: World, name: str) -> Client:
-    return ConsumerClient(world, name)
+    is_static = world.random.random() < 0.3
+    return ConsumerClient(world, name, f"i-{name}" if is_static else None)
 
 
 def _mixed(world: World, name: str) -> Client:
@@ -61,7 +62,7 @@ def _trouble(world: World, make: Maker) -> None:
         if not living or (deed < 0.35 and len(living) < CLIENTS_MAX):
             _start(world, make)
         elif deed < 0.5:
-            world.random.choice(living).stop()
+            _stop_or_restart(world.random.choice(living))
         elif deed < 0.6:
             world.random.choice(living).kill()
         elif deed < 0.75:
@@ -70,6 +71,13 @@ def _trouble(world: World, make: Maker) -> None:
             world.crash()
         else:
             world.grow(world.random.choice(sorted(world.topics)))
+
+
+def _stop_or_restart(client: Client) -> None:
+    if isinstance(client, ConsumerClient) and client.instance_id is not None:
+        client.restart()
+    else:
+        client.stop()
 
 
 def _start(world: World, make: Maker) -> Client:

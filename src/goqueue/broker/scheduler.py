@@ -1,4 +1,4 @@
-"""Time and threads, as the broker sees them. The real one is in `runtime`, a virtual one in tests."""
+"""Time and threads, as the broker sees them; real in `runtime`, virtual in tests."""
 
 from __future__ import annotations
 

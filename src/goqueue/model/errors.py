@@ -168,9 +168,7 @@ class UnsupportedCompression(GoQueueError):
 class OffsetOutOfRange(GoQueueError):
     code = "offset_out_of_range"
 
-    def __init__(
-        self, partition: TopicPartition, offset: int, *, start: int, end: int
-    ) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, *, start: int, end: int) -> None:
         super().__init__(
             f"Offset {offset} of {partition} is not available; offsets {start} to {end} are."
         )

@@ -28,8 +28,6 @@ def check_topic_name(name: str) -> None:
     if not name or name in (".", ".."):
         raise InvalidTopicName(name, "it must not be empty, '.' or '..'")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise InvalidTopicName(
-            name, f"it must have at most {TOPIC_NAME_LENGTH_MAX} characters"
-        )
+        raise InvalidTopicName(name, f"it must have at most {TOPIC_NAME_LENGTH_MAX} characters")
     if not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicName(name, "use only letters, digits, '.', '_' and '-'")

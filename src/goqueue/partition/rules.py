@@ -11,6 +11,7 @@ from goqueue.model.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchHeader,
     build_batch,
     check_batch,
@@ -18,7 +19,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.compression import Compression, codec_of, compress
-from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from goqueue.model.errors import InvalidRecord, InvalidRequest, InvalidTimestamp, RecordTooLarge
 from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
@@ -50,6 +51,8 @@ def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: in
         )
     if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
         raise InvalidRecord("Control batches are written by the broker alone.")
+    if header.attributes & TRANSACTIONAL:
+        raise InvalidRequest("Transactions are not served by this version.")
     codec_of(header.attributes)
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidRecord("A batch with a producer id needs an epoch and a sequence number.")

@@ -132,7 +132,8 @@ class LocalDisk:
     """Files below one root folder, with a bound on how many are open at once.
 
     Files belong to the thread that made the disk, the event loop's. It alone closes descriptors
-    to stay within the bound, so it never loses one that it is using; other threads pin theirs.
+    to stay within the bound, so it never loses one that it is using. Other threads pin what they
+    share with it; what they open for themselves is theirs to close.
     """
 
     def __init__(
@@ -224,8 +225,10 @@ class LocalDisk:
     def opened(self, file: LocalFile) -> None:
         """Remember an open file; give back the descriptor of the one opened longest ago."""
         with self.lock:
-            self._open[id(file)] = file
-            if len(self._open) <= self._open_files_max or threading.get_ident() != self._owner:
+            is_owner = threading.get_ident() == self._owner
+            if is_owner or file.is_pinned:
+                self._open[id(file)] = file
+            if not is_owner or len(self._open) <= self._open_files_max:
                 return
             unused = (one for one in self._open.values() if one is not file and not one.is_pinned)
             oldest = next(unused, None)

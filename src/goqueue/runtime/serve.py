@@ -35,6 +35,8 @@ def run(settings: Settings, ready_file: Path | None = None) -> None:
     with _Lock(folder):
         uvloop.install()
         asyncio.run(_serve(settings, ready_file))
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
 
 
 async def _serve(settings: Settings, ready_file: Path | None) -> None:
@@ -79,8 +81,6 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
     broker.close(closed.set)
     await closed.wait()
     scheduler.close()
-    if ready_file is not None:
-        ready_file.unlink(missing_ok=True)
     _log.info("stopped")
 
 
@@ -104,7 +104,8 @@ def _announce(
     lines += [f"  {name:<8} {address}" for name, address in addresses.items()]
     lines.append(f"  {'data':<8} {Path(settings.node.data_dir).resolve()}")
     lines.append(f"  {'fsync':<8} {settings.storage.fsync}")
-    print("\n".join(lines), flush=True)
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def _join(host: str, port: int) -> str:

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from goqueue.broker.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
@@ -18,6 +18,7 @@ from goqueue.storage.disk import File
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
 from goqueue.wire.kafka.primitives import Buffer
+from goqueue.wire.kafka.produce_one import VERSION_MAX, VERSION_MIN, produce_one
 
 if TYPE_CHECKING:
     from goqueue.wire.kafka.front_end import FrontEnd, Served
@@ -27,6 +28,7 @@ _HEAD = Struct(">hhi")
 _RESPONSE_HEAD = Struct(">ii")
 _RESPONSE_HEAD_FLEXIBLE = Struct(">iix")
 
+_PRODUCE_KEY = 0
 _NO_TAGS = b"\x00"
 
 _log = logging.getLogger(__name__)
@@ -47,6 +49,13 @@ class FileRange:
 
 
 Part: TypeAlias = Buffer | FileRange
+
+
+class Waiting(Protocol):
+    """A request whose answer has its place in the line."""
+
+    is_done: bool
+    parts: list[Part]
 
 
 class Call:
@@ -144,7 +153,7 @@ class Connection:
         self._send = send
         self._close = close
         self._unblock = unblock
-        self._calls: deque[Call] = deque()
+        self._calls: deque[Waiting] = deque()
         self._outbox: list[Part] = []
         self._client_id = ""
         self._client_id_bytes = b""
@@ -182,6 +191,9 @@ class Connection:
         if len(data) < 4:
             return 4
         return 4 + int(_LENGTH.unpack_from(data, 0)[0])
+
+    def stand_in_line(self, call: Waiting) -> None:
+        self._calls.append(call)
 
     def advance(self) -> None:
         """Send the answers at the head of the line, together with what else this turn brings."""
@@ -236,6 +248,19 @@ class Connection:
             return
         header_version = 2 if served.is_flexible(version) else 1
         start_of_body = self._read_client_id(frame, header_version)
+        if (
+            key == _PRODUCE_KEY
+            and VERSION_MIN <= version <= VERSION_MAX
+            and produce_one(
+                self._front,
+                self,
+                frame,
+                version=version,
+                correlation_id=correlation_id,
+                at=start_of_body,
+            )
+        ):
+            return
         request = served.decode_request(frame, version, start_of_body)
         call = Call(self, served, version, correlation_id, self._client_id)
         self._calls.append(call)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from goqueue.broker import Broker
+from goqueue.broker.topics import Topic
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection, Part
 from goqueue.wire.kafka.errors import ErrorCode
@@ -14,6 +16,7 @@ from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from goqueue.wire.kafka.produce_one import Layout
 
 Handler = Callable[[Any, Call, Any], Any]
 
@@ -42,7 +45,7 @@ class Served:
         self.decode_request = codec.decode_request
         self.write_response = codec.write_response
         self.response_type = codec.Response
-        self.handler = lambda call, request: handler(front, call, request)
+        self.handler: Callable[[Call, Any], Any] = partial(handler, front)
         self._flexible_from = 1 << 15 if api.flexible_from is None else api.flexible_from
 
     def is_flexible(self, version: int) -> bool:
@@ -79,7 +82,10 @@ class FrontEnd:
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
+        self.topics_by_bytes: dict[bytes, Topic] = {}
+        self.produce_layouts: dict[tuple[bytes, int], Layout] = {}
         self._to_flush: list[Connection] = []
+        broker.topics.on_change(self._forget_topics)
 
     def connect(
         self,
@@ -107,6 +113,10 @@ class FrontEnd:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions()
         )
+
+    def _forget_topics(self) -> None:
+        self.topics_by_bytes.clear()
+        self.produce_layouts.clear()
 
     def _flush_all(self) -> None:
         connections, self._to_flush = self._to_flush, []
