@@ -15,6 +15,10 @@ from goqueue.model.errors import GoQueueError, InvalidSettings
 # One line per command: its name, and the module whose `app` it is.
 COMMANDS = {
     "serve": "goqueue.cli.serve",
+    "topic": "goqueue.cli.topic",
+    "produce": "goqueue.cli.produce",
+    "consume": "goqueue.cli.consume",
+    "group": "goqueue.cli.group",
     "config": "goqueue.cli.settings",
     "version": "goqueue.cli.version",
 }

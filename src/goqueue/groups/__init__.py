@@ -22,9 +22,10 @@ token comes as a `Reply`, at once or with the effects of any later call, exactly
 error. `Persist(write_id, group_id, records)` appends the records as one batch; when they are
 durable call `persisted(write_id, now_ms)`, when they are refused call
 `persist_failed(write_id, error, now_ms)` with the retryable error that the waiting callers shall
-see. Both return effects and are called in the order of the write ids. There is no undo to
-perform: answers wait here until the records they speak of are durable, and a group whose
-membership could not be written rests, refusing calls, and goes on from what the log holds.
+see. Both return effects. A group has one write under way at a time, so the order between writes
+does not matter. There is no undo to perform: answers wait here until the records they speak of
+are durable, and a group whose membership could not be written rests, refusing calls with
+`CoordinatorLoading`, and then goes on from what the log holds.
 
 **Time.** After any call, ask `next_deadline_ms()` and call `tick(now_ms)` then.
 

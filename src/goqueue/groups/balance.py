@@ -1,19 +1,21 @@
 """Balancing members that do not all read the same topics.
 
 All partitions of a topic are alike to its readers, so the question is only how many of each topic
-a member has. A member is relieved along a chain: it gives a partition to a reader of that topic,
-which may pass on one of another topic, until it reaches somebody with at least two fewer. When no
-such chain is left, no assignment is more even.
+a member has. A rich member is relieved along a chain: it gives a partition to a reader of that
+topic, which may pass on one of another topic, until it reaches somebody with at least two fewer
+than the first. When no such chain is left, no assignment is more even.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from goqueue.groups.partitions import Partition, Partitions
 
-Link = tuple[str, str]  # the member that gives, and the topic it gives from
+Link = tuple[str, str]  # a giver, and the topic it gives from
 
 
 class Balance:
@@ -23,87 +25,84 @@ class Balance:
         self._readers = readers
         self._held: dict[str, dict[str, list[int]]] = {member: {} for member in kept}
         self._load = dict.fromkeys(kept, 0)
-        self._topics_of: dict[str, list[str]] = {member: [] for member in kept}
-        for topic, members in readers.items():
-            for member in members:
-                self._topics_of[member].append(topic)
         for member, partitions in kept.items():
-            for partition in sorted(partitions):
-                self._give(member, partition)
+            for topic, number in sorted(partitions):
+                self._give(member, topic, number)
 
     def settle(self, free: Sequence[Partition]) -> dict[str, Partitions]:
         """Hand out what is free, then even out the rest."""
-        for partition in self._rarest_first(free):
-            readers = self._readers[partition[0]]
-            self._give(min(readers, key=self._load.__getitem__), partition)
-        self._even_out()
+        free_by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, number in free:
+            free_by_topic[topic].append(number)
+        # Topics with few readers leave less choice, so they go first.
+        for topic in sorted(free_by_topic, key=lambda topic: len(self._readers[topic])):
+            self._hand_out(topic, free_by_topic[topic])
+        while chain := self._find_chain():
+            self._pass_along(chain)
         return {
-            member: frozenset(
-                (topic, partition) for topic, held in topics.items() for partition in held
-            )
+            member: frozenset((topic, number) for topic, held in topics.items() for number in held)
             for member, topics in self._held.items()
         }
 
-    def _rarest_first(self, free: Sequence[Partition]) -> list[Partition]:
-        """Topics with few readers leave less choice, so they go first."""
-        return sorted(free, key=lambda partition: len(self._readers[partition[0]]))
+    def _hand_out(self, topic: str, numbers: list[int]) -> None:
+        """Each partition goes to the poorest reader."""
+        poorest = [(self._load[each], place) for place, each in enumerate(self._readers[topic])]
+        heapq.heapify(poorest)
+        for number in numbers:
+            load, place = poorest[0]
+            self._give(self._readers[topic][place], topic, number)
+            heapq.heapreplace(poorest, (load + 1, place))
 
-    def _even_out(self) -> None:
-        """Relieve until a whole round over the members, poorest first, changes nothing.
+    def _find_chain(self) -> list[Link]:
+        """A shortest chain from the richest member that has one; its last link is the receiver.
 
-        Every chain brings two members nearer to each other, so the loop ends.
+        What a richer member reached in vain, a poorer one need not search again. So a search
+        looks at every topic once, and every chain brings two members nearer to each other.
         """
-        is_even = False
-        while not is_even:
-            is_even = True
-            for member in sorted(self._load, key=self._load.__getitem__):
-                while chain := self._chain_to(member):
-                    self._pass_along(chain, member)
-                    is_even = False
-
-    def _chain_to(self, poor: str) -> list[Link]:
-        """The shortest chain from a member with at least two more, as links from its end."""
-        limit = self._load[poor] + 2
-        reached_by: dict[str, tuple[str, str]] = {}  # giver: (receiver, topic)
+        load_min = min(self._load.values())
+        reached: dict[str, Link | None] = {}
         topics_seen: set[str] = set()
-        queue = deque([poor])
-        while queue:
-            receiver = queue.popleft()
-            for topic in self._topics_of[receiver]:
-                if topic in topics_seen:
-                    continue
-                topics_seen.add(topic)
-                givers = [
-                    each
-                    for each in self._readers[topic]
-                    if each != poor and each not in reached_by and self._held[each].get(topic)
-                ]
-                for giver in givers:
-                    reached_by[giver] = (receiver, topic)
-                richest = max(givers, key=self._load.__getitem__, default=poor)
-                if self._load[richest] >= limit:
-                    return self._unwind(richest, poor, reached_by)
-                queue.extend(givers)
+        for rich in sorted(self._load, key=self._load.__getitem__, reverse=True):
+            if self._load[rich] < load_min + 2:
+                break
+            if rich not in reached:
+                reached[rich] = None
+                poor = self._search(rich, reached, topics_seen)
+                if poor is not None:
+                    return self._unwind(poor, reached)
         return []
 
-    def _unwind(
-        self, giver: str, poor: str, reached_by: Mapping[str, tuple[str, str]]
-    ) -> list[Link]:
-        chain = []
-        while giver != poor:
-            receiver, topic = reached_by[giver]
-            chain.append((giver, topic))
-            giver = receiver
-        return chain
+    def _search(
+        self, rich: str, reached: dict[str, Link | None], topics_seen: set[str]
+    ) -> str | None:
+        """The poorest member of the nearest that have two fewer; note how each was reached."""
+        givers = [rich]
+        while givers:
+            receivers = []
+            for giver in givers:
+                for topic, held in self._held[giver].items():
+                    if held and topic not in topics_seen:
+                        topics_seen.add(topic)
+                        new = [each for each in self._readers[topic] if each not in reached]
+                        reached.update(dict.fromkeys(new, (giver, topic)))
+                        receivers += new
+            poor = min(receivers, key=self._load.__getitem__, default=rich)
+            if self._load[poor] <= self._load[rich] - 2:
+                return poor
+            givers = receivers
+        return None
 
-    def _pass_along(self, chain: list[Link], poor: str) -> None:
-        receivers = [giver for giver, _ in chain[1:]] + [poor]
-        for (giver, topic), receiver in zip(chain, receivers, strict=True):
-            partition = self._held[giver][topic].pop()
+    def _unwind(self, poor: str, reached: Mapping[str, Link | None]) -> list[Link]:
+        chain = [(poor, "")]
+        while (link := reached[chain[-1][0]]) is not None:
+            chain.append(link)
+        return chain[::-1]
+
+    def _pass_along(self, chain: list[Link]) -> None:
+        for (giver, topic), (receiver, _) in pairwise(chain):
             self._load[giver] -= 1
-            self._give(receiver, (topic, partition))
+            self._give(receiver, topic, self._held[giver][topic].pop())
 
-    def _give(self, member: str, partition: Partition) -> None:
-        topic, number = partition
+    def _give(self, member: str, topic: str, number: int) -> None:
         self._held[member].setdefault(topic, []).append(number)
         self._load[member] += 1

@@ -13,7 +13,8 @@ KeyedRecord = tuple[bytes, bytes | None]
 class Persist(msgspec.Struct, frozen=True):
     """Append these records, as one batch, to the coordinator's partition of the internal topic.
 
-    Report the outcome with `persisted` or `persist_failed`, in the order of the write ids.
+    Report the outcome with `persisted` or `persist_failed`. A group has one write under way at a
+    time, so writes of different groups may be settled in any order.
     """
 
     write_id: int

@@ -8,7 +8,7 @@ from typing import Protocol
 from goqueue.config import GroupSettings
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
 from goqueue.groups.effects import Reply, Token
-from goqueue.groups.journal import Journal
+from goqueue.groups.journal import NO_WRITE, Journal
 from goqueue.groups.limits import REBALANCE_HISTORY_MAX
 from goqueue.groups.metrics import RebalanceLog
 from goqueue.groups.offsets import OffsetChange, Offsets
@@ -79,13 +79,12 @@ class Group:
         self.staged: dict[bytes, bytes | None] = {}
         self.staged_offsets: list[OffsetChange] = []
         self.replies: list[Reply] = []
-        self.writes_open = 0
-        self.membership_write_id = 0  # the last one
+        self.write_id = NO_WRITE  # the write under way
 
     @property
     def is_forgettable(self) -> bool:
-        is_remembered = self.writes_open or self.durable or self.offsets or self.is_torn
-        return not is_remembered and self.membership.is_idle
+        is_busy = self.write_id != NO_WRITE or self.staged or self.staged_offsets or self.is_torn
+        return not (is_busy or self.durable or self.offsets) and self.membership.is_idle
 
     def reply(self, token: Token, result: object) -> None:
         self.replies.append(Reply(token, result))
@@ -104,6 +103,12 @@ class Group:
     def stage_offset(self, change: OffsetChange) -> None:
         self.staged_offsets.append(change)
         self.surroundings.journal.touch(self)
+
+    def drop_staged(self) -> list[Reply]:
+        """Forget what was to be written; return the answers that waited for it."""
+        replies, self.replies = self.replies, []
+        self.staged, self.staged_offsets = {}, []
+        return replies
 
     def apply(self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]) -> None:
         """The log now holds these."""

@@ -2,8 +2,11 @@
 
 Groups change in memory first. A call may then change records, answer waiting calls, or both. What
 it wants written becomes one `Persist`, and its answers wait for that write; answers that need no
-write of their own wait for the group's last membership write. So nobody outside ever learns of a
+write of their own wait for the membership write under way. So nobody outside ever learns of a
 membership that a crash could take back.
+
+A group has one write under way at a time. What it changes meanwhile rests on that write, so it is
+merged into the next one: a write that fails then leaves no hole under a later one that succeeds.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply
 from goqueue.groups.offsets import OffsetChange
-from goqueue.groups.records import encode_offset, encode_offset_key
+from goqueue.groups.records import encode_offset, encode_offset_key_prefix, encode_partition
 
 if TYPE_CHECKING:
     from goqueue.groups.group import Group
+
+NO_WRITE = 0
 
 
 @dataclass(slots=True)
@@ -29,15 +34,15 @@ class Write:
     replies: list[Reply]
 
     def records(self) -> list[KeyedRecord]:
-        group_id = self.group.group_id
-        offsets = [
-            (
-                encode_offset_key(group_id, topic, partition),
-                None if committed is None else encode_offset(committed),
-            )
-            for topic, partition, committed in self.offsets
-        ]
-        return [*self.membership.items(), *offsets]
+        prefixes: dict[str, bytes] = {}
+        records: list[KeyedRecord] = [*self.membership.items()]
+        for topic, partition, committed in self.offsets:
+            prefix = prefixes.get(topic)
+            if prefix is None:
+                prefix = prefixes[topic] = encode_offset_key_prefix(self.group.group_id, topic)
+            value = None if committed is None else encode_offset(committed)
+            records.append((prefix + encode_partition(partition), value))
+        return records
 
 
 class Journal:
@@ -50,44 +55,37 @@ class Journal:
         """Remember that the group has something to say."""
         self.touched[group] = None
 
-    def flush(self) -> list[Effect]:
-        """Turn what the groups have said since the last flush into effects."""
-        effects: list[Effect] = []
-        for group in self.touched:
-            self._flush_group(group, effects)
-        self.touched.clear()
-        return effects
-
-    def _flush_group(self, group: Group, effects: list[Effect]) -> None:
+    def flush(self, group: Group, effects: list[Effect]) -> None:
+        """Turn what the group has said since its last flush into effects."""
+        write = self.open_write(group)
         if group.staged or group.staged_offsets:
-            effects.append(self._write(group))
+            if write is None:
+                effects.append(self._write(group))
             return
         replies, group.replies = group.replies, []
-        write = self._writes.get(group.membership_write_id)
-        if write is None:
-            effects.extend(replies)
-        else:
+        if write is not None and write.membership:
             write.replies.extend(replies)
+        else:
+            effects.extend(replies)
 
     def _write(self, group: Group) -> Persist:
         self._last_id += 1
         write = Write(group, group.staged, group.staged_offsets, group.replies)
         self._writes[self._last_id] = write
-        group.writes_open += 1
-        if group.staged:
-            group.membership_write_id = self._last_id
+        group.write_id = self._last_id
         group.staged, group.staged_offsets, group.replies = {}, [], []
         return Persist(self._last_id, group.group_id, write.records())
+
+    def open_write(self, group: Group) -> Write | None:
+        """The write of this group that is under way."""
+        return self._writes.get(group.write_id)
 
     def settle(self, write_id: int) -> Write | None:
         """Take the write off the books; `None` if it was not on them."""
         write = self._writes.pop(write_id, None)
         if write is not None:
-            write.group.writes_open -= 1
+            write.group.write_id = NO_WRITE
         return write
-
-    def open_writes(self, group: Group) -> list[Write]:
-        return [write for write in self._writes.values() if write.group is group]
 
     def abandon(self) -> list[Reply]:
         """Forget every open write; return the answers that waited for them."""

@@ -64,6 +64,7 @@ class MixedMembership(ConsumerMembership):
 
     def sync(self, call: Sync, token: Token, now_ms: int) -> None:
         member = self._find_classic(call.member_id, call.instance_id, call.generation)
+        self._check_protocol(member, call)
         if self._should_rejoin_first(member):
             self.arm_patience(member, now_ms)
             raise rebalance_in_progress(self.group.group_id)
@@ -119,6 +120,14 @@ class MixedMembership(ConsumerMembership):
                     f"group {self.group.group_id!r}."
                 )
 
+    def _check_protocol(self, member: ConsumerMember, call: Sync) -> None:
+        type_differs = call.protocol_type not in (None, PROTOCOL_TYPE)
+        name_differs = call.protocol_name not in (None, member.protocols[0][0])
+        if type_differs or name_differs:
+            raise InconsistentProtocol(
+                f"Member {member.member_id!r} joined with {member.protocols[0][0]!r}."
+            )
+
     def _find_or_admit(self, call: Join, subscription: Subscription) -> ConsumerMember:
         """A returning member, a restarted instance under its new id, or a new member."""
         current_id = self.static.get(call.instance_id or "")
@@ -154,6 +163,8 @@ class MixedMembership(ConsumerMembership):
         self, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember:
         member = self.find(member_id, instance_id)
+        if not member.is_classic:
+            raise UnknownMember(self.group.group_id, member_id)
         self.check_member_epoch(member, generation)
         return member
 

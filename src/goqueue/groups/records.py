@@ -25,6 +25,10 @@ _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # the only version that has a lifetime, and no leader epoch
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_OFFSET_HEAD = struct.Struct(">hqi")
+_EXPIRING_OFFSET_HEAD = struct.Struct(">hq")
+_TIMES = struct.Struct(">qq")
 
 
 class OffsetKey(msgspec.Struct, frozen=True):
@@ -87,7 +91,15 @@ _member_decoder = msgspec.msgpack.Decoder(MemberRecord)
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return b"\x00\x01" + pack_string(group_id) + pack_string(topic) + _INT32.pack(partition)
+    return encode_offset_key_prefix(group_id, topic) + encode_partition(partition)
+
+
+def encode_offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """All but the partition: the same for every partition of a commit."""
+    return b"\x00\x01" + pack_string(group_id) + pack_string(topic)
+
+
+encode_partition = _INT32.pack
 
 
 def encode_group_key(group_id: str) -> bytes:
@@ -117,11 +129,10 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | MemberKey | None:
 def encode_offset(committed: CommittedOffset) -> bytes:
     metadata = pack_string(committed.metadata)
     if committed.expires_at_ms >= 0:
-        head = struct.pack(">hq", _EXPIRING_OFFSET_VALUE_VERSION, committed.offset)
-        tail = struct.pack(">qq", committed.committed_at_ms, committed.expires_at_ms)
-        return head + metadata + tail
-    head = struct.pack(">hqi", _OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch)
-    return head + metadata + struct.pack(">q", committed.committed_at_ms)
+        head = _EXPIRING_OFFSET_HEAD.pack(_EXPIRING_OFFSET_VALUE_VERSION, committed.offset)
+        return head + metadata + _TIMES.pack(committed.committed_at_ms, committed.expires_at_ms)
+    head = _OFFSET_HEAD.pack(_OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch)
+    return head + metadata + _INT64.pack(committed.committed_at_ms)
 
 
 def decode_offset(value: bytes) -> CommittedOffset | None:

@@ -9,6 +9,7 @@ from goqueue.config import GroupSettings
 from goqueue.groups.classic import ClassicMembership
 from goqueue.groups.effects import Effect, Reply, Token
 from goqueue.groups.group import Group, Surroundings
+from goqueue.groups.journal import NO_WRITE
 from goqueue.groups.limits import FAILED_WRITE_REST_MS, GROUP_ID_LENGTH_MAX, RETENTION_CHECK_MS
 from goqueue.groups.migration import downgrade
 from goqueue.groups.mixed import MixedMembership
@@ -94,21 +95,12 @@ class GroupRegistry:
         The group rests for a while, for the log may refuse the next write as well.
         """
         group.membership.close(error)
-        replies, group.replies = group.replies, []
-        for write in self._journal.open_writes(group):
-            if write.membership:
-                replies += write.replies
-                write.replies = []
-        if not group.is_torn:
-            group.is_torn = True
-            rest = Timer(lambda now_ms: self._mend(group, rest, now_ms))
-            self._timers.arm(rest, now_ms + FAILED_WRITE_REST_MS)
-        return [Reply(reply.token, error) for reply in replies]
+        group.is_torn = True
+        rest = Timer(lambda now_ms: self._mend(group, now_ms))
+        self._timers.arm(rest, now_ms + FAILED_WRITE_REST_MS)
+        return [Reply(reply.token, error) for reply in group.drop_staged()]
 
-    def _mend(self, group: Group, rest: Timer, now_ms: int) -> None:
-        if group.writes_open:
-            self._timers.arm(rest, now_ms + FAILED_WRITE_REST_MS)
-            return
+    def _mend(self, group: Group, now_ms: int) -> None:
         group.is_torn = False
         self._revive(group, now_ms)
         self._journal.touch(group)
@@ -129,10 +121,10 @@ class GroupRegistry:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do. Ask again after every other call."""
-        return self._timers.next_deadline_ms()
+        return self._timers.next_deadline_ms() if self._is_loaded else None
 
     def tick(self, now_ms: int) -> list[Effect]:
-        while (timer := self._timers.pop_due(now_ms)) is not None:
+        while self._is_loaded and (timer := self._timers.pop_due(now_ms)) is not None:
             timer.fire(now_ms)
         return self._finish(now_ms)
 
@@ -160,11 +152,9 @@ class GroupRegistry:
         """The partitions with a committed offset, durable or on its way; `None` means all."""
         if topics is not None and not topics:
             return []
-        changes: list[OffsetChange] = list(group.offsets)
-        if group.writes_open:
-            changes += [
-                each for open_ in self._journal.open_writes(group) for each in open_.offsets
-            ]
+        changes: list[OffsetChange] = [*group.offsets, *group.staged_offsets]
+        if (write := self._journal.open_write(group)) is not None:
+            changes += write.offsets
         keys = {(topic, partition) for topic, partition, _ in changes}
         return sorted(key for key in keys if topics is None or key[0] in topics)
 
@@ -185,15 +175,17 @@ class GroupRegistry:
         )
         for change in expired:
             group.stage_offset(change)
-        if is_empty and len(expired) == len(group.offsets) and not group.writes_open:
+        is_over = membership.is_idle and len(expired) == len(group.offsets)
+        if is_over and group.write_id == NO_WRITE:
             self._stage_deletion(group)
 
     def _stage_deletion(self, group: Group) -> None:
         """Nothing of the group's membership shall remain in the log."""
         for key in group.durable:
             group.staged[key] = None
-        for write in self._journal.open_writes(group):
+        if (write := self._journal.open_write(group)) is not None:
             group.staged.update(dict.fromkeys(write.membership))
+        group.staged = dict.fromkeys(group.staged)
         group.membership.close(CoordinatorLoading("The group was deleted; join again."))
         group.membership = ClassicMembership(group)
         self._journal.touch(group)
@@ -219,18 +211,19 @@ class GroupRegistry:
         return self._finish(now_ms)
 
     def _finish(self, now_ms: int) -> list[Effect]:
-        touched = list(self._journal.touched)
-        for group in touched:
+        """The effects of everything that the touched groups have said."""
+        effects: list[Effect] = []
+        for group in self._journal.touched:
             membership = group.membership
             if isinstance(membership, MixedMembership) and membership.is_all_classic:
                 downgrade(group, membership, now_ms)
-        effects = self._journal.flush()
-        for group in touched:
+            self._journal.flush(group, effects)
             self._forget_if_void(group)
+        self._journal.touched.clear()
         return effects
 
     def _forget_if_void(self, group: Group) -> None:
-        if group.is_forgettable:
+        if not group.durable and group.is_forgettable:
             self._groups.pop(group.group_id, None)
 
     def _open(self, group_id: str) -> Group:

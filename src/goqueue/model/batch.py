@@ -308,6 +308,51 @@ def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
         raise CorruptBatch("A batch has bytes left after its last record.")
 
 
+class RawRecord(NamedTuple):
+    """One record as it is stored, and what can be said of it without unpacking its value."""
+
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    is_tombstone: bool
+    data: bytes  # the whole record, its length included
+    rest_start: int  # where in `data` the offset delta begins
+
+
+def split_records(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
+    """The records one by one, as bytes; raise `CorruptBatch` where the bytes make no sense."""
+    data = bytes(payload)
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            start = position
+            length, position = _read_varint(data, position)
+            end = position + length
+            if length < 6 or end > len(data):
+                raise CorruptBatch("A record claims more bytes than its batch has.")
+            timestamp_delta, rest = _read_varint(data, position + 1)
+            offset_delta, position = _read_varint(data, rest)
+            key, position = _read_bytes(data, position, end)
+            value_length, position = _read_varint(data, position)
+            if position > end:
+                raise CorruptBatch("A field of a record reaches beyond the record.")
+            is_tombstone = key is not None and value_length < 0
+            yield RawRecord(
+                offset_delta, timestamp_delta, key, is_tombstone, data[start:end], rest - start
+            )
+            position = end
+    except IndexError as error:
+        raise CorruptBatch(f"The records of a batch cannot be decoded: {error}.") from error
+    if position != len(data):
+        raise CorruptBatch("A batch has bytes left after its last record.")
+
+
+def shift_timestamp(record: RawRecord, shift_ms: int) -> bytes:
+    """The record's bytes for a batch whose base timestamp is `shift_ms` earlier."""
+    body = b"\x00" + varint(record.timestamp_delta + shift_ms) + record.data[record.rest_start :]
+    return varint(len(body)) + body
+
+
 def _read_record(header: BatchHeader, data: bytes, position: int, end: int) -> tuple[Record, int]:
     timestamp_delta, position = _read_varint(data, position)
     offset_delta, position = _read_varint(data, position)

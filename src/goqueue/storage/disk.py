@@ -38,6 +38,14 @@ class File(Protocol):
     def fileno(self) -> int:
         """The descriptor, for sending the file to a socket."""
 
+    def pin(self) -> None:
+        """Keep the descriptor open until `unpin`: for sockets, and for other threads."""
+
+    def unpin(self) -> None: ...
+
+    def retire(self) -> None:
+        """The name is about to go or to be taken over: whoever holds this file still reads it."""
+
 
 class Disk(Protocol):
     """A folder on some disk."""
@@ -72,3 +80,5 @@ class Disk(Protocol):
         """
 
     def free_bytes(self) -> int: ...
+
+    def total_bytes(self) -> int: ...

@@ -3,22 +3,42 @@
 An index holds one entry for about every four kilobytes of log. New entries wait in memory until
 the log bytes before them are synced; only then are they written. Hence whatever an index file
 says lies in the durable part of the log, and recovery need read only what comes after its last
-entry. An index is never the truth: a missing or damaged one is built again from the log.
+entry. When a segment is complete and durable its offset index is sealed: the header then tells
+how many entries there are and where the segment ends.
+
+An index is never the truth, and it is synced only now and then, to keep recovery short. Each entry
+carries its own checksum, so that what a crash or a flipped bit made of the file is noticed where
+it is used, and the index built again.
 """
 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from goqueue.storage.disk import Disk, File
 
-VERSION = 1
-HEADER_BYTES = 8
-_HEADER = struct.Struct(">4sHH")
+VERSION = 2
+_HEADER = struct.Struct(">4sHHIQI")  # magic, version, flags, entries, end offset, checksum
+HEADER_BYTES = _HEADER.size
+_CHECKSUM = struct.Struct(">I")
 _SEALED = 1
-_WRITE_ENTRIES_MIN = 32
+
+Entry = tuple[int, int]
+
+
+class DamagedIndex(Exception):
+    """An index entry is not what was written. The owner builds the index again."""
+
+
+class Seal(NamedTuple):
+    """What a sealed index says of its segment."""
+
+    entries: int
+    end_offset: int
 
 
 class Index:
@@ -30,35 +50,52 @@ class Index:
     magic: bytes
     entry: struct.Struct
 
-    __slots__ = ("_disk", "_file", "_path", "_pending", "_written")
+    __slots__ = (
+        "_disk",
+        "_entry_bytes",
+        "_file",
+        "_is_in_memory",
+        "_path",
+        "_pending",
+        "_written",
+    )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
+        self._entry_bytes = self.entry.size + _CHECKSUM.size
         self._file: File | None = None
         self._written: int | None = None
-        self._pending: list[tuple[int, int]] = []
+        self._is_in_memory = False
+        self._pending: list[Entry] = []
 
     def __len__(self) -> int:
         return self._count() + len(self._pending)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return (self[number] for number in range(len(self)))
-
-    def __getitem__(self, number: int) -> tuple[int, int]:
+    def __getitem__(self, number: int) -> Entry:
         written = self._count()
         if number >= written:
             return self._pending[number - written]
-        data = self._open().read(HEADER_BYTES + number * self.entry.size, self.entry.size)
-        if len(data) < self.entry.size:
-            return (-1, -1)  # Cut off behind our back: below everything, so searches step over it.
-        first, second = self.entry.unpack(data)
+        data = self._open().read(HEADER_BYTES + number * self._entry_bytes, self._entry_bytes)
+        split = self.entry.size
+        if len(data) < self._entry_bytes or data[split:] != _CHECKSUM.pack(crc32c(data[:split])):
+            raise DamagedIndex(f"Entry {number} of {self._path} is damaged.")
+        first, second = self.entry.unpack_from(data)
         return first, second
+
+    def last(self) -> Entry | None:
+        count = len(self)
+        return self[count - 1] if count else None
 
     def add(self, first: int, second: int) -> None:
         self._pending.append((first, second))
 
-    def floor(self, target: int, *, by: int = 0) -> int:
+    def floor(self, target: int, *, by: int = 0) -> Entry | None:
+        """The last entry whose field `by` is at most `target`."""
+        number = self.floor_number(target, by=by)
+        return self[number] if number >= 0 else None
+
+    def floor_number(self, target: int, *, by: int = 0) -> int:
         """The number of the last entry whose field `by` is at most `target`, or -1."""
         written, pending = self._count(), self._pending
         if pending and pending[0][by] <= target:
@@ -67,16 +104,32 @@ class Index:
             low, high = 0, written
         return bisect_right(range(high), target, lo=low, key=lambda n: self[n][by]) - 1
 
-    def write_pending(self, *, second_max: int, at_once: bool = False) -> None:
-        """Write the waiting entries whose second field is at most `second_max`."""
+    @property
+    def file(self) -> File | None:
+        """The file, if it is in use."""
+        return self._file
+
+    @property
+    def pending(self) -> int:
+        """How many entries wait in memory."""
+        return len(self._pending)
+
+    def count_pending(self, *, second_below: int) -> int:
+        """How many of the waiting entries have a second field below `second_below`."""
+        return bisect_left(self._pending, second_below, key=lambda entry: entry[1])
+
+    def write_pending(self, ready: int) -> None:
+        """Write the first `ready` of the waiting entries."""
         pending = self._pending
-        if not pending or (len(pending) < _WRITE_ENTRIES_MIN and not at_once):
-            return
-        ready = bisect_right(pending, second_max, key=lambda entry: entry[1])
         if not ready:
             return
         written = self._count()
-        self._open().append(b"".join(self.entry.pack(*entry) for entry in pending[:ready]))
+        file = self._open()
+        try:
+            file.append(b"".join(self._pack(entry) for entry in pending[:ready]))
+        except OSError:
+            file.truncate(HEADER_BYTES + written * self._entry_bytes)
+            raise
         self._written = written + ready
         del pending[:ready]
 
@@ -84,33 +137,50 @@ class Index:
         """Keep the first `count` entries."""
         written = self._count()
         if count < written:
-            self._open().truncate(HEADER_BYTES + count * self.entry.size)
+            self._open().truncate(HEADER_BYTES + count * self._entry_bytes)
             self._written = count
             self._pending.clear()
         else:
             del self._pending[count - written :]
 
-    def is_sealed(self) -> bool:
-        """Whether the segment was complete and durable when this was last written."""
-        return self._count() > 0 and bool(self._header()[2] & _SEALED)
+    def seal_found(self) -> Seal | None:
+        """What the seal says, or None where there is none or entries are missing."""
+        count = self._count()
+        if not count:
+            return None
+        found = self._read_header(self._open())
+        return found if found is not None and found.entries == count else None
 
-    def seal(self) -> None:
+    def seal(self, end_offset: int) -> None:
         """Write everything and mark the segment, which the caller has synced, as complete."""
-        self.write_pending(second_max=1 << 62, at_once=True)
-        self._count()
-        self._open().overwrite(0, _HEADER.pack(self.magic, VERSION, _SEALED))
+        self.write_pending(len(self._pending))
+        count = self._count()
+        self._open().overwrite(0, self._pack_header(_SEALED, count, end_offset))
         self.close()
+
+    def unseal(self) -> None:
+        """Take the mark away, durably, because the segment will grow again."""
+        if self.seal_found() is not None:
+            self._open().overwrite(0, self._pack_header(0, 0, 0))
+            self._open().sync()
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
     def remove(self) -> None:
-        self.close()
-        self._file, self._written = None, None
+        """Forget everything, the file too."""
+        if self._file is not None:
+            self._file.retire()  # A thread may be about to sync it.
+        self._file, self._written = None, 0
         self._pending.clear()
-        if self._disk.exists(self._path):
+        if not self._is_in_memory and self._disk.exists(self._path):
             self._disk.remove(self._path)
+
+    def forget_file(self) -> None:
+        """Become an empty index in memory alone: the file's name belongs to another one now."""
+        self._is_in_memory = True
+        self.remove()
 
     def _count(self) -> int:
         """How many entries are in the file."""
@@ -122,27 +192,47 @@ class Index:
         if not self._disk.exists(self._path):
             return 0
         file = self._open()
-        count, excess = divmod(file.size() - HEADER_BYTES, self.entry.size)
-        if count < 0 or self._header()[:2] != (self.magic, VERSION):
+        count, excess = divmod(file.size() - HEADER_BYTES, self._entry_bytes)
+        if count < 0 or self._read_header(file) is None:
             self._file = None
             file.close()
             self._disk.remove(self._path)
             return 0
         if excess:
-            file.truncate(HEADER_BYTES + count * self.entry.size)
+            file.truncate(HEADER_BYTES + count * self._entry_bytes)
         return count
 
-    def _header(self) -> tuple[bytes, int, int]:
-        magic, version, flags = _HEADER.unpack(self._open().read(0, HEADER_BYTES))
-        return magic, version, flags
+    def _read_header(self, file: File) -> Seal | None:
+        """The seal of a header that can be trusted; an unsealed one claims -1 entries."""
+        data = file.read(0, HEADER_BYTES)
+        magic, version, flags, count, end_offset, checksum = _HEADER.unpack(data)
+        if (magic, version) != (self.magic, VERSION):
+            return None
+        if crc32c(data[: -_CHECKSUM.size]) != checksum:
+            return None
+        return Seal(count, end_offset) if flags & _SEALED else Seal(-1, -1)
+
+    def _pack_header(self, flags: int, count: int, end_offset: int) -> bytes:
+        data = _HEADER.pack(self.magic, VERSION, flags, count, end_offset, 0)
+        data = data[: -_CHECKSUM.size]
+        return data + _CHECKSUM.pack(crc32c(data))
+
+    def _pack(self, entry: Entry) -> bytes:
+        data = self.entry.pack(*entry)
+        return data + _CHECKSUM.pack(crc32c(data))
 
     def _open(self) -> File:
         if self._file is None:
             if self._disk.exists(self._path):
                 self._file = self._disk.open(self._path)
             else:
-                self._file = self._disk.create(self._path)
-                self._file.append(_HEADER.pack(self.magic, VERSION, 0))
+                file = self._disk.create(self._path)
+                try:
+                    file.append(self._pack_header(0, 0, 0))
+                except OSError:
+                    self._disk.remove(self._path)
+                    raise
+                self._file = file
         return self._file
 
 

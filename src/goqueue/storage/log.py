@@ -13,7 +13,6 @@ from goqueue.model.batch import (
     BatchHeader,
     Record,
     decode_records,
-    is_intact,
     read_header,
     unpack_payload,
 )
@@ -21,11 +20,23 @@ from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.recovery import recover_segments
-from goqueue.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_name
+from goqueue.storage.segment import (
+    EPOCH_MAX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    Located,
+    Place,
+    Segment,
+    segment_name,
+)
+from goqueue.storage.swap import begin_swap, finish_swap
 
 _START_FILE = "start-offset"
 _START_MAGIC = b"GQSO"
-_START_VERSION = 1
+_CLEANED_FILE = "cleaned-offset"
+_CLEANED_MAGIC = b"GQCO"
+_VERSION = 1
+_READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -58,6 +69,7 @@ class LogState(msgspec.Struct, array_like=True):
 
     start_offset: int
     segments: list[SegmentState]
+    cleaned_offset: int = 0
 
 
 class Slice(NamedTuple):
@@ -67,12 +79,16 @@ class Slice(NamedTuple):
     position: int
     length: int
     is_trusted: bool
+    offset: int  # of the first batch
 
     def read(self) -> bytes:
-        """The batches' bytes, verified unless this process wrote them itself."""
+        """The batches' bytes, verified unless this process wrote them itself.
+
+        Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
+        """
         if self.is_trusted:
             return self.segment.file.read(self.position, self.length)
-        return self.segment.read_checked(self.position, self.length)
+        return self.segment.read_checked(Place(self.position, self.offset), self.length)
 
 
 class SyncPoint(NamedTuple):
@@ -83,11 +99,17 @@ class SyncPoint(NamedTuple):
     active: Segment
     position: int
     end_offset: int
+    index_files: list[File]
 
     def sync(self) -> None:
         """Make it durable. Blocks, and may run outside the event loop."""
         for file in self.files:
             file.sync()
+        for file in self.index_files:
+            try:
+                file.sync()
+            except OSError:
+                pass  # Indexes are not the truth: what is lost of them is built again.
 
 
 class Log:
@@ -96,7 +118,10 @@ class Log:
     __slots__ = (
         "_bases",
         "_disk",
+        "_epoch_max",
+        "_index_files",
         "_unsealed",
+        "cleaned_offset",
         "folder",
         "segments",
         "settings",
@@ -109,22 +134,29 @@ class Log:
         folder: str,
         settings: LogSettings,
         segments: list[Segment],
+        *,
         start_offset: int,
+        cleaned_offset: int,
     ) -> None:
         self._disk = disk
         self.folder = folder
         self.settings = settings
         self.segments = segments
         self.start_offset = max(start_offset, segments[0].base_offset)
+        # Up to here no key occurs twice, because compaction has been there.
+        self.cleaned_offset = cleaned_offset
         self._bases = [segment.base_offset for segment in segments]
         self._unsealed: list[Segment] = []
+        self._index_files: list[File] = []
+        self._epoch_max = EPOCH_MAX
 
     @classmethod
     def recover(
         cls, disk: Disk, folder: str, settings: LogSettings, *, now_ms: int
     ) -> tuple[Log, list[str]]:
         """Open a log that may have been torn by a crash, or is not there yet."""
-        start = _read_start(disk, folder)
+        start = _read_offset(disk, f"{folder}/{_START_FILE}", _START_MAGIC)
+        cleaned = _read_offset(disk, f"{folder}/{_CLEANED_FILE}", _CLEANED_MAGIC)
         segments, reports = recover_segments(
             disk,
             folder,
@@ -132,7 +164,12 @@ class Log:
             now_ms=now_ms,
             index_interval_bytes=settings.index_interval_bytes,
         )
-        return cls(disk, folder, settings, segments, start), reports
+        log = cls(disk, folder, settings, segments, start_offset=start, cleaned_offset=cleaned)
+        log.cleaned_offset = min(cleaned, log.end_offset)
+        if start > log.end_offset:
+            # What was deleted had not been synced. Offsets are never used twice.
+            log.restart(start, now_ms=now_ms)
+        return log, reports
 
     @classmethod
     def reopen(cls, disk: Disk, folder: str, settings: LogSettings, state: LogState) -> Log:
@@ -147,10 +184,18 @@ class Log:
                 end_offset=one.end_offset,
                 created_ms=one.created_ms,
                 max_timestamp=one.max_timestamp,
+                is_sealed=one is not state.segments[-1],
             )
             for one in state.segments
         ]
-        return cls(disk, folder, settings, segments, state.start_offset)
+        return cls(
+            disk,
+            folder,
+            settings,
+            segments,
+            start_offset=state.start_offset,
+            cleaned_offset=state.cleaned_offset,
+        )
 
     @property
     def active(self) -> Segment:
@@ -163,6 +208,19 @@ class Log:
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def epoch_max(self) -> int:
+        return self._epoch_max
+
+    @epoch_max.setter
+    def epoch_max(self, epoch: int) -> None:
+        """Name the current epoch: a stored batch that claims a later one is damaged."""
+        self._epoch_max = epoch
+        for segment in self.segments:
+            segment.epoch_max = epoch
+
+    # Writing
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
         """Write a batch that is stamped with the end offset."""
@@ -179,6 +237,7 @@ class Log:
         """Begin a new segment. The old one is sealed when it has been synced."""
         old = self.segments[-1]
         new = Segment.create(self._disk, self.folder, old.end_offset, now_ms=now_ms)
+        new.epoch_max = self._epoch_max
         self._unsealed.append(old)
         self.segments.append(new)
         self._bases.append(new.base_offset)
@@ -189,51 +248,67 @@ class Log:
         active = self.segments[-1]
         sealed = list(self._unsealed)
         files = [segment.file for segment in sealed]
-        return SyncPoint([*files, active.file], sealed, active, active.size, active.end_offset)
+        indexes, self._index_files = self._index_files, []
+        return SyncPoint(
+            [*files, active.file], sealed, active, active.size, active.end_offset, indexes
+        )
 
     def synced(self, point: SyncPoint) -> None:
         """Take note that `point.sync()` has succeeded."""
-        for segment in point.sealed:
-            if segment in self._unsealed:
-                self._unsealed.remove(segment)
-                if segment in self.segments:
+        try:
+            for segment in point.sealed:
+                if segment in self._unsealed:
                     segment.seal()
-        if point.active is self.segments[-1]:
-            point.active.synced(point.position, point.end_offset)
+                    self._unsealed.remove(segment)
+                    self._index_files += segment.take_index_files()
+            if point.active is self.segments[-1]:
+                point.active.synced(min(point.position, point.active.size))
+                self._index_files += point.active.take_index_files()
+        except OSError:
+            pass  # There was no room for index entries. They stay in memory until there is.
+
+    def is_roll_due(self, now_ms: int) -> bool:
+        """Whether the newest segment is so old that it should be closed even without a write."""
+        settings, active = self.settings, self.segments[-1]
+        age_max = settings.segment_ms
+        if settings.is_compacting:
+            age_max = min(age_max, settings.compaction_lag_ms_max)
+        return active.size > 0 and now_ms - active.created_ms >= age_max
+
+    # Reading
 
     def read(self, offset: int, *, bytes_max: int, until_offset: int) -> Slice | None:
         """Whole batches from the one that holds `offset` on, ending before `until_offset`.
 
-        There is at least one batch, however large, unless `offset` is at the end.
+        There is at least one batch, however large, unless `offset` is at the end. Damage raises
+        `CorruptBatch`, whose `next_offset` says where to go on.
         """
         number = max(0, bisect_right(self._bases, offset) - 1)
         while number < len(self.segments):
             segment = self.segments[number]
-            located = segment.locate(offset) if offset < segment.end_offset else None
+            located = segment.locate(offset)
             if located is not None:
                 if located.header.base_offset >= until_offset:
                     return None
-                return self._slice(segment, located.position, located.end, bytes_max, until_offset)
+                return self._slice(segment, located, bytes_max, until_offset)
             number += 1
         return None
 
-    def _slice(
-        self, segment: Segment, start: int, first_end: int, bytes_max: int, until_offset: int
-    ) -> Slice:
-        limit = segment.size
+    def _slice(self, segment: Segment, first: Located, bytes_max: int, until_offset: int) -> Slice:
+        start, limit = first.position, segment.size
         if until_offset < segment.end_offset:
-            located = segment.locate(until_offset)
-            limit = located.position if located is not None else segment.size
+            limit = _place_of(segment, until_offset).position
         end = limit
         if end - start > bytes_max:
-            end = max(first_end, segment.cut_position(start + bytes_max, after=start))
-        end = max(first_end, min(end, limit))
-        return Slice(segment, start, end - start, start >= segment.trusted_from)
+            end = segment.cut_position(start + bytes_max, after=start)
+        end = max(first.end, min(end, limit))
+        is_trusted = start >= segment.trusted_from
+        return Slice(segment, start, end - start, is_trusted, first.header.base_offset)
 
     def batches(self, offset: int, *, until_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Whole, verified batches one by one; damage raises `CorruptBatch`."""
         while offset < until_offset:
-            part = self.read(offset, bytes_max=1 << 20, until_offset=until_offset)
+            part = self.read(offset, bytes_max=_READ_BYTES, until_offset=until_offset)
             if part is None:
                 return
             data = part.read()
@@ -247,56 +322,44 @@ class Log:
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all readable batches from the one that holds `offset` on."""
         for segment in list(self.segments):
-            if segment.end_offset <= offset:
-                continue
-            try:
-                located = segment.locate(offset)
-            except CorruptBatch as error:
-                resume = segment.resumes[error.position]
-                located = None if resume is None else segment.locate(resume.offset)
-            if located is not None:
-                yield from (one.header for one in segment.readable(located.position))
+            if segment.end_offset > offset:
+                yield from (located.header for located in segment.readable(offset))
 
     def find_timestamp(self, timestamp: int, *, until_offset: int) -> Record | None:
-        """The first record at least as new as `timestamp`."""
+        """The first readable record at least as new as `timestamp`."""
         for segment in list(self.segments):
-            if segment.max_timestamp < timestamp or segment.end_offset <= self.start_offset:
+            if segment.end_offset <= self.start_offset or segment.max_timestamp < timestamp:
                 continue
             start = max(segment.offset_before(timestamp), self.start_offset)
-            located = segment.locate(start)
-            for position, header in segment.readable(located.position if located else segment.size):
-                if header.base_offset >= until_offset:
+            for located in segment.readable(start):
+                if located.header.base_offset >= until_offset:
                     return None
-                if header.max_timestamp < timestamp or header.last_offset < self.start_offset:
+                if located.header.max_timestamp < timestamp:
                     continue
-                for record in self._records(segment, position, header):
+                for record in _records(segment, located):
                     if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
                         return record
         return None
 
     def find_newest(self, *, until_offset: int) -> Record | None:
         """The first record that has the largest timestamp of all."""
-        candidates = [one for one in self.segments if one.end_offset > self.start_offset]
-        if not candidates:
-            return None
-        segment = max(candidates, key=lambda one: one.max_timestamp)
-        if segment.max_timestamp < 0:
-            return None
-        return self.find_timestamp(segment.max_timestamp, until_offset=until_offset)
+        newest = max(
+            (one.max_timestamp for one in self.segments if one.end_offset > self.start_offset),
+            default=-1,
+        )
+        return self.find_timestamp(newest, until_offset=until_offset) if newest >= 0 else None
 
-    def _records(self, segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-        data = segment.file.read(position, header.size)
-        if not is_intact(memoryview(data), header):
-            raise segment.corrupt(position)
-        return list(decode_records(header, unpack_payload(data, header)))
+    # Forgetting
 
     def advance_start(self, offset: int) -> None:
         """Forget everything before `offset`, durably. Segments that are wholly before it can go."""
         if offset > self.start_offset:
-            body = {"start_offset": offset}
-            path = f"{self.folder}/{_START_FILE}"
-            write_framed(self._disk, path, magic=_START_MAGIC, version=_START_VERSION, body=body)
-            self.start_offset = offset
+            self._write_start(offset)
+
+    def mark_cleaned(self, offset: int) -> None:
+        """Remember, durably, that compaction has come as far as `offset`."""
+        self.cleaned_offset = offset
+        _write_offset(self._disk, f"{self.folder}/{_CLEANED_FILE}", _CLEANED_MAGIC, offset)
 
     def take_expired(self, *, now_ms: int, until_offset: int) -> list[Segment]:
         """Take out the segments that retention no longer wants; the caller removes their files."""
@@ -325,6 +388,7 @@ class Log:
             self.start_offset = max(self.start_offset, self.segments[count].base_offset)
             del self.segments[:count]
             del self._bases[:count]
+            self._unsealed = [one for one in self._unsealed if one not in taken]
         return taken
 
     def is_active_expired(self, now_ms: int) -> bool:
@@ -337,39 +401,71 @@ class Log:
             and now_ms - _age_timestamp(active) > settings.retention_ms
         )
 
+    def has_run(self, segments: list[Segment]) -> bool:
+        """Whether these segments are still here, one after the other."""
+        if segments[0] not in self.segments:
+            return False
+        first = self.segments.index(segments[0])
+        return self.segments[first : first + len(segments)] == segments
+
     def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
         """Put rewritten segments in the place of the ones they were made from."""
         first = self.segments.index(old[0])
         self.segments[first : first + len(old)] = new
         self._bases = [segment.base_offset for segment in self.segments]
+        for segment in new:
+            segment.epoch_max = self._epoch_max
 
     def truncate(self, offset: int) -> None:
-        """Drop everything from `offset` on; the batch that holds it goes as a whole."""
-        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            gone = self.segments.pop()
-            self._bases.pop()
-            gone.remove()
+        """Drop everything from `offset` on; the batch that holds it goes as a whole. Blocks."""
+        if offset < self.segments[0].base_offset:
+            self.restart(offset, now_ms=self.segments[-1].created_ms)
+            return
+        kept = max(1, bisect_right(self._bases, offset - 1))
+        self._drop(self.segments[kept:])
+        del self.segments[kept:]
+        del self._bases[kept:]
         active = self.segments[-1]
-        if active in self._unsealed:
-            self._unsealed.remove(active)
-        located = active.locate(offset) if offset < active.end_offset else None
-        if located is not None:
-            active.truncate(located.position, located.header.base_offset)
+        self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
+        if offset < active.end_offset:
+            active.truncate(_place_of(active, offset))
+        if self.cleaned_offset > self.end_offset:
+            self.mark_cleaned(self.end_offset)
+        if self.start_offset > self.end_offset:
+            self._write_start(self.end_offset)
 
     def restart(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin again at `offset`."""
-        for segment in self.segments:
-            segment.remove()
+        """Drop everything and begin again at `offset`. Blocks."""
+        self._write_start(offset)
+        self._drop(self.segments)
         self._unsealed.clear()
         self.segments = [Segment.create(self._disk, self.folder, offset, now_ms=now_ms)]
+        self.segments[0].epoch_max = self._epoch_max
         self._bases = [offset]
+        if self.cleaned_offset:
+            self.mark_cleaned(offset)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Remove the files of segments, all or none of them."""
+        there = [one for one in segments if self._disk.exists(one.file.path)]
+        if there:
+            removed = [segment.base_offset for segment in there]
+            begin_swap(self._disk, self.folder, removed=removed, added=[])
+            for segment in there:
+                segment.retire()
+            finish_swap(self._disk, self.folder)
+
+    def _write_start(self, offset: int) -> None:
+        _write_offset(self._disk, f"{self.folder}/{_START_FILE}", _START_MAGIC, offset)
         self.start_offset = offset
 
     def close(self) -> LogState:
         """Write the indexes and give the descriptors back; everything must be synced before."""
+        for segment in self._unsealed:
+            segment.seal()
+        self._unsealed.clear()
         for segment in self.segments:
-            segment.index.write_pending(second_max=1 << 62, at_once=True)
-            segment.times.write_pending(second_max=1 << 62, at_once=True)
+            segment.write_indexes()
             segment.close()
         return LogState(
             self.start_offset,
@@ -379,6 +475,7 @@ class Log:
                 )
                 for one in self.segments
             ],
+            self.cleaned_offset,
         )
 
 
@@ -386,7 +483,29 @@ def _age_timestamp(segment: Segment) -> int:
     return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
 
 
-def _read_start(disk: Disk, folder: str) -> int:
-    path = f"{folder}/{_START_FILE}"
-    body = read_framed(disk, path, magic=_START_MAGIC, version=_START_VERSION, body=dict[str, int])
-    return body["start_offset"] if body else 0
+def _place_of(segment: Segment, offset: int) -> Place:
+    """Where the batch that holds `offset` begins, or the damage that holds it."""
+    try:
+        located = segment.locate(offset)
+    except CorruptBatch as error:
+        return segment.damages[error.position].place
+    if located is None:
+        return Place(segment.size, segment.end_offset)
+    return Place(located.position, located.header.base_offset)
+
+
+def _records(segment: Segment, located: Located) -> list[Record]:
+    """The records of a batch; none when it is damaged, as nobody could read them."""
+    data = segment.read_batch(located)
+    if data is None:
+        return []
+    return list(decode_records(located.header, unpack_payload(data, located.header)))
+
+
+def _read_offset(disk: Disk, path: str, magic: bytes) -> int:
+    body = read_framed(disk, path, magic=magic, version=_VERSION, body=dict[str, int])
+    return body["offset"] if body else 0
+
+
+def _write_offset(disk: Disk, path: str, magic: bytes, offset: int) -> None:
+    write_framed(disk, path, magic=magic, version=_VERSION, body={"offset": offset})

@@ -1,135 +1,173 @@
 """Opening a log that was not closed: find its durable end, step over damage, invent nothing.
 
-Index entries are written only for synced bytes, so the tail to be examined begins at the last
-entry. Two kinds of bad bytes are told apart there. A torn write was never acknowledged: the log
-ends before it. A damaged batch with intact ones after it was once whole: it stays in its place,
-is reported, and what follows is kept.
+Sealed segments were durable as a whole and are taken as they are. In the others, index entries
+exist only for synced bytes, so the tail to be examined begins at the last entry. Two kinds of bad
+bytes are told apart there. A torn write was never acknowledged: the log ends before it. A damaged
+batch with intact ones after it was once whole: it stays in its place, is reported, and what
+follows is kept.
 """
 
 from __future__ import annotations
 
-from goqueue.model.batch import HEADER_BYTES, BatchHeader, is_intact, read_header
-from goqueue.storage.disk import Disk
-from goqueue.storage.segment import LOG_SUFFIX, Resume, Segment
-from goqueue.storage.swap import finish_swap
+import re
+from itertools import pairwise
 
-_CHUNK_BYTES = 1 << 20
-_PAGE_BYTES = 4096
+from goqueue.model.batch import HEADER_BYTES, read_header
+from goqueue.model.errors import CorruptBatch
+from goqueue.storage.disk import Disk
+from goqueue.storage.index import DamagedIndex
+from goqueue.storage.segment import LOG_SUFFIX, Place, Segment
+from goqueue.storage.swap import drop_leftovers, finish_swap
+
+_LOG_NAME = re.compile(r"\d{20}\.log")
+_ALWAYS_SET_BYTES = 17  # offset, length, epoch and magic: not all zero in any batch
 
 
 def recover_segments(
-    disk: Disk, folder: str, *, start_offset: int, now_ms: int, index_interval_bytes: int
+    disk: Disk,
+    folder: str,
+    *,
+    start_offset: int,
+    now_ms: int,
+    index_interval_bytes: int,
 ) -> tuple[list[Segment], list[str]]:
     """The segments of a log, ready to be read and appended to, and what was found damaged."""
     finish_swap(disk, folder)
-    bases = sorted(
-        int(name[: -len(LOG_SUFFIX)]) for name in disk.list(folder) if name.endswith(LOG_SUFFIX)
-    )
-    if not bases:
+    drop_leftovers(disk, folder)
+    segments = _open_segments(disk, folder, now_ms=now_ms)
+    if not segments:
         # A partition that was never written to needs no files; any later segment does, because
         # its name is what tells where the log goes on.
         return [Segment.create(disk, folder, start_offset, now_ms=now_ms, lazily=True)], []
-    segments = [
-        _open_segment(disk, folder, base, next_base, now_ms)
-        for base, next_base in zip(bases, [*bases[1:], bases[-1]], strict=True)
-    ]
-    first_open = len(segments) - 1
-    while first_open > 0 and not segments[first_open - 1].index.is_sealed():
-        first_open -= 1
     reports: list[str] = []
+    first_open = _accept_sealed(segments, reports)
     for number in range(first_open, len(segments)):
-        is_torn = _recover_tail(segments[number], reports, index_interval_bytes)
-        is_gap = (
-            number + 1 < len(segments)
-            and segments[number].end_offset != segments[number + 1].base_offset
-        )
-        if is_torn and is_gap:
-            for later in segments[number + 1 :]:
-                later.remove()
+        segment = segments[number]
+        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        _recover_tail(segment, next_base, reports, index_interval_bytes)
+        # A process that dies leaves its last writes to the operating system, not to the disk.
+        segment.file.sync()
+        if next_base is not None and segment.end_offset != next_base:
+            reports += _drop(segments[number + 1 :], disk, folder)
             del segments[number + 1 :]
             break
+        if next_base is not None:
+            segment.seal()
+    _sync_names(disk, folder)
     return segments, reports
 
 
-def _open_segment(disk: Disk, folder: str, base: int, end_offset: int, now_ms: int) -> Segment:
-    file = disk.open(f"{folder}/{base:020d}{LOG_SUFFIX}")
-    return Segment(
-        disk, folder, base, file, size=file.size(), end_offset=end_offset, created_ms=now_ms
-    )
+def _open_segments(disk: Disk, folder: str, *, now_ms: int) -> list[Segment]:
+    names = [name for name in disk.list(folder) if _LOG_NAME.fullmatch(name)]
+    segments = []
+    for name in names:
+        base = int(name[: -len(LOG_SUFFIX)])
+        file = disk.open(f"{folder}/{name}")
+        size = file.size()
+        segment = Segment(disk, folder, base, file, size=size, end_offset=base, created_ms=now_ms)
+        segments.append(segment)
+    return segments
 
 
-def _recover_tail(segment: Segment, reports: list[str], index_interval_bytes: int) -> bool:
-    """Examine what follows the last index entry; return whether a torn end was cut off."""
-    start, expected = _last_indexed(segment)
-    segment.truncate_indexes(start)
-    position, trusted_from = start, start
-    chunk, chunk_start = b"", start
-    while position < segment.size:
-        at = position - chunk_start
-        header = _intact_header(chunk, at, expected)
-        if header is None:
-            chunk, chunk_start = _read_batch(segment, position), position
-            header = _intact_header(chunk, 0, expected)
-        if header is not None:
-            segment.note_batch(position, header, index_interval_bytes=index_interval_bytes)
-            position, expected = position + header.size, header.next_offset
-            continue
-        resume = None if _is_unwritten(segment, position) else _resume(segment, position, expected)
-        if resume is None:
+def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
+    """Take closed segments as they are; return the number of the first that must be examined."""
+    first_open = 0
+    for number, segment in enumerate(segments[:-1]):
+        if segment.seal_found():
+            first_open = number + 1
+    for segment, following in pairwise(segments[: first_open + 1]):
+        if not segment.is_sealed:
+            # The seal was lost, but not the log: it was synced before the sealed one after it.
+            segment.drop_indexes()
+            segment.is_sealed = True
+            segment.end_offset = following.base_offset
+        if segment.end_offset != following.base_offset:
             reports.append(
-                f"{segment.file.path}: cut off {segment.size - position} bytes of an unfinished "
-                f"write at byte {position}, offset {expected}."
+                f"{segment.file.path} ends with offset {segment.end_offset}; offsets up to "
+                f"{following.base_offset} are missing."
             )
-            segment.truncate(position, expected)
-            segment.trusted_from = min(trusted_from, position)
-            return True
-        reports.append(str(segment.corrupt(position)))
-        trusted_from = resume.position
-        position, expected = resume.position, resume.offset
-    segment.end_offset = expected
-    segment.trusted_from = trusted_from
-    return False
+    return first_open
 
 
-def _last_indexed(segment: Segment) -> tuple[int, int]:
-    """Position and offset of the last batch in the index that is whole."""
-    for number in range(len(segment.index) - 1, -1, -1):
-        relative, position = segment.index[number]
-        expected = segment.base_offset + relative
-        if position < segment.size and _intact_header(_read_batch(segment, position), 0, expected):
-            return position, expected
-    return 0, segment.base_offset
+def _recover_tail(
+    segment: Segment, next_base: int | None, reports: list[str], index_interval_bytes: int
+) -> None:
+    """Examine what follows the last index entry, and cut off a torn end."""
+    count, place = _last_indexed(segment)
+    segment.keep_indexed(count, until=place.position)
+    segment.end_offset, segment.trusted_from = place.offset, place.position
+    while True:
+        try:
+            for located in segment.scan(place, until=segment.size, is_checked=True):
+                segment.note_batch(*located, index_interval_bytes=index_interval_bytes)
+            return
+        except CorruptBatch as error:
+            damaged, resume = segment.damages[error.position]
+        if resume is not None and not _is_unwritten(segment, damaged.position):
+            reports.append(str(segment.corrupt(damaged)))
+            segment.trusted_from = resume.position
+            place = resume
+        elif next_base is not None and _was_last_batch(segment, damaged, next_base):
+            segment.end_offset = next_base
+            segment.trusted_from = segment.size
+            reports.append(str(segment.corrupt(damaged)))
+            return
+        else:
+            reports.append(
+                f"{segment.file.path}: cut off {segment.size - damaged.position} bytes of an "
+                f"unfinished write at byte {damaged.position}, offset {damaged.offset}."
+            )
+            segment.truncate(damaged)
+            return
 
 
-def _read_batch(segment: Segment, position: int) -> bytes:
-    """Bytes from `position` on that hold the batch there, if there is one."""
-    data = segment.file.read(position, _CHUNK_BYTES)
-    if len(data) >= HEADER_BYTES:
-        size = read_header(data).size
-        if len(data) < size <= segment.size - position:
-            data = segment.file.read(position, size)
-    return data
-
-
-def _intact_header(data: bytes, at: int, expected: int) -> BatchHeader | None:
-    if at + HEADER_BYTES > len(data):
-        return None
-    header = read_header(data, at)
-    if header.base_offset != expected or not HEADER_BYTES <= header.size <= len(data) - at:
-        return None
-    if header.magic != 2 or not is_intact(memoryview(data)[at:], header):
-        return None
-    return header
+def _last_indexed(segment: Segment) -> tuple[int, Place]:
+    """The last place that the indexes know and that holds a whole batch; entries before it."""
+    for number in range(min(len(segment.index), len(segment.times)) - 1, -1, -1):
+        try:
+            relative, position = segment.index[number]
+            if number:
+                segment.index[number - 1], segment.times[number - 1]
+        except DamagedIndex:
+            continue
+        place = Place(position, segment.base_offset + relative)
+        if segment.is_batch_at(place):
+            return number, place
+    return 0, Place(0, segment.base_offset)
 
 
 def _is_unwritten(segment: Segment, position: int) -> bool:
     """Whether the page after the last good batch never reached the disk: it reads as zeros."""
-    length = min(HEADER_BYTES, _PAGE_BYTES - position % _PAGE_BYTES)
-    return not any(segment.file.read(position, length))
+    return not any(segment.file.read(position, _ALWAYS_SET_BYTES))
 
 
-def _resume(segment: Segment, position: int, expected: int) -> Resume | None:
-    segment.end_offset = expected
-    segment.corrupt(position)
-    resume = segment.resumes[position]
-    return resume if resume is not None and resume.offset > expected else None
+def _was_last_batch(segment: Segment, damaged: Place, next_base: int) -> bool:
+    """Whether the damaged end of a segment was a whole batch, because the next one fits it."""
+    data = segment.file.read(damaged.position, HEADER_BYTES)
+    if len(data) < HEADER_BYTES or _is_unwritten(segment, damaged.position):
+        return False
+    header = read_header(data)
+    return (
+        damaged.position + header.size == segment.size
+        or damaged.offset + header.last_offset_delta + 1 == next_base
+    )
+
+
+def _drop(segments: list[Segment], disk: Disk, folder: str) -> list[str]:
+    """Remove segments after a torn one: nothing in them was ever acknowledged."""
+    reports = [
+        f"{segment.file.path}: removed, because the segment before it was not finished."
+        for segment in segments
+    ]
+    for segment in reversed(segments):
+        segment.remove()
+    disk.sync_folder(folder)
+    return reports
+
+
+def _sync_names(disk: Disk, folder: str) -> None:
+    while True:
+        disk.sync_folder(folder)
+        if not folder:
+            return
+        folder = folder.rpartition("/")[0]

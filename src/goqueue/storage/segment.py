@@ -1,15 +1,22 @@
-"""One segment: a file of batches with its two indexes."""
+"""One segment: a file of batches with its two indexes.
+
+Offsets have no holes: each batch begins with the offset after the one before it. A batch's own
+offset and length stand outside its checksum, and this rule is what protects them: whoever reads
+knows which offset must come next.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from goqueue.model.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
+    NO_EPOCH,
     NO_TIMESTAMP,
     BatchHeader,
     is_intact,
@@ -17,19 +24,34 @@ from goqueue.model.batch import (
 )
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk, File
-from goqueue.storage.index import OffsetIndex, TimeIndex
+from goqueue.storage.index import DamagedIndex, OffsetIndex, TimeIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
+EPOCH_MAX = (1 << 31) - 1
 NOT_KNOWN = -2
 
-_SCAN_BYTES = 256 << 10
+_INDEX_INTERVAL_BYTES = 4096
+_INDEX_WRITE_ENTRIES_MIN = 32
+_INDEX_SYNC_ENTRIES = 4096  # 16 MB of log to examine when the power fails
+_WINDOW_BYTES_MIN = 8 << 10  # enough for the batches between two index entries
+_WINDOW_BYTES_MAX = 256 << 10
 _RESUME_SEARCH_BYTES = 64 << 20
 _BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
+_OFFSET = struct.Struct(">q")
 # Where a header may begin: an offset below 2**48, and the format's number sixteen bytes on.
 _HEADER_START = re.compile(rb"(?=\x00\x00.{14}\x02)", re.DOTALL)
+
+Found = TypeVar("Found")
+
+
+class Place(NamedTuple):
+    """A position in a segment and the offset that must begin there."""
+
+    position: int
+    offset: int
 
 
 class Located(NamedTuple):
@@ -42,12 +64,16 @@ class Located(NamedTuple):
     def end(self) -> int:
         return self.position + self.header.size
 
+    @property
+    def after(self) -> Place:
+        return Place(self.position + self.header.size, self.header.next_offset)
 
-class Resume(NamedTuple):
-    """Where a segment can be read again after damage."""
 
-    offset: int
-    position: int
+class Damage(NamedTuple):
+    """Where a segment cannot be read, and where it can be read again (None: nowhere)."""
+
+    place: Place
+    resume: Place | None
 
 
 def segment_name(base_offset: int) -> str:
@@ -59,16 +85,19 @@ class Segment:
 
     __slots__ = (
         "_disk",
+        "_has_torn_end",
+        "_index_sync_due",
+        "_indexed_to",
         "_max_timestamp",
         "_newest_relative",
-        "_stem",
         "base_offset",
         "created_ms",
+        "damages",
         "end_offset",
+        "epoch_max",
         "file",
         "index",
-        "indexed_to",
-        "resumes",
+        "is_sealed",
         "size",
         "times",
         "trusted_from",
@@ -85,33 +114,47 @@ class Segment:
         end_offset: int,
         created_ms: int,
         max_timestamp: int = NOT_KNOWN,
+        is_sealed: bool = False,
+        name_suffix: str = "",
     ) -> None:
+        stem = f"{folder}/{segment_name(base_offset)}"
         self._disk = disk
-        self._stem = f"{folder}/{segment_name(base_offset)}"
         self.base_offset = base_offset
         self.file = file
         self.size = size
         self.end_offset = end_offset
-        self._max_timestamp = max_timestamp
         self.created_ms = created_ms
-        self.index = OffsetIndex(disk, self._stem + INDEX_SUFFIX)
-        self.times = TimeIndex(disk, self._stem + TIME_INDEX_SUFFIX)
-        self.indexed_to = size
-        self._newest_relative = 0
+        self.is_sealed = is_sealed
+        self.index = OffsetIndex(disk, stem + INDEX_SUFFIX + name_suffix)
+        self.times = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + name_suffix)
+        # Batches of a later epoch than this cannot have been written.
+        self.epoch_max = EPOCH_MAX
         # Bytes from here on were checked and written by this process: they may be sent unread.
         self.trusted_from = size
-        # Damaged positions, each with where to go on (None: nowhere).
-        self.resumes: dict[int, Resume | None] = {}
+        # What was found damaged so far, by position.
+        self.damages: dict[int, Damage] = {}
+        self._indexed_to = size
+        self._max_timestamp = max_timestamp
+        self._newest_relative = 0
+        self._has_torn_end = False
+        self._index_sync_due = _INDEX_SYNC_ENTRIES
 
     @classmethod
     def create(
-        cls, disk: Disk, folder: str, base_offset: int, *, now_ms: int, lazily: bool = False
+        cls,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        *,
+        now_ms: int,
+        lazily: bool = False,
+        name_suffix: str = "",
     ) -> Segment:
         stem = f"{folder}/{segment_name(base_offset)}"
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if disk.exists(stem + suffix):
-                disk.remove(stem + suffix)
-        file = disk.create(stem + LOG_SUFFIX, lazily=lazily)
+            if disk.exists(stem + suffix + name_suffix):
+                disk.remove(stem + suffix + name_suffix)
+        file = disk.create(stem + LOG_SUFFIX + name_suffix, lazily=lazily)
         return cls(
             disk,
             folder,
@@ -121,15 +164,24 @@ class Segment:
             end_offset=base_offset,
             created_ms=now_ms,
             max_timestamp=NO_TIMESTAMP,
+            name_suffix=name_suffix,
         )
+
+    # Writing
 
     def append(self, batch: memoryview, header: BatchHeader, *, index_interval_bytes: int) -> None:
         """Write one stamped batch at the end; on an error the file is as it was before."""
         position = self.size
+        if self._has_torn_end:
+            self.file.truncate(position)
+            self._has_torn_end = False
         try:
             self.file.append(batch)
         except OSError:
+            # Until the rest of the failed write is gone, nothing may be written after it.
+            self._has_torn_end = True
             self.file.truncate(position)
+            self._has_torn_end = False
             raise
         self.size = position + len(batch)
         self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
@@ -140,268 +192,376 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self._max_timestamp = header.max_timestamp
             self._newest_relative = relative
-        if position >= self.indexed_to + index_interval_bytes or position == 0:
+        if position >= self._indexed_to + index_interval_bytes or position == 0:
+            # The indexes go in step, entry by entry, so that one cannot lack what the other has.
             self.index.add(relative, position)
-            self.indexed_to = position
-            self._note_time()
+            self.times.add(self._max_timestamp, self._newest_relative)
+            self._indexed_to = position
         self.end_offset = header.next_offset
 
-    def synced(self, position: int, offset: int) -> None:
-        """The file is durable up to `position`, where `offset` begins: index entries may follow."""
-        self.index.write_pending(second_max=position)
-        self.times.write_pending(second_max=offset - self.base_offset - 1)
+    def synced(self, position: int) -> None:
+        """The file is durable up to `position`: index entries may follow."""
+        if self.index.pending >= _INDEX_WRITE_ENTRIES_MIN:
+            self._write_indexes(self.index.count_pending(second_below=position))
+
+    def take_index_files(self) -> list[File]:
+        """The files of the indexes when they have grown enough to be worth a sync."""
+        if not self.is_sealed and self._index_sync_due > 0:
+            return []
+        self._index_sync_due = _INDEX_SYNC_ENTRIES
+        return [index.file for index in (self.times, self.index) if index.file is not None]
 
     def seal(self) -> None:
         """Mark a segment that will not grow and is durable as a whole."""
-        self._note_time()
-        self.index.seal()
-        self.times.seal()
+        self.is_sealed = True
+        self.index.seal(self.end_offset)
+        self.times.seal(self.end_offset)
+
+    def seal_found(self) -> bool:
+        """Whether the files say that the segment is complete; then take their word for it."""
+        seal = self.index.seal_found()
+        if seal is None or seal != self.times.seal_found():
+            return False
+        self.end_offset = seal.end_offset
+        self.is_sealed = True
+        return True
+
+    def truncate(self, place: Place) -> None:
+        """Drop everything from a place on; the segment may grow again."""
+        if self.is_sealed:
+            self.index.unseal()
+            self.is_sealed = False
+        self.file.truncate(place.position)
+        self.size, self.end_offset = place
+        self.trusted_from = min(self.trusted_from, place.position)
+        self.damages.clear()
+        self.truncate_indexes(place.position)
+
+    def truncate_indexes(self, position: int) -> None:
+        """Forget what the indexes say of the bytes from `position` on."""
+        count = self._with_indexes(lambda: self.index.floor_number(position - 1, by=1)) + 1
+        self.keep_indexed(count, until=position)
+
+    def keep_indexed(self, count: int, *, until: int) -> None:
+        """Keep the first `count` entries of both indexes; the segment is known up to `until`."""
+        self.index.cut(count)
+        self.times.cut(count)
+        last = self.index.last()
+        self._indexed_to = 0 if last is None else last[1]
+        self._find_newest(until=until)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.file.close()
+        self.index.close()
+        self.times.close()
+
+    def write_indexes(self) -> None:
+        """Write all entries; the caller has synced the log."""
+        self._write_indexes(self.index.pending)
+
+    def remove(self) -> None:
+        """Take the files away. Whoever still reads from the log file keeps it."""
+        path = self.file.path
+        is_there = self._disk.exists(path)
+        if is_there:
+            self.file.retire()
+        self.index.remove()
+        self.times.remove()
+        if is_there:
+            self._disk.remove(path)
+
+    def retire(self) -> None:
+        """Other files are about to take over these names: keep the contents, not the names."""
+        self.file.retire()
+        self.index.forget_file()
+        self.times.forget_file()
+        self.is_sealed = False
+
+    # Reading
 
     def locate(self, offset: int) -> Located | None:
-        """The batch that holds `offset`, or the first one after it; None at the end."""
-        position = self._position_before(offset)
+        """The batch that holds `offset`, or the first one of all; None at the end."""
+        if offset >= self.end_offset:
+            return None
+        place = self._place_before(offset)
         while True:
             try:
-                for located in self.scan(position):
+                for located in self.scan(place):
                     if located.header.last_offset >= offset:
                         return located
                 return None
             except CorruptBatch as error:
-                resume = self.resumes.get(error.position)
+                resume = self.damages[error.position].resume
                 if resume is None or resume.offset > offset:
                     raise
-                position = resume.position
+                place = resume
 
-    def scan(self, position: int, *, until: int | None = None) -> Iterator[Located]:
-        """Headers from `position` on, in order, without checksums; damage raises CorruptBatch."""
-        end = self.size if until is None else until
-        while position < end:
-            start, data = position, self.file.read(position, min(_SCAN_BYTES, self.size - position))
-            for located in self._walk(data, start):
-                if located.position >= end:
-                    return
+    def readable(self, offset: int) -> Iterator[Located]:
+        """The batches from the one that holds `offset` on, damaged ones left out."""
+        for located in self.scan_readable(self._place_before(offset)):
+            if located.header.last_offset >= offset:
                 yield located
-                position = located.end
-            if position == start:
-                # One batch may be larger than a chunk; its successor is then not in sight.
-                header = self._header_at(position)
-                if header is None:
-                    raise self.corrupt(position)
-                yield Located(position, header)
-                position += header.size
 
-    def read_checked(self, position: int, length: int) -> bytes:
-        """Whole batches in `position`..`position + length`, their checksums verified.
+    def scan_readable(
+        self, place: Place | None, *, until: int | None = None, is_checked: bool = False
+    ) -> Iterator[Located]:
+        """Like `scan`, but damaged batches are left out."""
+        while place is not None:
+            try:
+                yield from self.scan(place, until=until, is_checked=is_checked)
+                return
+            except CorruptBatch as error:
+                place = self.damages[error.position].resume
+
+    def scan(
+        self, place: Place, *, until: int | None = None, is_checked: bool = False
+    ) -> Iterator[Located]:
+        """Batches from a place on, in order; damage raises `CorruptBatch`.
+
+        Headers alone are read, and each is believed when the batch after it begins with the
+        offset that it promises. `is_checked` reads the batches and their checksums too.
+        """
+        end = self.size if until is None else until
+        window = _WINDOW_BYTES_MIN
+        position, offset = place
+        while position < end:
+            data = self.file.read(position, min(window, self.size - position))
+            at = 0
+            while position + at < end:
+                if at + HEADER_BYTES > len(data) and at:
+                    break  # The next window begins with this batch.
+                header = self._plausible(data, at, position + at, offset)
+                if header is None:
+                    raise self.corrupt(Place(position + at, offset))
+                stop = at + header.size
+                if at and stop + _OFFSET.size > len(data) and position + stop < self.size:
+                    break
+                is_believed = not is_checked and self._is_followed(header, data, position, stop)
+                if not is_believed and not self._is_intact(header, data, position, at):
+                    raise self.corrupt(Place(position + at, offset))
+                yield Located(position + at, header)
+                at, offset = stop, header.next_offset
+            position += at
+            window = min(4 * window, _WINDOW_BYTES_MAX)
+        if until is None and offset != self.end_offset:
+            raise self.corrupt(Place(position, offset))
+
+    def read_checked(self, place: Place, length: int) -> bytes:
+        """Whole batches in `length` bytes from a place on, their checksums verified.
 
         Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
         """
-        data = self.file.read(position, length + HEADER_BYTES)  # with the header that follows
+        data = self.file.read(place.position, length)
         view = memoryview(data)
-        good = 0
-        for located in self._walk(data, position):
-            at = located.position - position
-            if at + located.header.size > length or not is_intact(view[at:], located.header):
+        at, offset = 0, place.offset
+        while at < len(data):
+            header = self._plausible(data, at, place.position + at, offset)
+            if header is None or at + header.size > length or not is_intact(view[at:], header):
                 break
-            good = at + located.header.size
-        if good == 0 and length:
-            raise self.corrupt(position)
-        return data[:good]
+            at, offset = at + header.size, header.next_offset
+        if at == 0 and length:
+            raise self.corrupt(place)
+        return data[:at]
 
-    def corrupt(self, position: int) -> CorruptBatch:
+    def is_batch_at(self, place: Place) -> bool:
+        """Whether an intact batch stands at a place."""
+        data = self.file.read(place.position, HEADER_BYTES)
+        header = self._plausible(data, 0, *place)
+        return header is not None and self._is_intact(header, b"", place.position, 0)
+
+    def read_batch(self, located: Located) -> bytes | None:
+        """The bytes of one batch, or None when they are damaged."""
+        data = self.file.read(located.position, located.header.size)
+        return data if is_intact(memoryview(data), located.header) else None
+
+    def corrupt(self, place: Place) -> CorruptBatch:
         """The error for a damaged batch, telling where it stands and where to go on."""
-        if position not in self.resumes:
-            self.resumes[position] = self._find_resume(position)
-        resume = self.resumes[position]
-        hint = f"; readable again from offset {resume.offset}" if resume else ""
-        error = CorruptBatch(f"Damaged batch in {self.file.path} at byte {position}{hint}.")
-        error.position = position
+        damage = self.damages.get(place.position)
+        if damage is None:
+            damage = Damage(place, self._find_resume(place))
+            self.damages[place.position] = damage
+        next_offset = damage.resume.offset if damage.resume else self.end_offset
+        error = CorruptBatch(
+            f"Damaged batch in {self.file.path} at byte {place.position}, offset {place.offset}; "
+            f"readable again from offset {next_offset}."
+        )
+        error.position = place.position
+        error.next_offset = next_offset
         return error
 
     def cut_position(self, position: int, *, after: int) -> int:
         """The last indexed batch start in (`after`, `position`], or `after` when there is none."""
         if position >= self.size:
             return self.size
-        number = self.index.floor(position, by=1)
-        return max(after, self.index[number][1]) if number >= 0 else after
+        entry = self._with_indexes(lambda: self.index.floor(position, by=1))
+        return after if entry is None else max(after, entry[1])
 
-    def offset_before(self, timestamp: int) -> int:
-        """An offset not after the first record that is at least as new as `timestamp`."""
-        number = self.times.floor(timestamp - 1)
-        return self.base_offset + (self.times[number][1] if number >= 0 else 0)
-
-    def rebuild_indexes(self, *, index_interval_bytes: int = 4096) -> None:
-        """Build both indexes again from the log, stepping over damage."""
-        self.index.remove()
-        self.times.remove()
-        self.index = OffsetIndex(self._disk, self._stem + INDEX_SUFFIX)
-        self.times = TimeIndex(self._disk, self._stem + TIME_INDEX_SUFFIX)
-        self.indexed_to, self._newest_relative = 0, 0
-        end_offset, self._max_timestamp = self.end_offset, NO_TIMESTAMP
-        for located in self.readable():
-            self.note_batch(
-                located.position, located.header, index_interval_bytes=index_interval_bytes
-            )
-        self.end_offset = end_offset
-
-    def readable(self, position: int = 0, *, until: int | None = None) -> Iterator[Located]:
-        """Like `scan`, but damaged batches are stepped over."""
-        while True:
-            try:
-                for located in self.scan(position, until=until):
-                    yield located
-                    position = located.end
-                return
-            except CorruptBatch as error:
-                resume = self.resumes.get(error.position)
-                if resume is None:
-                    return
-                position = resume.position
-
-    def truncate(self, position: int, end_offset: int) -> None:
-        """Drop everything from `position` on, where the batch of `end_offset` would begin."""
-        self.file.truncate(position)
-        self.size = position
-        self.end_offset = end_offset
-        self.trusted_from = min(self.trusted_from, position)
-        self.resumes.clear()
-        self.truncate_indexes(position)
-
-    def truncate_indexes(self, position: int) -> None:
-        """Forget what the indexes say of the bytes from `position` on."""
-        self.index.cut(self.index.floor(position - 1, by=1) + 1)
-        last, self.indexed_to = self.index[len(self.index) - 1] if len(self.index) else (-1, 0)
-        # A time entry is as old as the index entry made with it, or older.
-        self.times.cut(self.times.floor(last, by=1) + 1)
-        self._find_newest(until=position)
+    # Times
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of a record here, or -1."""
         if self._max_timestamp == NOT_KNOWN:
+            self._ensure_indexes()
             self._find_newest()
         return self._max_timestamp
 
     @property
-    def newest_offset(self) -> int:
-        """The base offset of the batch that has the largest timestamp."""
-        if self._max_timestamp == NOT_KNOWN:
-            self._find_newest()
-        return self.base_offset + self._newest_relative
+    def first_timestamp(self) -> int:
+        """The time of the first batch, or -1."""
+        data = self.file.read(0, HEADER_BYTES)
+        header = self._plausible(data, 0, 0, self.base_offset)
+        return NO_TIMESTAMP if header is None else header.max_timestamp
 
-    def remove(self) -> None:
-        """Take the files away. Whoever still sends from the log file keeps it open."""
-        self.index.remove()
-        self.times.remove()
-        self.file.close()
-        if self._disk.exists(self._stem + LOG_SUFFIX):
-            self._disk.remove(self._stem + LOG_SUFFIX)
-
-    def close(self) -> None:
-        self.file.close()
-        self.index.close()
-        self.times.close()
+    def offset_before(self, timestamp: int) -> int:
+        """An offset not after the first record that is at least as new as `timestamp`."""
+        self._ensure_indexes()
+        entry = self._with_indexes(lambda: self.times.floor(timestamp - 1))
+        return self.base_offset + (0 if entry is None else entry[1])
 
     def _find_newest(self, *, until: int | None = None) -> None:
-        """Learn the largest timestamp from the time index and the batches it does not cover.
-
-        Each index entry came with a time entry if there was anything new to say, so only the
-        batches from the last index entry on are to be looked at.
-        """
-        self._max_timestamp, self._newest_relative = NO_TIMESTAMP, 0
-        if len(self.times):
-            self._max_timestamp, self._newest_relative = self.times[len(self.times) - 1]
-        start = self.index[len(self.index) - 1][1] if len(self.index) else 0
-        for located in self.readable(start, until=until):
+        """Learn the largest timestamp from the time index and the batches it does not cover."""
+        times, index = self._with_indexes(lambda: (self.times.last(), self.index.last()))
+        self._max_timestamp, self._newest_relative = times or (NO_TIMESTAMP, 0)
+        relative, position = index or (0, 0)
+        start = Place(position, self.base_offset + relative)
+        for located in self.scan_readable(start, until=until):
             if located.header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = located.header.max_timestamp
                 self._newest_relative = located.header.base_offset - self.base_offset
 
-    def _note_time(self) -> None:
-        last = self.times[len(self.times) - 1][0] if len(self.times) else NO_TIMESTAMP
-        if self.max_timestamp > last:
-            self.times.add(self.max_timestamp, self._newest_relative)
+    # Indexes
 
-    def _position_before(self, offset: int) -> int:
+    def rebuild_indexes(self) -> None:
+        """Build both indexes again from the log, stepping over damage."""
+        self.drop_indexes()
+        end_offset = self.end_offset
+        self._indexed_to, self._newest_relative, self._max_timestamp = 0, 0, NO_TIMESTAMP
+        for located in self.scan_readable(Place(0, self.base_offset), is_checked=True):
+            self.note_batch(*located, index_interval_bytes=_INDEX_INTERVAL_BYTES)
+            # Noting a batch moves the end, by which the scan recognises the last one.
+            self.end_offset = end_offset
+        if self.is_sealed and len(self.index):
+            self.seal()
+
+    def drop_indexes(self) -> None:
+        """Remove the index files; they are built again when they are needed."""
+        self.index.remove()
+        self.times.remove()
+
+    def _with_indexes(self, look: Callable[[], Found]) -> Found:
+        """The result of a look at the indexes, which are built again when they are damaged."""
+        try:
+            return look()
+        except DamagedIndex:
+            self.rebuild_indexes()
+            return look()
+
+    def _ensure_indexes(self) -> None:
+        if self.size and (not len(self.index) or len(self.index) != len(self.times)):
+            self.rebuild_indexes()
+
+    def _write_indexes(self, ready: int) -> None:
+        # The times first: entries of theirs that have no counterpart are cut at the next start.
+        self.times.write_pending(ready)
+        self.index.write_pending(ready)
+        self._index_sync_due -= ready
+
+    def _place_before(self, offset: int) -> Place:
         """Where a batch begins that is not after the one that holds `offset`."""
-        number = self.index.floor(offset - self.base_offset)
-        if number < 0:
-            if len(self.index) == 0 and self.size:
-                self.rebuild_indexes()
-                return self._position_before(offset)
-            return 0
-        relative, position = self.index[number]
-        header = self._header_at(position)
-        if header is not None and header.base_offset == self.base_offset + relative:
-            return position
-        if self._is_index_sound():
-            return position  # The index is in order, so it is the batch there that is damaged.
-        self.rebuild_indexes()
-        number = self.index.floor(offset - self.base_offset)
-        return self.index[number][1] if number >= 0 else 0
+        if not len(self.index):
+            self._ensure_indexes()
+        entry = self._with_indexes(lambda: self.index.floor(offset - self.base_offset))
+        if entry is None:
+            return Place(0, self.base_offset)
+        return Place(entry[1], self.base_offset + entry[0])
 
-    def _walk(self, data: bytes, position: int) -> Iterator[Located]:
-        """The batches in `data`, which was read at `position`, while they are in order.
+    # Damage
 
-        A header's own offset and length are outside its checksum, so a batch counts only when
-        the one after it (or the end of the segment) begins no earlier than it ends.
-        """
-        at, previous = 0, None
-        while at + HEADER_BYTES <= len(data):
-            header = read_header(data, at)
-            if not self._is_plausible(header, position + at):
-                return
-            if previous is not None:
-                if header.base_offset < previous.header.next_offset:
-                    return
-                yield previous
-            previous = Located(position + at, header)
-            at += header.size
-        if (
-            previous is not None
-            and previous.end == self.size
-            and previous.header.next_offset <= self.end_offset
-        ):
-            yield previous
-
-    def _header_at(self, position: int) -> BatchHeader | None:
-        data = self.file.read(position, HEADER_BYTES)
-        if len(data) < HEADER_BYTES:
+    def _plausible(self, data: bytes, at: int, position: int, offset: int) -> BatchHeader | None:
+        """The header at `at`, which stands at `position`, unless it cannot be that of `offset`."""
+        if at + HEADER_BYTES > len(data):
             return None
-        header = read_header(data)
-        return header if self._is_plausible(header, position) else None
+        header = read_header(data, at)
+        if header.base_offset != offset or not self._is_possible(header, position):
+            return None
+        return header
 
-    def _is_plausible(self, header: BatchHeader, position: int) -> bool:
+    def _is_possible(self, header: BatchHeader, position: int) -> bool:
         return (
             header.magic == MAGIC
             and header.batch_length >= _BATCH_LENGTH_MIN
             and position + header.size <= self.size
-            and 0 <= header.base_offset - self.base_offset <= RELATIVE_OFFSET_MAX
             and header.last_offset_delta >= 0
+            and NO_EPOCH <= header.leader_epoch <= self.epoch_max
         )
 
-    def _find_resume(self, damaged: int) -> Resume | None:
-        """Search the bytes after a damaged position for the next intact batch."""
-        start = damaged + 1
-        while start < min(self.size, damaged + _RESUME_SEARCH_BYTES):
-            data = self.file.read(start, _SCAN_BYTES)
+    def _is_followed(self, header: BatchHeader, data: bytes, position: int, stop: int) -> bool:
+        """Whether what stands after a batch begins with the offset that the batch promises."""
+        if position + stop == self.size:
+            return header.next_offset == self.end_offset
+        if stop + _OFFSET.size <= len(data):
+            return bool(_OFFSET.unpack_from(data, stop)[0] == header.next_offset)
+        found = self.file.read(position + stop, _OFFSET.size)
+        return found == _OFFSET.pack(header.next_offset)
+
+    def _is_intact(self, header: BatchHeader, data: bytes, position: int, at: int) -> bool:
+        if at + header.size <= len(data):
+            return is_intact(memoryview(data)[at:], header)
+        return is_intact(memoryview(self.file.read(position + at, header.size)), header)
+
+    def _find_resume(self, damaged: Place) -> Place | None:
+        """The next intact batch after a damaged one.
+
+        A record may itself contain bytes of batches. So the place where the damaged batch says
+        that it ends is tried first, and in the search a batch with a proper successor is
+        preferred.
+        """
+        header = self._header_at(damaged.position)
+        if header is not None:
+            at_end = self._intact_at(damaged.position + header.size, damaged.offset)
+            if at_end is not None:
+                return Place(at_end.position, at_end.header.base_offset)
+        first: Place | None = None
+        for candidate in self._search_intact(damaged):
+            place = Place(candidate.position, candidate.header.base_offset)
+            if self._is_followed(candidate.header, b"", 0, candidate.end):
+                return place
+            first = first or place
+        return first
+
+    def _search_intact(self, damaged: Place) -> Iterator[Located]:
+        start = damaged.position + 1
+        while start < min(self.size, damaged.position + _RESUME_SEARCH_BYTES):
+            data = self.file.read(start, _WINDOW_BYTES_MAX)
             for match in _HEADER_START.finditer(data):
                 if match.start() + HEADER_BYTES > len(data):
                     break
-                header = read_header(data, match.start())
-                position = start + match.start()
-                if self._is_plausible(header, position):
-                    batch = self.file.read(position, header.size)
-                    if is_intact(memoryview(batch), header):
-                        return Resume(header.base_offset, position)
-            if len(data) < _SCAN_BYTES:
-                return None
-            start += _SCAN_BYTES - HEADER_BYTES
-        return None
+                candidate = read_header(data, match.start())
+                if self._can_follow(candidate, start + match.start(), damaged.offset):
+                    located = self._intact_at(start + match.start(), damaged.offset)
+                    if located is not None:
+                        yield located
+            if len(data) < _WINDOW_BYTES_MAX:
+                return
+            start += _WINDOW_BYTES_MAX - HEADER_BYTES
 
-    def _is_index_sound(self) -> bool:
-        previous = (-1, -1)
-        for entry in self.index:
-            if entry[0] <= previous[0] or entry[1] <= previous[1] or entry[1] >= self.size:
-                return False
-            previous = entry
-        return True
+    def _intact_at(self, position: int, after_offset: int) -> Located | None:
+        header = self._header_at(position)
+        if header is None or not self._can_follow(header, position, after_offset):
+            return None
+        data = self.file.read(position, header.size)
+        return Located(position, header) if is_intact(memoryview(data), header) else None
+
+    def _can_follow(self, header: BatchHeader, position: int, after_offset: int) -> bool:
+        relative = header.base_offset - self.base_offset
+        return (
+            header.base_offset > after_offset
+            and relative <= RELATIVE_OFFSET_MAX
+            and self._is_possible(header, position)
+        )
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        data = self.file.read(position, HEADER_BYTES) if position < self.size else b""
+        return read_header(data) if len(data) == HEADER_BYTES else None

@@ -1,4 +1,4 @@
-"""Replacing segments by rewritten ones so that a crash at any moment leaves one set or the other.
+"""Replacing segments so that a crash at any moment leaves the old set or the new one.
 
 The new files are written and synced under a `.cleaned` name. A small `swap` file then says which
 segments go and which come; from the moment it is durable the swap will happen, now or at the
@@ -17,6 +17,7 @@ CLEANED_SUFFIX = ".cleaned"
 _SWAP_FILE = "swap"
 _MAGIC = b"GQSW"
 _VERSION = 1
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class _Swap(msgspec.Struct, frozen=True, array_like=True):
@@ -25,31 +26,44 @@ class _Swap(msgspec.Struct, frozen=True, array_like=True):
 
 
 def begin_swap(disk: Disk, folder: str, *, removed: list[int], added: list[int]) -> None:
-    """Decide the swap: the synced `.cleaned` files of `added` take the place of `removed`."""
+    """Decide that the synced `.cleaned` files of `added` take the place of `removed`. Blocks."""
     body = _Swap(removed, added)
     write_framed(disk, f"{folder}/{_SWAP_FILE}", magic=_MAGIC, version=_VERSION, body=body)
 
 
 def finish_swap(disk: Disk, folder: str) -> None:
-    """Carry out a swap that was decided, and drop what an undecided one left behind."""
+    """Carry out a swap that was decided, if there is one. Blocks."""
     path = f"{folder}/{_SWAP_FILE}"
+    if not disk.exists(path):
+        return
     swap = read_framed(disk, path, magic=_MAGIC, version=_VERSION, body=_Swap)
     if swap is not None:
         for base in swap.removed:
-            _remove_files(disk, f"{folder}/{segment_name(base)}", with_log=base not in swap.added)
+            suffixes = _INDEX_SUFFIXES if base in swap.added else (*_INDEX_SUFFIXES, LOG_SUFFIX)
+            _remove_files(disk, f"{folder}/{segment_name(base)}", suffixes)
         for base in swap.added:
-            log = f"{folder}/{segment_name(base)}{LOG_SUFFIX}"
-            if disk.exists(log + CLEANED_SUFFIX):
-                disk.rename(log + CLEANED_SUFFIX, log)
+            _take_over(disk, f"{folder}/{segment_name(base)}")
         disk.sync_folder(folder)
-    if disk.exists(path):
-        disk.remove(path)
+    disk.remove(path)
+    # A later segment may have the name of one that was removed, so this must not happen again.
+    disk.sync_folder(folder)
+
+
+def drop_leftovers(disk: Disk, folder: str) -> None:
+    """Remove what rewriting left behind when no swap was decided."""
     for name in disk.list(folder):
         if name.endswith(CLEANED_SUFFIX):
             disk.remove(f"{folder}/{name}")
 
 
-def _remove_files(disk: Disk, stem: str, *, with_log: bool) -> None:
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *([LOG_SUFFIX] if with_log else [])):
+def _remove_files(disk: Disk, stem: str, suffixes: tuple[str, ...]) -> None:
+    for suffix in suffixes:
         if disk.exists(stem + suffix):
             disk.remove(stem + suffix)
+
+
+def _take_over(disk: Disk, stem: str) -> None:
+    # The log comes last: as long as its cleaned file is there, so are those of its indexes.
+    for suffix in (*_INDEX_SUFFIXES, LOG_SUFFIX):
+        if disk.exists(stem + suffix + CLEANED_SUFFIX):
+            disk.rename(stem + suffix + CLEANED_SUFFIX, stem + suffix)

@@ -179,6 +179,28 @@ def test_classic_generations_are_checked_in_a_consumer_group() -> None:
     assert desk.commit(1, "m2", joined.generation).error is None
 
 
+def test_a_consumer_member_cannot_speak_as_a_classic_one() -> None:
+    desk = Desk()
+    epoch = desk.consumer("m1", 0).result.member_epoch
+    assert desk.heartbeat("m1", epoch).error is UnknownMember
+    assert desk.sync("m1", epoch).error is UnknownMember
+
+
+def test_an_evicted_member_is_told_before_it_may_join_again() -> None:
+    desk = Desk()
+    desk.consumer("m1", 0)
+    assert desk.join("m2", protocols=_protocols(ALL)).error is UnknownMember
+    assert desk.join("m2", protocols=_protocols()).error is None
+
+
+def test_a_sync_in_a_consumer_group_must_name_its_protocol() -> None:
+    desk = Desk()
+    desk.consumer("m1", 0)
+    generation = desk.join("m2", protocols=_protocols()).result.generation
+    assert desk.sync("m2", generation, protocol_name="range").error is InconsistentProtocol
+    assert desk.sync("m2", generation, protocol_name="cooperative-sticky").error is None
+
+
 def test_classic_members_leave_a_consumer_group() -> None:
     desk = Desk()
     desk.consumer("m1", 0)

@@ -1,0 +1,1 @@
+"""Programs that make load. Each prints one JSON object about what it did and what failed."""

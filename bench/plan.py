@@ -1,0 +1,66 @@
+"""How much each row does: enough to be steady, small enough to be waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+PARTITIONS = 6
+PAYLOAD_BYTES = (1000, 100)
+PAYLOAD_NAMES = {1000: "1 KB", 100: "100 B"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Counts and sizes of one benchmark; the defaults take about ten minutes."""
+
+    repeat: int = 3
+    warmup_messages: int = 1_000_000
+    # By payload size.
+    c_messages: tuple[tuple[int, int], ...] = ((1000, 1_000_000), (100, 3_000_000))
+    python_messages: tuple[tuple[int, int], ...] = ((1000, 600_000), (100, 1_000_000))
+    durable_batches: int = 20_000
+    single_requests: int = 100_000
+    single_requests_deep: int = 200_000
+    publish_count: int = 5_000
+    publish_warmup: int = 500
+    end_to_end_seconds: float = 4.0
+    start_bytes: int = 10 * GIB
+    start_partitions: int = 1_000
+    idle_partitions: int = 5_000
+    growth_levels: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    growth_probe: int = 200_000
+    growth_partitions: tuple[int, ...] = (1, 10, 100, 1_000, 5_000)
+    growth_requests: int = 50_000
+    limit_bytes: int = 2 * GIB
+    limit_write_bytes: int = 512 * MIB
+    limit_syncs: int = 300
+
+    def messages(self, client: str, size: int) -> int:
+        """How many messages of this size this client sends or reads in one run."""
+        table = dict(self.python_messages if client == "Python" else self.c_messages)
+        return table[size]
+
+
+QUICK = Plan(
+    warmup_messages=200_000,
+    c_messages=((1000, 200_000), (100, 400_000)),
+    python_messages=((1000, 100_000), (100, 200_000)),
+    durable_batches=2_000,
+    single_requests=6_000,
+    single_requests_deep=15_000,
+    publish_count=1_000,
+    publish_warmup=100,
+    end_to_end_seconds=0.5,
+    start_bytes=1 * GIB,
+    start_partitions=100,
+    idle_partitions=1_000,
+    growth_levels=(10_000, 1_000_000),
+    growth_probe=100_000,
+    growth_partitions=(1, 1_000),
+    growth_requests=4_000,
+    limit_bytes=GIB // 2,
+    limit_write_bytes=128 * MIB,
+    limit_syncs=100,
+)

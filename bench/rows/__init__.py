@@ -1,0 +1,34 @@
+"""The rows of the benchmark, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.rows import (
+    consume,
+    durable,
+    endtoend,
+    growth,
+    limits,
+    memory,
+    produce,
+    publish,
+    single,
+    startup,
+)
+from bench.session import Session
+
+ROWS: dict[str, Callable[[Session], None]] = {
+    "limits": limits.measure,
+    "produce": produce.measure,
+    "durable": durable.measure,
+    "consume": consume.measure,
+    "single": single.measure,
+    "publish": publish.measure,
+    "endtoend": endtoend.measure,
+    "growth": growth.measure,
+    "memory": memory.measure,
+    "startup": startup.measure,
+}
+
+__all__ = ["ROWS"]

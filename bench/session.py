@@ -1,0 +1,137 @@
+"""One run of the benchmark: the servers it keeps, and the turns they take."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from bench import load
+from bench.clients.build import Toolbox, ToolMissing
+from bench.plan import PARTITIONS, Plan
+from bench.processes import LoadFailed
+from bench.report import Outcome, Runs, Section
+from bench.systems import KafkaNode, Server, System, Unavailable, goqueue
+from bench.topics import fresh_topic
+
+EVERY = "GoQueue, fsync every"
+NONE = "GoQueue, fsync none"
+SINK = "sink"
+ECHO = "bare echo on uvloop"
+KAFKA = "Apache Kafka"
+
+Case = Callable[[], Outcome]
+
+
+@dataclass(slots=True)
+class Session:
+    """Starts each server when it is first needed and keeps it until the end."""
+
+    plan: Plan
+    work: Path
+    tools: Toolbox
+    peers: frozenset[str]
+    stack: contextlib.ExitStack
+    sections: list[Section] = field(default_factory=list)
+    _systems: dict[str, System | Unavailable] = field(default_factory=dict)
+
+    def system(self, name: str) -> System:
+        """The running server of this name; raises `Unavailable` with the reason."""
+        if name not in self._systems:
+            try:
+                self._systems[name] = self._start(name)
+            except (Unavailable, ToolMissing) as error:
+                self._systems[name] = Unavailable(str(error))
+        found = self._systems[name]
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    def is_running(self, name: str) -> bool:
+        """Whether this server has been started and not failed."""
+        return name in self._systems and not isinstance(self._systems[name], Unavailable)
+
+    def with_peers(self, *names: str) -> list[str]:
+        """These servers, and Kafka where it was asked for."""
+        return [*names, KAFKA] if "kafka" in self.peers else list(names)
+
+    def node(self, label: str, settings: Mapping[str, str]) -> Server:
+        """A GoQueue node of its own, not started; removed at the end."""
+        home = self.work / label
+        server = goqueue(f"GoQueue ({label})", home, settings)
+        self.stack.callback(server.close)
+        return server
+
+    def in_turns(self, title: str, cases: Mapping[str, Case]) -> dict[str, Runs]:
+        """Run every case once per round, starting each round with another one."""
+        runs = {label: Runs(label) for label in cases}
+        labels = list(cases)
+        for turn in range(self.plan.repeat):
+            first = turn % len(labels)
+            for label in labels[first:] + labels[:first]:
+                if not runs[label].skipped:
+                    self._run_once(f"{title}, round {turn + 1}", cases[label], runs[label])
+        return runs
+
+    def section(self, title: str) -> Section:
+        """A new part of the report."""
+        section = Section(title)
+        self.sections.append(section)
+        return section
+
+    def say(self, text: str) -> None:
+        """Show progress without mixing with the table on standard output."""
+        print(f"  {time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+    def _run_once(self, title: str, case: Case, runs: Runs) -> None:
+        try:
+            outcome = case()
+        except (Unavailable, ToolMissing) as error:
+            runs.skipped = str(error)
+            self.say(f"{title}: {runs.label}: not measured: {error}")
+            return
+        except (LoadFailed, KafkaException) as error:
+            outcome = Outcome({}, void=str(error))
+        runs.outcomes.append(outcome)
+        figures = ", ".join(f"{name} {value:,.6g}" for name, value in outcome.values.items())
+        mark = f"VOID: {outcome.void} " if outcome.void else ""
+        self.say(f"{title}: {runs.label}: {mark}{figures}")
+
+    def _start(self, name: str) -> System:
+        home = self.work / name.replace(" ", "-").replace(",", "")
+        self.say(f"starting {name}")
+        if name == KAFKA:
+            kafka = KafkaNode(home)
+            self.stack.callback(kafka.close)
+            self._warm_up(kafka)
+            return kafka
+        server = self._server(name, home)
+        self.stack.callback(server.close)
+        server.start()
+        if server.is_storing:
+            self._warm_up(server)
+        return server
+
+    def _warm_up(self, system: System) -> None:
+        """Large and small requests before the first that counts: a JVM compiles while it runs."""
+        count = self.plan.warmup_messages
+        with fresh_topic(system, PARTITIONS) as topic:
+            load.raw_produce(self.tools, system, topic, connections=16, depth=8, count=count // 10)
+        with fresh_topic(system, PARTITIONS) as topic:
+            load.produce(self.tools, "C", system, topic, count=count, size=1000)
+            load.consume(self.tools, "C", system, topic, count=count, size=1000)
+
+    def _server(self, name: str, home: Path) -> Server:
+        partitions = ("--partitions", str(PARTITIONS))
+        if name == SINK:
+            return Server(name, [str(self.tools.sink()), *partitions], home, is_storing=False)
+        if name == ECHO:
+            command = [sys.executable, "-m", "bench.sink", *partitions]
+            return Server(name, command, home, is_storing=False)
+        mode = {EVERY: "every", NONE: "none"}[name]
+        return goqueue(name, home, {"storage.fsync": mode})

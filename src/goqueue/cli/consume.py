@@ -1,0 +1,177 @@
+"""`goqueue consume`: print the messages of a topic."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.broker import connect, partitions_of, refuse_members
+from goqueue.cli.context import current_call
+from goqueue.cli.formats import Format, Render, rendering
+from goqueue.cli.moments import POSITION_METAVAR, now_ms, read_position
+from goqueue.cli.output import OutputForm
+from goqueue.client import (
+    LogClient,
+    Place,
+    Position,
+    Reader,
+    ReaderSettings,
+    ReadRecord,
+    start_reading,
+)
+from goqueue.model.errors import InvalidRequest
+from goqueue.model.names import TopicPartition
+
+app = typer.Typer()
+
+COMMIT_SECONDS = 1.0  # a crash makes a group see again what came since the last commit
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the output is, for the group that remembers it."""
+
+    client: LogClient
+    group: str | None
+    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    committed_at: float = field(default_factory=time.monotonic)
+
+    def printed(self, record: ReadRecord) -> None:
+        if self.group is not None:
+            partition = TopicPartition(record.topic, record.partition)
+            self.next_offsets[partition] = record.offset + 1
+
+    def flush(self, *, is_last: bool = False) -> None:
+        """Hand the output over; commit it now and then, and at the end."""
+        sys.stdout.flush()
+        is_due = time.monotonic() - self.committed_at >= COMMIT_SECONDS
+        if self.group is not None and self.next_offsets and (is_last or is_due):
+            self.client.groups.commit(self.group, self.next_offsets)
+            self.next_offsets.clear()
+            self.committed_at = time.monotonic()
+
+
+@app.command()
+def consume(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="What to read.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")
+    ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar=POSITION_METAVAR,
+            help="Where to start: default earliest, with --follow latest.",
+        ),
+    ] = None,
+    until: Annotated[
+        str, typer.Option(metavar=POSITION_METAVAR, help="Where to stop, exclusive.")
+    ] = "latest",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many messages.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Go on where this group stopped, and commit; it must have no members."),
+    ] = None,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="How a message is printed; default text.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help=r"Print this for each: %t topic, %p partition, %o offset, %k key, %s value, "
+            r"%h headers, %T timestamp, %K and %S lengths, \n, \t.",
+        ),
+    ] = None,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Leave out what was not committed by transactions.")
+    ] = False,
+) -> None:
+    """Print messages, oldest first within each partition."""
+    is_json = current_call(ctx).output is OutputForm.JSON
+    chosen = format_ or (Format.JSON if is_json else Format.TEXT)
+    render = rendering(chosen, template)
+    start = _start(from_, is_followed=follow)
+    end = None if follow else read_position(until, now_ms=now_ms())
+    if end is not None and end.place is Place.EARLIEST:
+        raise InvalidRequest("Nothing lies before --until earliest; name a later place.")
+    settings = ReaderSettings(is_committed_only=committed, out_of_range="earliest")
+    with connect(ctx) as client:
+        partitions = partitions_of(client, topic, only=partition)
+        positions = _positions(client, partitions, start, group, is_from_given=from_ is not None)
+        reader = start_reading(client.cluster, partitions, positions, until=end, settings=settings)
+        _print_all(reader, render, count, Progress(client, group))
+
+
+def _start(text: str | None, *, is_followed: bool) -> Position:
+    if text is not None:
+        return read_position(text, now_ms=now_ms())
+    return Position.latest() if is_followed else Position.earliest()
+
+
+def _positions(
+    client: LogClient,
+    partitions: list[TopicPartition],
+    start: Position,
+    group: str | None,
+    *,
+    is_from_given: bool,
+) -> dict[TopicPartition, int]:
+    """The offsets to start at: a group's own, unless --from says otherwise."""
+    if group is None:
+        return client.offsets.resolve(partitions, start)
+    refuse_members(client, group)
+    fallback = start if is_from_given else Position.earliest()
+    positions = client.offsets.resolve(partitions, fallback)
+    if not is_from_given:
+        committed = client.groups.committed(group, partitions)
+        positions |= {partition: each.offset for partition, each in committed.items()}
+    return positions
+
+
+def _print_all(reader: Reader, render: Render, count: int | None, progress: Progress) -> None:
+    try:
+        _print_until_done(reader, render, count, progress)
+        progress.flush(is_last=True)
+    except KeyboardInterrupt:
+        progress.flush(is_last=True)
+    except BrokenPipeError:
+        # Whoever read has seen enough. Python would complain at exit about what is unwritten.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_until_done(
+    reader: Reader, render: Render, count: int | None, progress: Progress
+) -> None:
+    write = sys.stdout.buffer.write
+    left = count
+    while not reader.is_at_end:
+        for record in _some(reader.poll(), left):
+            write(render(record))
+            progress.printed(record)
+            left = None if left is None else left - 1
+        progress.flush()
+        if left == 0:
+            return
+
+
+def _some(records: Iterator[ReadRecord], count: int | None) -> Iterator[ReadRecord]:
+    """The first `count` records, and not one more is asked for."""
+    if count is None:
+        yield from records
+        return
+    for _, record in zip(range(count), records, strict=False):
+        yield record

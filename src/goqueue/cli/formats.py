@@ -1,0 +1,103 @@
+"""How `goqueue consume` prints a message."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+import re
+from collections.abc import Callable
+
+from goqueue.cli.moments import show_time
+from goqueue.client import ReadRecord
+from goqueue.model.errors import InvalidRequest
+
+Render = Callable[[ReadRecord], bytes]
+
+
+class Format(enum.StrEnum):
+    TEXT = "text"  # the value on a line
+    JSON = "json"  # one object on a line
+    RAW = "raw"  # the bytes of the value and nothing else
+
+
+def rendering(form: Format, template: str | None) -> Render:
+    """The function that turns a record into output; a template comes before a form."""
+    if template is not None:
+        return compile_template(template)
+    return {Format.TEXT: as_text, Format.JSON: as_json, Format.RAW: as_raw}[form]
+
+
+def as_text(record: ReadRecord) -> bytes:
+    """The value as a line of text, with what is not text spelled out."""
+    if record.value is None:
+        return b"\n"
+    return record.value.decode("utf-8", "backslashreplace").encode() + b"\n"
+
+
+def as_raw(record: ReadRecord) -> bytes:
+    return record.value or b""
+
+
+def as_json(record: ReadRecord) -> bytes:
+    """One line. Bytes that are not UTF-8 are in `key_base64` and `value_base64` instead."""
+    tree = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": show_time(record.timestamp_ms),
+        "timestamp_ms": record.timestamp_ms,
+        **_field("key", record.key),
+        **_field("value", record.value),
+        "headers": [{"name": name, **_field("value", value)} for name, value in record.headers],
+    }
+    return json.dumps(tree, ensure_ascii=False).encode() + b"\n"
+
+
+def _field(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+# The letters of kcat's -f.
+_FIELDS: dict[str, Render] = {
+    "%t": lambda record: record.topic.encode(),
+    "%p": lambda record: b"%d" % record.partition,
+    "%o": lambda record: b"%d" % record.offset,
+    "%k": lambda record: record.key or b"",
+    "%s": lambda record: record.value or b"",
+    "%K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
+    "%S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
+    "%T": lambda record: b"%d" % record.timestamp_ms,
+    "%h": lambda record: b",".join(
+        name.encode() + b"=" + (value or b"") for name, value in record.headers
+    ),
+}
+_LITERALS = {"%%": b"%", r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\\": b"\\"}
+_TOKEN = re.compile(r"%.|\\x[0-9a-fA-F]{2}|\\.|[^%\\]+|[%\\]")
+
+
+def compile_template(template: str) -> Render:
+    """A function that fills in a template such as `%p@%o %k: %s\\n`."""
+    pieces = [_piece(token) for token in _TOKEN.findall(template)]
+    return lambda record: b"".join(
+        piece if isinstance(piece, bytes) else piece(record) for piece in pieces
+    )
+
+
+def _piece(token: str) -> bytes | Render:
+    if token in _FIELDS:
+        return _FIELDS[token]
+    if token in _LITERALS:
+        return _LITERALS[token]
+    if token.startswith(r"\x"):
+        return bytes([int(token[2:], 16)])
+    if token[0] in "%\\":
+        raise InvalidRequest(
+            f"{token} means nothing in a template; use {' '.join(_FIELDS)} %% and \\n \\t \\r \\\\."
+        )
+    return token.encode()

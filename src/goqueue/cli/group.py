@@ -1,0 +1,246 @@
+"""`goqueue group`: look at consumer groups and move their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.broker import connect, partitions_of, refuse_members
+from goqueue.cli.context import current_call
+from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms
+from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.client import LogClient, PartitionLag, Position
+from goqueue.model.errors import InvalidRequest
+from goqueue.model.names import TopicPartition
+
+app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+
+
+@app.command("list")
+def list_groups(ctx: typer.Context) -> None:
+    """List the groups."""
+    with connect(ctx) as client:
+        groups = client.groups.list_all()
+    call = current_call(ctx)
+    if not groups and call.output is OutputForm.TABLE:
+        print("There are no groups yet; one begins when a consumer joins or commits.")
+    rows = [{"group": each.name, "kind": each.kind or None, "state": each.state} for each in groups]
+    print_rows(rows, call.output)
+
+
+@app.command()
+def describe(ctx: typer.Context, group: Name) -> None:
+    """Show a group's state, and its members with the partitions they own."""
+    with connect(ctx) as client:
+        found = client.groups.describe(group)
+    form = current_call(ctx).output
+    rows: list[dict[str, object]] = [
+        {
+            "member": each.id,
+            "instance": each.instance_id,
+            "client": each.client_id,
+            "host": each.host,
+            "partitions": [str(partition) for partition in sorted(each.partitions)],
+        }
+        for each in found.members
+    ]
+    if form is not OutputForm.TABLE:
+        tree = {"group": found.name, "kind": found.kind, "state": found.state}
+        print_item({**tree, "assignor": found.assignor or None, "members": rows}, form)
+        return
+    assignor = f", assignor {found.assignor}" if found.assignor else ""
+    noun = "member" if len(rows) == 1 else "members"
+    print(f"{found.name}: {found.state.lower()}, {found.kind}{assignor}, {len(rows)} {noun}")
+    if rows:
+        print()
+        print_rows([{**row, "partitions": _joined(row["partitions"])} for row in rows], form)
+
+
+@app.command()
+def lag(ctx: typer.Context, group: Name) -> None:
+    """Show how many records the group has still to read."""
+    with connect(ctx) as client:
+        found = client.groups.lag(group)
+    total = sum(each.lag or 0 for each in found)
+    rows = [_lag_row(each) for each in found]
+    form = current_call(ctx).output
+    if form is not OutputForm.TABLE:
+        print_item({"group": group, "total_lag": total, "partitions": rows}, form)
+        return
+    if not rows:
+        print(f"Group {group} has committed nothing yet.")
+        return
+    print_rows(rows, form)
+    print(f"\nTotal lag: {total:,}")
+
+
+@app.command()
+def offsets(ctx: typer.Context, group: Name) -> None:
+    """Show what the group has committed."""
+    with connect(ctx) as client:
+        client.groups.describe(group)
+        committed = client.groups.committed(group)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": each.offset,
+            "metadata": each.metadata or None,
+        }
+        for partition, each in sorted(committed.items())
+    ]
+    call = current_call(ctx)
+    if not rows and call.output is OutputForm.TABLE:
+        print(f"Group {group} has committed nothing yet.")
+    print_rows(rows, call.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where offsets are to go: a position, or a step from where they are."""
+
+    position: Position | None = None
+    step: int = 0
+
+
+@app.command()
+def reset_offsets(
+    ctx: typer.Context,
+    group: Name,
+    topic: Annotated[str, typer.Option(help="Topic whose offsets move.")],
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
+    ] = None,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record that is kept.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the last record.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    to_timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="To the first record of then: RFC 3339 or milliseconds."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="2h", help="To the first record of the last so long.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(help="Forward by so many records, or back if negative.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
+) -> None:
+    """Move a group that has no members to another place in a topic."""
+    target = read_target(
+        {
+            "--to-earliest": Position.earliest() if to_earliest else None,
+            "--to-latest": Position.latest() if to_latest else None,
+            "--to-offset": None if to_offset is None else Position.at_offset(to_offset),
+            "--to-timestamp": None if to_timestamp is None else _at_time(to_timestamp),
+            "--by-duration": None if by_duration is None else _ago(by_duration),
+        },
+        shift_by,
+    )
+    with connect(ctx) as client:
+        refuse_members(client, group)
+        partitions = partitions_of(client, topic, only=partition)
+        before = {
+            each: found.offset for each, found in client.groups.committed(group, partitions).items()
+        }
+        after = _targets(client, partitions, before, target)
+        if not dry_run:
+            client.groups.commit(group, after)
+    form = current_call(ctx).output
+    print_rows([_move_row(each, before.get(each), after[each]) for each in partitions], form)
+    if form is OutputForm.TABLE:
+        print("\nNothing was changed (--dry-run)." if dry_run else f"\nGroup {group} is moved.")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    group: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a group that has no members, and what it has committed."""
+    with connect(ctx) as client:
+        client.groups.describe(group)
+        if not yes:
+            typer.confirm(f"Delete group {group} and its offsets?", abort=True)
+        client.groups.delete(group)
+    print(f"Group {group} is deleted.")
+
+
+def read_target(positions: Mapping[str, Position | None], shift_by: int | None) -> Target:
+    """The one target among the options."""
+    given = [name for name, position in positions.items() if position is not None]
+    if shift_by is not None:
+        given.append("--shift-by")
+    if len(given) != 1:
+        options = ", ".join([*positions, "--shift-by"])
+        found = f"; {' and '.join(given)} were given" if given else ""
+        raise InvalidRequest(f"Give exactly one of {options}{found}.")
+    return Target(positions.get(given[0]), shift_by or 0)
+
+
+def _targets(
+    client: LogClient,
+    partitions: list[TopicPartition],
+    before: Mapping[TopicPartition, int],
+    target: Target,
+) -> dict[TopicPartition, int]:
+    """The new offsets, kept within what the partitions hold."""
+    ranges = client.offsets.ranges(partitions)
+    if target.position is not None:
+        wanted = client.offsets.resolve(partitions, target.position)
+    else:
+        missing = [str(each) for each in partitions if each not in before]
+        if missing:
+            raise InvalidRequest(
+                f"The group has committed nothing for {', '.join(missing)}; use --to-earliest or "
+                "--to-latest first."
+            )
+        wanted = {each: before[each] + target.step for each in partitions}
+    return {
+        each: min(max(wanted[each], ranges[each].start), ranges[each].end) for each in partitions
+    }
+
+
+def _at_time(text: str) -> Position:
+    return Position.at_time(read_time_ms(text))
+
+
+def _ago(text: str) -> Position:
+    return Position.ago(read_duration_ms(text), now_ms=now_ms())
+
+
+def _lag_row(each: PartitionLag) -> dict[str, object]:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "committed": each.committed,
+        "end": each.end,
+        "lag": each.lag,
+        "member": each.member.id if each.member else None,
+        "host": each.member.host if each.member else None,
+    }
+
+
+def _move_row(partition: TopicPartition, before: int | None, after: int) -> dict[str, object]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "before": before,
+        "after": after,
+        "change": None if before is None else f"{after - before:+d}",
+    }
+
+
+def _joined(names: object) -> str:
+    assert isinstance(names, list)
+    return ", ".join(names) or "-"

@@ -1,0 +1,78 @@
+"""Durations, moments and places in a partition, as people write them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from goqueue.client import Position
+from goqueue.model.errors import InvalidRequest
+from goqueue.setting_kinds import DURATION, INT64_MAX, Number
+
+_DURATION = Number(DURATION, at_least=0, at_most=INT64_MAX)
+POSITION_METAVAR = "earliest|latest|OFFSET|2h|TIME"
+
+
+def now_ms() -> int:
+    """The time of this machine."""
+    return time.time_ns() // 1_000_000
+
+
+def read_position(text: str, *, now_ms: int) -> Position:
+    """`earliest`, `latest`, an offset, a duration before now, or an RFC 3339 time."""
+    word = text.strip()
+    if word.lower() == "earliest":
+        return Position.earliest()
+    if word.lower() == "latest":
+        return Position.latest()
+    if word.isascii() and word.isdigit():
+        return Position.at_offset(int(word))
+    try:
+        return Position.ago(_DURATION.read(word), now_ms=now_ms)
+    except ValueError:
+        pass
+    try:
+        return Position.at_time(_rfc3339_ms(word))
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is no place in a topic; write earliest, latest, an offset, a duration such "
+            "as 90s, 15m, 2h or 7d, or a time such as 2026-01-31T12:00:00Z."
+        ) from None
+
+
+def read_time_ms(text: str) -> int:
+    """An RFC 3339 time, or milliseconds since 1970."""
+    word = text.strip()
+    if word.isascii() and word.isdigit():
+        return int(word)
+    try:
+        return _rfc3339_ms(word)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is no time; write one such as 2026-01-31T12:00:00Z, or milliseconds."
+        ) from None
+
+
+def read_duration_ms(text: str) -> int:
+    """A duration such as 90s, 15m, 2h or 7d."""
+    try:
+        return _DURATION.read(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+
+
+def show_time(timestamp_ms: int) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # a producer may write any number
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _rfc3339_ms(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    # A time without a zone means UTC, so that a command does the same on every machine.
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,303 @@
+"""`goqueue produce`: write messages from the command line, a file, a pipe, or for a load test."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from goqueue.cli.broker import connect
+from goqueue.cli.context import current_call
+from goqueue.cli.moments import read_time_ms
+from goqueue.cli.output import OutputForm, print_item
+from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings
+from goqueue.model.batch import Header
+from goqueue.model.compression import Compression
+from goqueue.model.errors import InvalidRequest
+
+app = typer.Typer()
+
+ACKS = {
+    "none": ACKS_NONE,
+    "0": ACKS_NONE,
+    "leader": ACKS_LEADER,
+    "1": ACKS_LEADER,
+    "all": ACKS_ALL,
+    "-1": ACKS_ALL,
+}
+READ_BYTES_MAX = 256 << 10
+SIZE_DEFAULT = 100
+# Load-test payloads are cut out of this much noise, so that they neither repeat nor cost time.
+NOISE_BYTES = 64 << 10
+NOISE_STEP = 101
+PROGRESS_STEP = 1000
+
+Tick = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What all messages of one call share."""
+
+    topic: str
+    key: bytes | None
+    partition: int | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int | None
+
+    def send(self, producer: Producer, value: bytes | None, key: bytes | None = None) -> None:
+        producer.send(
+            self.topic,
+            value,
+            key=self.key if key is None else key,
+            headers=self.headers,
+            timestamp_ms=self.timestamp_ms,
+            partition=self.partition,
+        )
+
+
+@app.command()
+def produce(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Where to write.")],
+    message: Annotated[
+        list[str] | None, typer.Option("--message", "-m", help="A message; may be repeated.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Else the key decides.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read messages from lines of this file.")
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Lines are a key, this, and a value.")
+    ] = None,
+    tombstone: Annotated[
+        bool, typer.Option("--tombstone", help="Write a null: compaction then forgets the key.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Load test: write so many messages.")
+    ] = None,
+    size: Annotated[
+        int, typer.Option(min=0, metavar="BYTES", help="Load test: of so many random bytes.")
+    ] = SIZE_DEFAULT,
+    acks: Annotated[
+        str, typer.Option(metavar="none|leader|all", help="Who has to have a message.")
+    ] = "all",
+    compression: Annotated[
+        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="How batches are packed.")
+    ] = "none",
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="RFC 3339 or milliseconds; else now.")
+    ] = None,
+) -> None:
+    """Write messages: those given by -m, or the lines of a file or of standard input."""
+    settings = read_producer_settings(acks=acks, compression=compression)
+    template = Template(
+        topic=topic,
+        key=None if key is None else key.encode(),
+        partition=partition,
+        headers=read_headers(header or []),
+        timestamp_ms=None if timestamp is None else read_time_ms(timestamp),
+    )
+    form = current_call(ctx).output
+    with connect(ctx) as client, client.producer(settings) as producer:
+        if tombstone:
+            _send_each(producer, template, [None], form)
+        elif message and count is None:
+            _send_each(producer, template, [text.encode() for text in message], form)
+        elif count is not None:
+            values = _repeated(message[0].encode()) if message else random_values(size)
+            _send_load(producer, template, values, count, form)
+        else:
+            _send_lines(producer, template, file, key_separator, form)
+
+
+def read_producer_settings(*, acks: str, compression: str) -> ProducerSettings:
+    """The settings behind the words."""
+    if acks.lower() not in ACKS:
+        raise InvalidRequest(f"--acks {acks} is unknown; use none, leader or all.")
+    codecs = {codec.name.lower(): codec for codec in Compression}
+    if compression.lower() not in codecs:
+        raise InvalidRequest(f"--compression {compression} is unknown; use {', '.join(codecs)}.")
+    number = ACKS[acks.lower()]
+    return ProducerSettings(
+        acks=number,
+        compression=codecs[compression.lower()],
+        is_idempotent=number == ACKS_ALL,
+    )
+
+
+def read_headers(assignments: list[str]) -> tuple[Header, ...]:
+    """Headers in the order given; a name may come twice."""
+    headers: list[Header] = []
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise InvalidRequest(f"{assignment!r} is not a header; write NAME=VALUE.")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+def split_line(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    """Key and value of a line."""
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    if not found:
+        raise InvalidRequest(
+            f"The line {line[:60]!r} has no key separator {separator.decode()!r}; add it, or leave "
+            "--key-separator away."
+        )
+    return key, value
+
+
+def read_lines(source: BinaryIO, *, pause: Callable[[], object]) -> Iterator[bytes]:
+    """Lines without their ends; `pause` is called before waiting for input that is not there."""
+    rest = b""
+    read = getattr(source, "read1", source.read)
+    while chunk := read(READ_BYTES_MAX):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line.removesuffix(b"\r")
+        if len(chunk) < READ_BYTES_MAX:
+            pause()
+    if rest:
+        yield rest
+
+
+def random_values(size: int) -> Iterator[bytes]:
+    """Endless payloads of noise."""
+    noise = random.randbytes(NOISE_BYTES + size)
+    place = 0
+    while True:
+        yield noise[place : place + size]
+        place = (place + NOISE_STEP) % NOISE_BYTES
+
+
+def _repeated(value: bytes) -> Iterator[bytes]:
+    while True:
+        yield value
+
+
+def _send_each(
+    producer: Producer, template: Template, values: list[bytes | None], form: OutputForm
+) -> None:
+    deliveries = [
+        producer.send(
+            template.topic,
+            value,
+            key=template.key,
+            headers=template.headers,
+            timestamp_ms=template.timestamp_ms,
+            partition=template.partition,
+        )
+        for value in values
+    ]
+    for delivery in deliveries:
+        stored = delivery.result()
+        if form is not OutputForm.TABLE:
+            print_item(stored._asdict(), form)
+        elif stored.offset < 0:
+            print(f"Sent to {stored.topic}/{stored.partition}; the offset was not asked for.")
+        else:
+            print(f"Stored in {stored.topic}/{stored.partition} at offset {stored.offset}.")
+
+
+def _send_load(
+    producer: Producer, template: Template, values: Iterator[bytes], count: int, form: OutputForm
+) -> None:
+    started = time.monotonic()
+    byte_count = 0
+    with _progress(count) as tick:
+        for index in range(count):
+            value = next(values)
+            byte_count += len(value)
+            template.send(producer, value)
+            if index % PROGRESS_STEP == 0:
+                tick(index)
+        producer.flush()
+        tick(count)
+    _summarise(count, byte_count, time.monotonic() - started, form)
+
+
+def _send_lines(
+    producer: Producer,
+    template: Template,
+    file: Path | None,
+    separator: str | None,
+    form: OutputForm,
+) -> None:
+    started = time.monotonic()
+    count = byte_count = 0
+    key_end = None if separator is None else separator.encode()
+    with ExitStack() as stack:
+        source, total = _open_source(stack, file)
+        tick = stack.enter_context(_progress(total)) if file else lambda _: None
+        for line in read_lines(source, pause=producer.push):
+            key, value = split_line(line, key_end)
+            template.send(producer, value, key)
+            count += 1
+            byte_count += len(line) + 1
+            if count % PROGRESS_STEP == 0:
+                tick(byte_count)
+        producer.flush()
+        tick(byte_count)
+    _summarise(count, byte_count, time.monotonic() - started, form)
+
+
+def _open_source(stack: ExitStack, file: Path | None) -> tuple[BinaryIO, int]:
+    if file is None:
+        if sys.stdin.isatty():
+            print("Type messages, one per line; Ctrl-D ends.", file=sys.stderr)
+        return sys.stdin.buffer, 0
+    try:
+        return stack.enter_context(file.open("rb")), file.stat().st_size
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _summarise(count: int, byte_count: int, seconds: float, form: OutputForm) -> None:
+    rate = count / seconds if seconds > 0 else 0.0
+    if form is not OutputForm.TABLE:
+        print_item(
+            {
+                "messages": count,
+                "bytes": byte_count,
+                "seconds": round(seconds, 3),
+                "messages_per_second": round(rate),
+            },
+            form,
+        )
+        return
+    megabytes = byte_count / seconds / 1e6 if seconds > 0 else 0.0
+    noun = "message" if count == 1 else "messages"
+    print(f"Stored {count:,} {noun} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:.1f} MB/s.")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Tick]:
+    """A bar on standard error, where somebody looks at it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("produce", total=total)
+        yield lambda done: progress.update(task, completed=done)

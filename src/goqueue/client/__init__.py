@@ -1,0 +1,109 @@
+"""A small synchronous client of a Kafka listener, for the command line and for Spark tasks.
+
+It manages topics, groups and settings, writes records, and reads partitions from given offsets. It
+refuses to join groups and to hide threads: every object belongs to one thread and does its work in
+the calls made to it.
+
+    from goqueue.client import LogClient, Position
+
+    with LogClient("127.0.0.1:9092") as client:
+        client.topics.create("orders", partition_count=3)
+        with client.producer() as producer:
+            producer.send("orders", b"hello", key=b"42")
+        reader = client.reader(["orders"], Position.earliest(), until=Position.latest())
+        for record in reader.records():
+            print(record.offset, record.value)
+
+The front door is called `LogClient` because it speaks of logs, offsets and partitions; a plain
+`Client` is left to the API that speaks of messages.
+"""
+
+from goqueue.client.addresses import Address, read_addresses
+from goqueue.client.cluster import Cluster, Node, PartitionView, TopicView
+from goqueue.client.configs import ConfigEntry, ConfigOwner, Configs, ConfigSource
+from goqueue.client.connection import Connection
+from goqueue.client.errors import (
+    KAFKA_ERRORS,
+    BrokerRefused,
+    BrokerUnready,
+    ConnectionLost,
+    Unreachable,
+    error_of,
+)
+from goqueue.client.groups import (
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    Groups,
+    GroupSummary,
+    PartitionLag,
+)
+from goqueue.client.log_client import LogClient
+from goqueue.client.nodes import ClusterDescription, LogDir, Nodes
+from goqueue.client.offsets import FoundOffset, Offsets, PartitionRange
+from goqueue.client.partitioner import murmur2, partition_of_key
+from goqueue.client.positions import Place, Position
+from goqueue.client.producer import Delivery, Producer, Stored
+from goqueue.client.reader import RawBatch, Reader, ReadRecord, start_reading
+from goqueue.client.settings import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ClientSettings,
+    ProducerSettings,
+    ReaderSettings,
+)
+from goqueue.client.topics import PartitionDescription, TopicDescription, Topics
+
+__all__ = [
+    "ACKS_ALL",
+    "ACKS_LEADER",
+    "ACKS_NONE",
+    "KAFKA_ERRORS",
+    "Address",
+    "BrokerRefused",
+    "BrokerUnready",
+    "ClientSettings",
+    "Cluster",
+    "ClusterDescription",
+    "CommittedOffset",
+    "ConfigEntry",
+    "ConfigOwner",
+    "ConfigSource",
+    "Configs",
+    "Connection",
+    "ConnectionLost",
+    "Delivery",
+    "FoundOffset",
+    "GroupDescription",
+    "GroupMember",
+    "GroupSummary",
+    "Groups",
+    "LogClient",
+    "LogDir",
+    "Node",
+    "Nodes",
+    "Offsets",
+    "PartitionDescription",
+    "PartitionLag",
+    "PartitionRange",
+    "PartitionView",
+    "Place",
+    "Position",
+    "Producer",
+    "ProducerSettings",
+    "RawBatch",
+    "ReadRecord",
+    "Reader",
+    "ReaderSettings",
+    "Stored",
+    "TopicDescription",
+    "TopicView",
+    "Topics",
+    "Unreachable",
+    "error_of",
+    "murmur2",
+    "partition_of_key",
+    "read_addresses",
+    "start_reading",
+]

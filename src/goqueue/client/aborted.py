@@ -1,0 +1,46 @@
+"""Which batches of a fetch belong to aborted transactions.
+
+A broker sends them all and names the transactions that were aborted: from which offset on, by
+which producer. Each ends at that producer's abort marker.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from goqueue.model.batch import BatchHeader, decode_batch
+from goqueue.model.compression import Buffer
+
+_MARKER: Final = Struct(">hh")  # version, and what happened
+_ABORT: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    first_offset: int
+    producer_id: int
+
+
+class AbortedTransactions:
+    """Follows the batches of one answer, in order."""
+
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+        self._coming = sorted(transactions)
+        self._open: set[int] = set()
+
+    def covers(self, header: BatchHeader, data: Buffer) -> bool:
+        """Whether this batch, the next one, was undone."""
+        while self._coming and self._coming[0].first_offset <= header.last_offset:
+            self._open.add(heapq.heappop(self._coming).producer_id)
+        if header.is_control:
+            if header.producer_id in self._open and _is_abort(data):
+                self._open.discard(header.producer_id)
+            return False
+        return header.is_transactional and header.producer_id in self._open
+
+
+def _is_abort(data: Buffer) -> bool:
+    key = decode_batch(data)[0].key
+    return key is not None and len(key) >= _MARKER.size and _MARKER.unpack_from(key)[1] == _ABORT

@@ -1,0 +1,40 @@
+"""The bytes in which classic consumers tell each other who reads what.
+
+To brokers they are opaque; clients agree on them: a version, topics with their partitions, and
+bytes of the assignor's own.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from goqueue.model.errors import MalformedRequest
+from goqueue.model.names import TopicPartition
+from goqueue.wire.kafka.primitives import (
+    READ_ERRORS,
+    Buffer,
+    read_array,
+    read_integers,
+    read_string,
+)
+
+_VERSION: Final = Struct(">h")
+_TOPIC_BYTES_MIN: Final = 6  # an empty name and no partitions
+
+
+def read_assignment(data: bytes) -> list[TopicPartition]:
+    """The partitions in an assignment; one nobody has filled in yet has none."""
+    if not data:
+        return []
+    try:
+        topics, _ = read_array(data, _VERSION.size, _TOPIC_BYTES_MIN, _read_topic)
+    except READ_ERRORS as error:
+        raise MalformedRequest("The assignment of a group member cannot be read.") from error
+    return [TopicPartition(name, index) for name, indexes in topics for index in indexes]
+
+
+def _read_topic(data: Buffer, position: int) -> tuple[tuple[str, list[int]], int]:
+    name, position = read_string(data, position)
+    indexes, position = read_integers(data, position, 4, "i")
+    return (name, indexes), position

@@ -1,0 +1,153 @@
+"""Records on their way into batches: when a batch is full, due, numbered, stored or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from goqueue.client.settings import ProducerSettings
+from goqueue.model.batch import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Record,
+    add_sequence,
+    encode_batch,
+)
+from goqueue.model.errors import GoQueueError
+from goqueue.model.names import TopicPartition
+
+UNKNOWN_OFFSET = -1
+# What a record adds to its key, value and headers at most: lengths and deltas.
+_RECORD_OVERHEAD_BYTES = 24
+
+
+@dataclass(slots=True)
+class Lane:
+    """Under which name a producer writes to one partition, and the number of its next record."""
+
+    producer_id: int = NO_PRODUCER
+    producer_epoch: int = NO_EPOCH
+    sequence_next: int = 0
+
+    def take(self, count: int) -> int:
+        """Number `count` records; return the first number."""
+        first = self.sequence_next
+        self.sequence_next = add_sequence(first, count)
+        return first
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one partition that are sent together, and what became of them."""
+
+    partition: TopicPartition
+    opened_at: float
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+    encoded: bytearray | None = None
+    is_uncertain: bool = False  # it was sent and never answered: it may be stored
+    is_renamed: bool = False  # it came first when the broker lost track of its producer
+    is_done: bool = False
+    base_offset: int = UNKNOWN_OFFSET
+    append_time_ms: int = NO_TIMESTAMP
+    error: GoQueueError | None = None
+
+    def add(self, record: Record) -> int:
+        """Append a record and return its place in the batch."""
+        self.records.append(record)
+        self.size += record_size(record)
+        return len(self.records) - 1
+
+    def encode(self, settings: ProducerSettings, lane: Lane | None) -> bytearray:
+        """The bytes to send: numbered the first time, and the same ever after."""
+        if self.encoded is None:
+            first = lane.take(len(self.records)) if lane else NO_SEQUENCE
+            self.encoded = encode_batch(
+                self.records,
+                codec=settings.compression,
+                producer_id=lane.producer_id if lane else NO_PRODUCER,
+                producer_epoch=lane.producer_epoch if lane else NO_EPOCH,
+                base_sequence=first,
+            )
+        return self.encoded
+
+    def rename(self) -> None:
+        """Be numbered again at the next attempt."""
+        self.encoded = None
+
+    def store(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset, self.append_time_ms = base_offset, append_time_ms
+        self._finish()
+
+    def fail(self, error: GoQueueError) -> None:
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.is_done, self.encoded = True, None
+
+
+class Accumulator:
+    """The open batches, oldest first. It knows no network and no clock."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
+        self._open: dict[TopicPartition, Batch] = {}
+
+    def add(
+        self, partition: TopicPartition, record: Record, *, now: float
+    ) -> tuple[Batch, int, list[Batch]]:
+        """Put a record into a batch. Return both, and the batches that have to go now."""
+        closed = []
+        batch = self._open.get(partition)
+        if batch is not None and batch.size + record_size(record) > self._settings.batch_bytes_max:
+            closed.append(self._open.pop(partition))
+            batch = None
+        if batch is None:
+            batch = self._open[partition] = Batch(partition, now)
+        index = batch.add(record)
+        if self._is_full(batch):
+            closed.append(self._open.pop(partition))
+        return batch, index, closed + self.take_due(now=now)
+
+    def take_due(self, *, now: float) -> list[Batch]:
+        """Close the batches that have lingered long enough."""
+        due = []
+        # The oldest come first, so the search ends at the first young one.
+        while self._open:
+            oldest = next(iter(self._open.values()))
+            if (now - oldest.opened_at) * 1000 < self._settings.linger_ms:
+                break
+            due.append(self._open.pop(oldest.partition))
+        return due
+
+    def take_all(self) -> list[Batch]:
+        """Close every batch."""
+        batches = list(self._open.values())
+        self._open.clear()
+        return batches
+
+    def _is_full(self, batch: Batch) -> bool:
+        return (
+            batch.size >= self._settings.batch_bytes_max
+            or len(batch.records) >= self._settings.batch_records_max
+        )
+
+
+def record_size(record: Record) -> int:
+    """About the bytes a record takes before compression; never too few."""
+    headers = sum(
+        len(name) * 4 + len(content or b"") + _RECORD_OVERHEAD_BYTES
+        for name, content in record.headers
+    )
+    return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_OVERHEAD_BYTES
+
+
+def by_partition(batches: Iterable[Batch]) -> dict[TopicPartition, list[Batch]]:
+    """Batches of each partition, in the order given."""
+    found: dict[TopicPartition, list[Batch]] = {}
+    for batch in batches:
+        found.setdefault(batch.partition, []).append(batch)
+    return found

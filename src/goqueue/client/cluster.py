@@ -1,0 +1,341 @@
+"""Who leads what: brokers, topics and coordinators as last heard, and the art of asking again.
+
+A `Cluster` belongs to one thread. It opens connections when they are needed, keeps them, and
+forgets what it knows whenever an answer shows that it is out of date.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from goqueue.client.addresses import Address, read_addresses
+from goqueue.client.backoff import Backoff
+from goqueue.client.connection import Codec, Connection, Pending
+from goqueue.client.errors import About, BrokerUnready, ConnectionLost, Unreachable, check
+from goqueue.client.settings import ClientSettings
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    GoQueueError,
+    RequestTimedOut,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.model.names import TopicPartition
+from goqueue.wire.kafka.messages import find_coordinator, metadata
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+T = TypeVar("T")
+
+GROUP_KEY = 0
+NO_NODE = -1
+# Waiting does not make a missing topic appear, except right after it was created.
+MISSING = (UnknownTopic, UnknownPartition)
+
+
+class Link(Protocol):
+    """A connection, or what a test puts in its place."""
+
+    is_open: bool
+
+    def offers(self, codec: Codec[Any, Any]) -> bool: ...
+    def version_of(self, codec: Codec[Any, Any]) -> int: ...
+    def call(
+        self, codec: Codec[Request, Response], request: Request, *, extra_ms: int = 0
+    ) -> Response: ...
+    def send(self, codec: Codec[Request, Response], request: Request) -> Pending[Response]: ...
+    def send_only(self, codec: Codec[Request, Response], request: Request) -> None: ...
+    def receive(self, pending: Pending[Response], *, extra_ms: int = 0) -> Response: ...
+    def close(self) -> None: ...
+
+
+Connect = Callable[[Address, ClientSettings], Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """Who holds a partition."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as the brokers describe it."""
+
+    name: str
+    id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def names(self) -> list[TopicPartition]:
+        """Its partitions by name."""
+        return [TopicPartition(self.name, each.index) for each in self.partitions]
+
+
+class Cluster:
+    """The brokers behind a bootstrap address."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: ClientSettings | None = None,
+        *,
+        connect: Connect = Connection.open,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.bootstrap = read_addresses(bootstrap)
+        self.settings = settings or ClientSettings()
+        self.rng = rng or random.Random()
+        self.clock = clock
+        self.sleep = sleep
+        self.cluster_id = ""
+        self.controller_id = NO_NODE
+        self._connect = connect
+        self._links: dict[Address, Link] = {}
+        self._nodes: dict[int, Node] = {}
+        self._topics: dict[str, tuple[float, TopicView]] = {}
+        self._coordinators: dict[str, Address] = {}
+        self._was_reached = False
+
+    def close(self) -> None:
+        """Close every connection."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    def forget(self) -> None:
+        """Distrust all that is known; it is asked for again when it is needed."""
+        self._topics.clear()
+        self._coordinators.clear()
+
+    # Knowing
+
+    def nodes(self) -> list[Node]:
+        """The brokers that are up."""
+        self._ask_metadata([])
+        return sorted(self._nodes.values(), key=lambda node: node.id)
+
+    def topics(self) -> list[TopicView]:
+        """All topics, by name."""
+        response = self._ask_metadata(None)
+        for topic in response.topics:
+            check(topic.error_code, None, About(topic.name or ""))
+        return sorted(map(_topic_view, response.topics), key=lambda topic: topic.name)
+
+    def topic(self, name: str, *, is_created: bool = False) -> TopicView:
+        """One topic; `is_created` lets the broker create it, if it is set to do so."""
+        known = self.known_topic(name)
+        if known is not None:
+            return known
+        response = self._ask_metadata([name], is_created=is_created)
+        for topic in response.topics:
+            check(topic.error_code, None, About(name))
+        view = _topic_view(response.topics[0])
+        expires = self.clock() + self.settings.metadata_age_ms_max / 1000
+        self._topics[name] = expires, view
+        return view
+
+    def known_topic(self, name: str) -> TopicView | None:
+        """What is known of a topic without asking."""
+        known = self._topics.get(name)
+        return known[1] if known is not None and self.clock() < known[0] else None
+
+    def leader_of(self, partition: TopicPartition) -> Node:
+        """The broker that takes writes and reads of a partition."""
+        view = self.topic(partition.topic)
+        for each in view.partitions:
+            if each.index == partition.partition:
+                if each.leader not in self._nodes:
+                    self._topics.pop(partition.topic, None)
+                    raise BrokerUnready(f"{partition} has no leader at the moment.")
+                return self._nodes[each.leader]
+        raise UnknownPartition(partition)
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Node, dict[str, list[int]]]:
+        """Partitions as leaders want to be asked about them: by broker, then by topic."""
+        found: dict[Node, dict[str, list[int]]] = {}
+        for each in partitions:
+            topics = found.setdefault(self.leader_of(each), {})
+            topics.setdefault(each.topic, []).append(each.partition)
+        return found
+
+    def coordinator_of(self, group: str) -> Address:
+        """The broker that keeps a group."""
+        if group not in self._coordinators:
+            request = find_coordinator.FindCoordinatorRequest(
+                key_type=GROUP_KEY, coordinator_keys=[group]
+            )
+            response = self.call_any(find_coordinator, request)
+            if not response.coordinators:
+                raise CoordinatorNotAvailable(f"No broker coordinates group {group!r} yet.")
+            found = response.coordinators[0]
+            check(found.error_code, found.error_message, About(group=group))
+            self._coordinators[group] = Address(found.host, found.port)
+        return self._coordinators[group]
+
+    # Asking
+
+    def link(self, address: Address) -> Link:
+        """A connection to a broker, opened if need be."""
+        link = self._links.get(address)
+        if link is None or not link.is_open:
+            link = self._connect(address, self.settings)
+            self._links[address] = link
+            self._was_reached = True
+        return link
+
+    def call_any(
+        self,
+        codec: Codec[Request, Response],
+        request: Request,
+        *,
+        first: Iterable[Address] = (),
+    ) -> Response:
+        """Ask whichever broker answers, preferring some."""
+        failure: GoQueueError | None = None
+        for address in self._candidates(first):
+            try:
+                return self.link(address).call(codec, request)
+            except (Unreachable, ConnectionLost, RequestTimedOut) as error:
+                failure = failure or error
+        assert failure is not None, "there is always a bootstrap address"
+        raise failure
+
+    def call_controller(self, codec: Codec[Request, Response], request: Request) -> Response:
+        """Ask the broker that changes topics; any broker passes such a request on."""
+        node = self._nodes.get(self.controller_id)
+        return self.call_any(codec, request, first=[node.address] if node else [])
+
+    def call_coordinator(
+        self, group: str, codec: Codec[Request, Response], request: Request
+    ) -> Response:
+        """Ask the broker that keeps a group."""
+        return self.link(self.coordinator_of(group)).call(codec, request)
+
+    def call_leaders(
+        self,
+        codec: Codec[Request, Response],
+        requests: Mapping[Node, Request],
+        *,
+        extra_ms: int = 0,
+    ) -> list[Response]:
+        """Ask several brokers at once, each its own question."""
+        sent = []
+        for node, request in requests.items():
+            link = self.link(node.address)
+            sent.append((link, link.send(codec, request)))
+        return [link.receive(pending, extra_ms=extra_ms) for link, pending in sent]
+
+    def retrying(
+        self,
+        attempt: Callable[[], T],
+        *,
+        final: tuple[type[GoQueueError], ...] = MISSING,
+        ms_max: int | None = None,
+    ) -> T:
+        """Run `attempt` until it succeeds, fails for good, or the time for retries is over."""
+        backoff = self.backoff()
+        patience_ms = self.settings.retry_ms_max if ms_max is None else ms_max
+        deadline = self.clock() + patience_ms / 1000
+        while True:
+            try:
+                return attempt()
+            except GoQueueError as error:
+                wait = backoff.next_ms() / 1000
+                if not self.is_worth_retrying(error, final) or self.clock() + wait > deadline:
+                    raise
+            self.forget()
+            self.sleep(wait)
+
+    def is_worth_retrying(
+        self, error: GoQueueError, final: tuple[type[GoQueueError], ...] = ()
+    ) -> bool:
+        """Whether the same call may succeed later."""
+        # A broker that was never there is a wrong address rather than a restart.
+        is_wrong_address = isinstance(error, Unreachable) and not self._was_reached
+        return error.retryable and not isinstance(error, final) and not is_wrong_address
+
+    def backoff(self) -> Backoff:
+        """Fresh waits between attempts."""
+        return Backoff(self.settings.backoff_ms_min, self.settings.backoff_ms_max, self.rng)
+
+    def _ask_metadata(
+        self, topics: list[str] | None, *, is_created: bool = False
+    ) -> metadata.MetadataResponse:
+        wanted = (
+            None
+            if topics is None
+            else [metadata.MetadataRequestTopic(name=name) for name in topics]
+        )
+        response = self.call_any(metadata, metadata.MetadataRequest(wanted, is_created))
+        check(response.error_code)
+        self.cluster_id = response.cluster_id or ""
+        self.controller_id = response.controller_id
+        self._nodes = {
+            each.node_id: Node(each.node_id, each.host, each.port, each.rack)
+            for each in response.brokers
+        }
+        return response
+
+    def _candidates(self, first: Iterable[Address]) -> list[Address]:
+        """Preferred brokers, then those with a connection, then all that were ever named."""
+        is_live = [address for address, link in self._links.items() if link.is_open]
+        known = [node.address for node in self._nodes.values()]
+        return list(dict.fromkeys([*first, *is_live, *known, *self.bootstrap]))
+
+
+def wait_for(cluster: Cluster, topic: str, *, partition_count: int) -> None:
+    """Wait until a topic that was just created or grown has all its leaders."""
+
+    def look() -> None:
+        cluster.forget()
+        view = cluster.topic(topic)
+        if len(view.partitions) < partition_count:
+            raise BrokerUnready(f"Topic {topic!r} has not got all its partitions yet.")
+        for partition in view.names:
+            cluster.leader_of(partition)
+
+    with suppress(BrokerUnready):
+        cluster.retrying(look, final=())
+
+
+def _topic_view(topic: metadata.MetadataResponseTopic) -> TopicView:
+    partitions = [
+        PartitionView(
+            each.partition_index,
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+        )
+        for each in topic.partitions
+    ]
+    partitions.sort(key=lambda each: each.index)
+    return TopicView(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))

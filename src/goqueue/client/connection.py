@@ -1,0 +1,268 @@
+"""One blocking connection to one broker: requests out, answers back in the same order.
+
+Kafka answers the requests of a connection in the order they were sent. So several may be on their
+way at once: `send` hands out a `Pending` and `receive` waits for its answer, noting the answers
+that come before it. After an error the connection is closed and every open `Pending` fails.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from struct import Struct
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from goqueue.client.addresses import Address
+from goqueue.client.errors import UNSUPPORTED_VERSION, ConnectionLost, Unreachable, check
+from goqueue.client.settings import ClientSettings
+from goqueue.client.versions import API_BY_MODULE, VersionRange, choose_version
+from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
+from goqueue.wire.kafka.api import Api
+from goqueue.wire.kafka.messages import api_versions
+from goqueue.wire.kafka.messages import header as header_codec
+from goqueue.wire.kafka.messages.header import RequestHeader
+from goqueue.wire.kafka.primitives import Buffer
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Response_co = TypeVar("Response_co", covariant=True)
+
+_LENGTH: Final = Struct(">i")
+_ERROR_CODE: Final = Struct(">h")
+_API_VERSIONS_FIRST: Final = 3  # brokers that do not know it answer in version 0
+
+
+class Codec(Protocol[Request_contra, Response_co]):
+    """A module of `wire.kafka.messages`, as far as a client needs it."""
+
+    __name__: str
+
+    def write_request(
+        self, message: Request_contra, version: int, chunks: list[Buffer]
+    ) -> None: ...
+
+    def decode_response(self, data: Buffer, version: int, start: int = 0) -> Response_co: ...
+
+
+class Pending(Generic[Response]):
+    """An answer that is on its way."""
+
+    __slots__ = ("_frame", "_read", "correlation_id", "error", "has_come")
+
+    def __init__(self, correlation_id: int, read: Callable[[Buffer], Response]) -> None:
+        self.correlation_id = correlation_id
+        self.error: GoQueueError | None = None
+        self.has_come = False
+        self._read = read
+        self._frame: Buffer = b""
+
+    def come(self, frame: Buffer) -> None:
+        self.has_come, self._frame = True, frame
+
+    def fail(self, error: GoQueueError) -> None:
+        self.has_come, self.error = True, error
+
+    def take(self) -> Response:
+        """The answer, decoded when somebody wants it."""
+        if self.error is not None:
+            raise self.error
+        return self._read(self._frame)
+
+
+class Socket(Protocol):
+    """The part of a socket that a connection uses."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Connection:
+    """A negotiated connection. It belongs to one thread."""
+
+    def __init__(self, sock: Socket, address: Address, settings: ClientSettings) -> None:
+        self.address = address
+        self.is_open = True
+        self.offered: Mapping[int, VersionRange] = {}
+        self._socket = sock
+        self._settings = settings
+        self._correlation_id = 0
+        self._waiting: deque[Pending[Any]] = deque()
+
+    @classmethod
+    def open(cls, address: Address, settings: ClientSettings) -> Connection:
+        """Connect, and learn which versions the broker speaks."""
+        try:
+            sock = socket.create_connection(address, settings.connect_ms_max / 1000)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Unreachable(f"No broker answers at {address} ({reason.lower()}).") from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = cls(sock, address, settings)
+        try:
+            connection.negotiate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def negotiate(self) -> None:
+        """Ask for the versions of every API."""
+        response = self._ask_versions(_API_VERSIONS_FIRST)
+        if response.error_code == UNSUPPORTED_VERSION:
+            response = self._ask_versions(0)
+        check(response.error_code)
+        self.offered = {
+            each.api_key: VersionRange(each.min_version, each.max_version)
+            for each in response.api_keys
+        }
+
+    def offers(self, codec: Codec[Any, Any]) -> bool:
+        """Whether the broker has this API at all."""
+        return _api_of(codec).key in self.offered
+
+    def version_of(self, codec: Codec[Any, Any]) -> int:
+        """The version that requests of this API are sent in."""
+        api = _api_of(codec)
+        return choose_version(api, self.offered.get(api.key))
+
+    def call(
+        self, codec: Codec[Request, Response], request: Request, *, extra_ms: int = 0
+    ) -> Response:
+        """Send a request and wait for its answer; `extra_ms` is a wait the request asks for."""
+        return self.receive(self.send(codec, request), extra_ms=extra_ms)
+
+    def send(self, codec: Codec[Request, Response], request: Request) -> Pending[Response]:
+        """Send a request; its answer is received later."""
+        api, version = _api_of(codec), self.version_of(codec)
+        pending = self._pend(api, version, codec.decode_response)
+        self._write(api, version, codec, request)
+        self._waiting.append(pending)
+        return pending
+
+    def send_only(self, codec: Codec[Request, Response], request: Request) -> None:
+        """Send a request that the broker will not answer."""
+        self._correlation_id += 1
+        self._write(_api_of(codec), self.version_of(codec), codec, request)
+
+    def receive(self, pending: Pending[Response], *, extra_ms: int = 0) -> Response:
+        """Wait for the answer of `pending`."""
+        deadline = time.monotonic() + (self._settings.request_ms_max + extra_ms) / 1000
+        while not pending.has_come:
+            self._waiting[0].come(self._read_frame(deadline))
+            self._waiting.popleft()
+        return pending.take()
+
+    def close(self) -> None:
+        """Close the connection; requests without an answer fail."""
+        self._break(ConnectionLost(f"The connection to {self.address} was closed."))
+
+    def _ask_versions(self, version: int) -> api_versions.ApiVersionsResponse:
+        api = _api_of(api_versions)
+        request = api_versions.ApiVersionsRequest("goqueue", _software_version())
+        pending = self._pend(api, version, _decode_versions)
+        self._write(api, version, api_versions, request)
+        self._waiting.append(pending)
+        return self.receive(pending)
+
+    def _pend(
+        self, api: Api, version: int, decode: Callable[[Buffer, int, int], Response]
+    ) -> Pending[Response]:
+        self._correlation_id += 1
+        expected = self._correlation_id
+
+        def read(frame: Buffer) -> Response:
+            found, start = header_codec.decode_response_header(
+                frame, api.response_header_version(version)
+            )
+            if found.correlation_id != expected:
+                self.close()
+                raise MalformedRequest(
+                    f"{self.address} answered request {found.correlation_id} instead of {expected}."
+                )
+            return decode(frame, version, start)
+
+        return Pending(expected, read)
+
+    def _write(self, api: Api, version: int, codec: Codec[Request, Any], request: Request) -> None:
+        header = RequestHeader(api.key, version, self._correlation_id, self._settings.client_id)
+        chunks: list[Buffer] = [
+            header_codec.encode_request_header(header, api.request_header_version(version))
+        ]
+        codec.write_request(request, version, chunks)
+        length = sum(map(_byte_length, chunks))
+        if not self.is_open:
+            raise ConnectionLost(f"The connection to {self.address} is closed.")
+        try:
+            self._socket.settimeout(self._settings.request_ms_max / 1000)
+            self._socket.sendall(b"".join((_LENGTH.pack(length), *chunks)))
+        except OSError as error:
+            raise self._break(self._loss(error)) from error
+
+    def _read_frame(self, deadline: float) -> Buffer:
+        (length,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size, deadline))
+        if not 0 <= length <= self._settings.answer_bytes_max:
+            raise self._break(
+                MalformedRequest(
+                    f"{self.address} sent a frame of {length} bytes; is it a Kafka listener?"
+                )
+            )
+        return self._read_exactly(length, deadline)
+
+    def _read_exactly(self, count: int, deadline: float) -> bytearray:
+        if not self.is_open:
+            raise ConnectionLost(f"The connection to {self.address} is closed.")
+        data = bytearray(count)
+        view = memoryview(data)
+        try:
+            while view:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                received = self._socket.recv_into(view)
+                if received == 0:
+                    raise ConnectionResetError("the broker hung up")
+                view = view[received:]
+        except OSError as error:
+            raise self._break(self._loss(error)) from error
+        return data
+
+    def _loss(self, error: OSError) -> GoQueueError:
+        if isinstance(error, TimeoutError):
+            return RequestTimedOut(f"{self.address} did not answer in time.")
+        reason = error.strerror or str(error)
+        return ConnectionLost(f"The connection to {self.address} was lost ({reason.lower()}).")
+
+    def _break(self, error: GoQueueError) -> GoQueueError:
+        self.is_open = False
+        self._socket.close()
+        while self._waiting:
+            self._waiting.popleft().fail(error)
+        return error
+
+
+def _api_of(codec: Codec[Any, Any]) -> Api:
+    return API_BY_MODULE[codec.__name__.rpartition(".")[2]]
+
+
+def _software_version() -> str:
+    try:
+        return package_version("goqueue")
+    except PackageNotFoundError:  # the code was copied to where it runs, as Spark does
+        return "0"
+
+
+def _decode_versions(data: Buffer, version: int, start: int) -> api_versions.ApiVersionsResponse:
+    # A broker that does not know our version says so in version 0, whatever was asked.
+    (error_code,) = _ERROR_CODE.unpack_from(data, start)
+    if error_code == UNSUPPORTED_VERSION:
+        version = 0
+    return api_versions.decode_response(data, version, start)
+
+
+def _byte_length(chunk: Buffer) -> int:
+    return chunk.nbytes if isinstance(chunk, memoryview) else len(chunk)

@@ -1,0 +1,142 @@
+"""From places to offsets: ends of partitions, and the records of a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from goqueue.client.cluster import Cluster, Node
+from goqueue.client.errors import About, check
+from goqueue.client.positions import Place, Position
+from goqueue.model.names import TopicPartition
+from goqueue.wire.kafka.messages import list_offsets
+
+NO_OFFSET = -1
+READER = -1  # the replica id of somebody who is no replica
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+# How the protocol writes the places that are no moment.
+_TIMESTAMPS = {Place.EARLIEST: -2, Place.LATEST: -1, Place.NEWEST: -3}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """An answer; `offset` is -1 where nothing fits, `timestamp_ms` where the place has none."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """The offsets a partition holds: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+class Offsets:
+    """Looks up offsets at the leaders of partitions.
+
+    >>> client.offsets.resolve([TopicPartition("orders", 0)], Position.latest())
+    {TopicPartition(topic='orders', partition=0): 42}
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def find(
+        self,
+        places: Mapping[TopicPartition, Position],
+        *,
+        is_committed_only: bool = False,
+    ) -> dict[TopicPartition, FoundOffset]:
+        """What stands at each place; an offset is taken as it is."""
+        asked = {
+            partition: _TIMESTAMPS.get(position.place, position.value)
+            for partition, position in places.items()
+            if position.place is not Place.OFFSET
+        }
+        found = {
+            partition: FoundOffset(position.value, -1)
+            for partition, position in places.items()
+            if position.place is Place.OFFSET
+        }
+        if asked:
+            isolation = READ_COMMITTED if is_committed_only else READ_UNCOMMITTED
+            found |= self._cluster.retrying(lambda: self._ask(asked, isolation))
+        return found
+
+    def resolve(
+        self,
+        partitions: Iterable[TopicPartition],
+        position: Position,
+        *,
+        is_committed_only: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """The offset of a position in each partition; a moment yet to come is the end."""
+        wanted = dict.fromkeys(partitions, position)
+        found = self.find(wanted, is_committed_only=is_committed_only)
+        missing = [partition for partition, each in found.items() if each.offset == NO_OFFSET]
+        offsets = {partition: each.offset for partition, each in found.items()}
+        if missing:
+            ends = self.find(
+                dict.fromkeys(missing, Position.latest()), is_committed_only=is_committed_only
+            )
+            offsets |= {partition: end.offset for partition, end in ends.items()}
+        return offsets
+
+    def ranges(
+        self, partitions: Iterable[TopicPartition], *, is_committed_only: bool = False
+    ) -> dict[TopicPartition, PartitionRange]:
+        """The first offset kept and the next one to be written, of each partition."""
+        wanted = list(partitions)
+        # The end first: what is removed in between cannot put the start behind it.
+        ends = self.resolve(wanted, Position.latest(), is_committed_only=is_committed_only)
+        starts = self.resolve(wanted, Position.earliest())
+        return {
+            partition: PartitionRange(starts[partition], max(starts[partition], ends[partition]))
+            for partition in wanted
+        }
+
+    def _ask(
+        self, asked: Mapping[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, FoundOffset]:
+        requests = {
+            node: _request(topics, asked, isolation)
+            for node, topics in self._cluster.by_leader(asked).items()
+        }
+        return self._answers(requests)
+
+    def _answers(
+        self, requests: Mapping[Node, list_offsets.ListOffsetsRequest]
+    ) -> dict[TopicPartition, FoundOffset]:
+        found = {}
+        for response in self._cluster.call_leaders(list_offsets, requests):
+            for topic in response.topics:
+                for each in topic.partitions:
+                    check(each.error_code, None, About(topic.name, each.partition_index))
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    found[partition] = FoundOffset(each.offset, each.timestamp)
+        return found
+
+
+def _request(
+    topics: Mapping[str, list[int]], asked: Mapping[TopicPartition, int], isolation: int
+) -> list_offsets.ListOffsetsRequest:
+    return list_offsets.ListOffsetsRequest(
+        replica_id=READER,
+        isolation_level=isolation,
+        topics=[
+            list_offsets.ListOffsetsTopic(
+                name,
+                [
+                    list_offsets.ListOffsetsPartition(
+                        index, timestamp=asked[TopicPartition(name, index)]
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in topics.items()
+        ],
+    )

@@ -1,0 +1,67 @@
+"""Places in a partition: the two ends, an offset, a moment, the newest record."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from goqueue.model.errors import InvalidRequest
+
+
+class Place(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NEWEST = "newest"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to read from, before anybody has looked what is there.
+
+    `Position.earliest()`, `Position.at_offset(42)`, `Position.ago(3_600_000, now_ms=...)`.
+    """
+
+    place: Place
+    value: int = 0
+
+    @classmethod
+    def earliest(cls) -> Position:
+        """The first record that is kept."""
+        return cls(Place.EARLIEST)
+
+    @classmethod
+    def latest(cls) -> Position:
+        """After the last record."""
+        return cls(Place.LATEST)
+
+    @classmethod
+    def newest(cls) -> Position:
+        """The record with the largest timestamp."""
+        return cls(Place.NEWEST)
+
+    @classmethod
+    def at_offset(cls, offset: int) -> Position:
+        if offset < 0:
+            raise InvalidRequest(f"Offset {offset} is negative.")
+        return cls(Place.OFFSET, offset)
+
+    @classmethod
+    def at_time(cls, timestamp_ms: int) -> Position:
+        """The first record with this timestamp or a later one."""
+        if timestamp_ms < 0:
+            raise InvalidRequest("A moment before 1970 cannot be looked for.")
+        return cls(Place.TIME, timestamp_ms)
+
+    @classmethod
+    def ago(cls, duration_ms: int, *, now_ms: int) -> Position:
+        """The first record of the last `duration_ms`."""
+        return cls.at_time(max(0, now_ms - duration_ms))
+
+    def __str__(self) -> str:
+        return f"{self.place.value} {self.value}" if self._has_value else self.place.value
+
+    @property
+    def _has_value(self) -> bool:
+        return self.place in (Place.OFFSET, Place.TIME)

@@ -1,0 +1,261 @@
+"""Reads partitions from given offsets: whole batches, or the records in them.
+
+No group is involved: a reader is told where to start and, if it is to end, where. Every batch is
+checked against its checksum. Control batches, which only mark the ends of transactions, are passed
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
+from goqueue.client.cluster import Cluster
+from goqueue.client.errors import About, check
+from goqueue.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, READER, Offsets
+from goqueue.client.positions import Position
+from goqueue.client.settings import ReaderSettings
+from goqueue.model.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Header,
+    check_batch,
+    decode_records,
+    read_header,
+    unpack_payload,
+)
+from goqueue.model.errors import (
+    CorruptBatch,
+    GoQueueError,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.model.names import TopicPartition
+from goqueue.wire.kafka.messages import fetch
+
+
+class RawBatch(NamedTuple):
+    """One batch as it is stored; `data` is good as long as it is held."""
+
+    topic: str
+    partition: int
+    data: memoryview
+
+
+class ReadRecord(NamedTuple):
+    """One record and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class Reader:
+    """Reads partitions, each from its own offset. It belongs to one thread.
+
+    >>> reader = client.reader(["orders"], Position.earliest(), until=Position.latest())
+    >>> [record.value for record in reader.records()]
+    [b'hello', b'world']
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
+        settings: ReaderSettings | None = None,
+    ) -> None:
+        self.settings = settings or ReaderSettings()
+        self.positions = dict(positions)  # the next offset of each partition
+        self._cluster = cluster
+        self._ends = dict(ends or {})
+        self._turn = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every partition has been read up to its end; without ends, never."""
+        return not self._open_partitions()
+
+    def records(self) -> Iterator[ReadRecord]:
+        """Every record up to the ends; without ends, wait for more for ever."""
+        while not self.is_at_end:
+            yield from self.poll()
+
+    def fetch_batches(self) -> Iterator[RawBatch]:
+        """Every batch up to the ends. The first and the last may hold records beyond them."""
+        while not self.is_at_end:
+            for batch, _ in self._poll_batches():
+                yield batch
+
+    def poll(self, *, wait_ms: int | None = None) -> Iterator[ReadRecord]:
+        """The records of one round of fetches; none if nothing came within the wait."""
+        for batch, start in self._poll_batches(wait_ms):
+            yield from self._records_of(batch, start)
+
+    # One round
+
+    def _poll_batches(self, wait_ms: int | None = None) -> Iterator[tuple[RawBatch, int]]:
+        """Batches and the offset wanted in each, moving positions along as they are handed out."""
+        answers = self._cluster.retrying(
+            lambda: self._fetch(self.settings.wait_ms if wait_ms is None else wait_ms),
+            final=(UnknownTopic, UnknownPartition),
+        )
+        for partition, answer in answers:
+            aborted = AbortedTransactions(
+                AbortedTransaction(each.first_offset, each.producer_id)
+                for each in answer.aborted_transactions or ()
+            )
+            for header, data in self._batches(partition, answer.records):
+                wanted = self.positions[partition]
+                self.positions[partition] = max(wanted, header.next_offset)
+                is_hidden = aborted.covers(header, data) or header.is_control
+                if not is_hidden and header.next_offset > wanted:
+                    yield RawBatch(partition.topic, partition.partition, data), wanted
+
+    def _fetch(self, wait_ms: int) -> list[tuple[TopicPartition, fetch.PartitionData]]:
+        by_leader = self._cluster.by_leader(self._in_turn())
+        # Empty partitions at one broker must not hold back records that another has.
+        share_ms = wait_ms // len(by_leader) if by_leader else wait_ms
+        requests = {node: self._request(topics, share_ms) for node, topics in by_leader.items()}
+        answers = []
+        for response in self._cluster.call_leaders(fetch, requests, extra_ms=share_ms):
+            check(response.error_code)
+            for topic in response.responses:
+                for each in topic.partitions:
+                    partition = TopicPartition(topic.topic, each.partition_index)
+                    if self._is_usable(partition, each):
+                        answers.append((partition, each))
+        return answers
+
+    def _request(self, topics: Mapping[str, list[int]], wait_ms: int) -> fetch.FetchRequest:
+        settings = self.settings
+        return fetch.FetchRequest(
+            replica_id=READER,
+            max_wait_ms=wait_ms,
+            min_bytes=settings.bytes_min,
+            max_bytes=settings.bytes_max,
+            isolation_level=READ_COMMITTED if settings.is_committed_only else READ_UNCOMMITTED,
+            topics=[
+                fetch.FetchTopic(
+                    name,
+                    partitions=[
+                        fetch.FetchPartition(
+                            index,
+                            fetch_offset=self.positions[TopicPartition(name, index)],
+                            partition_max_bytes=settings.partition_bytes_max,
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in topics.items()
+            ],
+        )
+
+    def _is_usable(self, partition: TopicPartition, answer: fetch.PartitionData) -> bool:
+        try:
+            check(answer.error_code, None, About(partition.topic, partition.partition))
+        except OffsetOutOfRange as error:
+            self._go_on_elsewhere(partition, error)
+            return False
+        return True
+
+    def _go_on_elsewhere(self, partition: TopicPartition, error: GoQueueError) -> None:
+        """The position is gone, or not there yet: move it as the settings say."""
+        kept = Offsets(self._cluster).ranges([partition])[partition]
+        if self.settings.out_of_range == "fail":
+            raise OffsetOutOfRange(
+                partition, self.positions[partition], start=kept.start, end=kept.end
+            ) from error
+        is_earliest = self.settings.out_of_range == "earliest"
+        self.positions[partition] = kept.start if is_earliest else kept.end
+
+    def _batches(
+        self, partition: TopicPartition, records: bytes | bytearray | memoryview | None
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The whole batches of an answer; a broker may cut the last one short."""
+        data = memoryview(records or b"")
+        position = 0
+        while len(data) - position >= HEADER_BYTES:
+            size = read_header(data, position).size
+            if size < HEADER_BYTES:
+                raise self._corrupt(partition, "its length makes no sense")
+            if position + size > len(data):
+                break
+            batch = data[position : position + size]
+            try:
+                header = check_batch(batch)
+            except CorruptBatch as error:
+                raise self._corrupt(partition, str(error)) from error
+            yield header, batch
+            position += size
+        if position == 0 and len(data) > 0:
+            raise RecordTooLarge(
+                f"A batch of {partition} is larger than a fetch of "
+                f"{self.settings.partition_bytes_max} bytes; raise partition_bytes_max."
+            )
+
+    def _records_of(self, batch: RawBatch, start: int) -> Iterator[ReadRecord]:
+        header = read_header(batch.data)
+        end = self._ends.get(TopicPartition(batch.topic, batch.partition))
+        for record in decode_records(header, unpack_payload(batch.data, header)):
+            if record.offset < start:
+                continue
+            if end is not None and record.offset >= end:
+                break
+            yield ReadRecord(
+                batch.topic,
+                batch.partition,
+                record.offset,
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                record.headers,
+            )
+
+    def _in_turn(self) -> list[TopicPartition]:
+        """The partitions still to read, a different one first each time.
+
+        A broker fills an answer from the front, so a busy first partition would starve the rest.
+        """
+        partitions = self._open_partitions()
+        self._turn += 1
+        start = self._turn % len(partitions) if partitions else 0
+        return partitions[start:] + partitions[:start]
+
+    def _open_partitions(self) -> list[TopicPartition]:
+        return [
+            partition
+            for partition, position in self.positions.items()
+            if partition not in self._ends or position < self._ends[partition]
+        ]
+
+    def _corrupt(self, partition: TopicPartition, reason: str) -> CorruptBatch:
+        offset = self.positions[partition]
+        return CorruptBatch(f"The batch at offset {offset} of {partition} is damaged: {reason}")
+
+
+def start_reading(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    start: Position | Mapping[TopicPartition, int],
+    *,
+    until: Position | None = None,
+    settings: ReaderSettings | None = None,
+) -> Reader:
+    """A reader from a position, or from offsets, to another position as it stands now."""
+    chosen = settings or ReaderSettings()
+    wanted = list(partitions)
+    offsets = Offsets(cluster)
+    positions = offsets.resolve(wanted, start) if isinstance(start, Position) else dict(start)
+    ends = None
+    if until is not None:
+        ends = offsets.resolve(wanted, until, is_committed_only=chosen.is_committed_only)
+    return Reader(cluster, positions, ends=ends, settings=chosen)

@@ -1,0 +1,503 @@
+"""Compaction: of each key the last record stays, and every record keeps its offset.
+
+A pass has three parts. `plan_compaction` looks at a log and says which closed segments are due.
+A `Compaction` then works through them step by step, outside the event loop if its owner likes: it
+first learns the last offset of each key in the part that is dirty, as far as memory allows, and
+then writes the segments anew, small neighbours together. After each step the event loop calls
+`apply`, which puts a finished segment in the place of those it was made from.
+
+What stays: the last record of each key, records without a key, control batches, and, as an empty
+batch, the last batch of each known producer, because its sequence numbers are in it. A tombstone
+stays until its batch's *delete horizon*, which the first pass that sees it writes into the batch
+as the format provides: a bit in the attributes, and the time in place of the base timestamp.
+
+Offsets have no holes afterwards either, since that is how damage is recognised: a batch without a
+producer is stretched over the offsets that are gone after it, and elsewhere an empty batch stands
+for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from goqueue.model.batch import (
+    HAS_DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_PRODUCER,
+    BatchHeader,
+    RawRecord,
+    build_batch,
+    read_header,
+    shift_timestamp,
+    split_records,
+    unpack_payload,
+)
+from goqueue.model.compression import Buffer, compress
+from goqueue.model.errors import CorruptBatch
+from goqueue.storage.disk import Disk
+from goqueue.storage.log import Log
+from goqueue.storage.segment import (
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    Located,
+    Place,
+    Segment,
+    segment_name,
+)
+from goqueue.storage.swap import CLEANED_SUFFIX, begin_swap, finish_swap
+
+MAP_BYTES_MAX = 64 << 20
+STEP_BYTES = 1 << 20
+_KEY_BYTES_MAX = 23  # longer keys are known by a digest of 24 bytes, which no such key can equal
+_MAP_ENTRY_BYTES = 160  # what an entry costs besides the bytes of its key
+
+
+class Source(NamedTuple):
+    """A closed segment as it was when the pass was planned."""
+
+    segment: Segment
+    size: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Which segments a pass rewrites, and with which settings."""
+
+    folder: str
+    sources: list[Source]
+    dirty_from: int
+    now_ms: int
+    tombstone_retention_ms: int
+    segment_bytes: int
+    index_interval_bytes: int
+
+
+def plan_compaction(
+    log: Log, *, now_ms: int, until_offset: int, is_forced: bool = False
+) -> CompactionPlan | None:
+    """What is to be compacted now, if anything; nothing from `until_offset` on is touched."""
+    settings = log.settings
+    if not settings.is_compacting:
+        return None
+    ready = _ready_segments(log, now_ms=now_ms, until_offset=until_offset)
+    dirty = [segment for segment in ready if segment.end_offset > log.cleaned_offset]
+    if not dirty:
+        return None
+    dirty_bytes = sum(segment.size for segment in dirty)
+    ready_bytes = sum(segment.size for segment in ready)
+    is_dirty = dirty_bytes >= settings.dirty_ratio_min * ready_bytes
+    is_late = now_ms - dirty[0].first_timestamp > settings.compaction_lag_ms_max
+    if not (is_dirty or is_late or is_forced):
+        return None
+    return CompactionPlan(
+        folder=log.folder,
+        sources=[Source(segment, segment.size, segment.end_offset) for segment in ready],
+        dirty_from=max(log.cleaned_offset, ready[0].base_offset),
+        now_ms=now_ms,
+        tombstone_retention_ms=settings.tombstone_retention_ms,
+        segment_bytes=settings.segment_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+    )
+
+
+def _ready_segments(log: Log, *, now_ms: int, until_offset: int) -> list[Segment]:
+    ready = []
+    lag_ms_min = log.settings.compaction_lag_ms_min
+    for segment in log.segments[:-1]:
+        is_dirty = segment.end_offset > log.cleaned_offset
+        is_too_new = is_dirty and lag_ms_min > 0 and segment.max_timestamp > now_ms - lag_ms_min
+        if not segment.is_sealed or segment.end_offset > until_offset or is_too_new:
+            break
+        ready.append(segment)
+    return ready
+
+
+class Replacement(NamedTuple):
+    """A rewritten segment, durable under its `.cleaned` name, and those it was made from."""
+
+    sources: list[Source]
+    cleaned: Segment
+
+
+class Compaction:
+    """One pass over one log.
+
+    `last_offsets` says, for each producer that is still known, the last offset of its newest
+    batch. A segment with damage is left as it is and named in `reports`.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        plan: CompactionPlan,
+        *,
+        last_offsets: Mapping[int, int],
+        map_bytes_max: int = MAP_BYTES_MAX,
+        step_bytes: int = STEP_BYTES,
+    ) -> None:
+        self.is_done = False
+        self.reports: list[str] = []
+        self.bytes_before = 0
+        self.bytes_after = 0
+        self._disk = disk
+        self._plan = plan
+        self._last_offsets = last_offsets
+        self._map_bytes_max = map_bytes_max
+        self._step_bytes = step_bytes
+        self._last_of_key: dict[bytes, int] = {}
+        self._mapped_until = plan.dirty_from
+        self._has_skipped = False
+        self._replacement: Replacement | None = None
+        self._open: Segment | None = None
+        self._steps = self._run()
+
+    def step(self) -> None:
+        """Do a bounded amount of work. May run in a thread, but never twice at once."""
+        self.is_done = next(self._steps, True)
+
+    def apply(self, log: Log) -> bool:
+        """Put in place what the last step has finished; False ends the pass.
+
+        Runs where the log lives. It blocks for a few syncs when there is something to put in
+        place, and does nothing otherwise.
+        """
+        replacement, self._replacement = self._replacement, None
+        if replacement is not None and not self._swap(log, replacement):
+            self.abandon()
+            return False
+        if self.is_done:
+            log.mark_cleaned(self._mapped_until)
+        return True
+
+    def abandon(self) -> None:
+        """Give up: drop what was written and is not in place."""
+        self._steps.close()
+        self.is_done = True
+        self._replacement = None
+        if self._open is not None:
+            self._open.remove()
+            self._open = None
+
+    def _swap(self, log: Log, replacement: Replacement) -> bool:
+        """Replace segments by a rewritten one, unless the log has changed under the pass."""
+        old, cleaned = [source.segment for source in replacement.sources], replacement.cleaned
+        is_changed = any(one.segment.size != one.size for one in replacement.sources)
+        if is_changed or not log.has_run(old):
+            return False
+        removed = [segment.base_offset for segment in old]
+        begin_swap(self._disk, log.folder, removed=removed, added=[cleaned.base_offset])
+        for segment in old:
+            segment.retire()
+        cleaned.close()
+        finish_swap(self._disk, log.folder)
+        self._open = None
+        new = _reopened(self._disk, log.folder, cleaned, created_ms=old[-1].created_ms)
+        log.replace_segments(old, [new])
+        self.bytes_before += sum(source.size for source in replacement.sources)
+        self.bytes_after += new.size
+        return True
+
+    # The work, as a generator that pauses after each step
+
+    def _run(self) -> Generator[bool, None, None]:
+        yield from self._map_keys()
+        groups = deque(self._grouped())
+        while groups:
+            group = groups.popleft()
+            try:
+                yield from self._rewrite(group)
+            except _DamagedSource as damaged:
+                self.reports.append(f"Not compacted: {damaged.text}")
+                # Older records of any key may stay in there, so a tombstone must not go yet.
+                self._has_skipped = True
+                parts = (group[: damaged.number], group[damaged.number + 1 :])
+                groups.extendleft(part for part in reversed(parts) if part)
+
+    def _map_keys(self) -> Generator[bool, None, None]:
+        """Learn the last offset of each key in the dirty part, until memory is used up."""
+        room, worked = self._map_bytes_max, 0
+        for source in self._plan.sources:
+            if source.end_offset <= self._plan.dirty_from:
+                continue
+            view = self._view(source)
+            for located in view.scan_readable(Place(0, view.base_offset)):
+                header = located.header
+                if header.next_offset <= self._plan.dirty_from:
+                    continue
+                if room <= 0:
+                    view.close()
+                    return
+                data = view.read_batch(located)
+                if data is not None and not header.is_control:
+                    room -= self._map_batch(header, data)
+                self._mapped_until = header.next_offset
+                worked += header.size
+                if worked >= self._step_bytes:
+                    worked = 0
+                    yield False
+            self._mapped_until = source.end_offset
+            view.close()
+
+    def _map_batch(self, header: BatchHeader, data: bytes) -> int:
+        """Take the keys of a batch in; return how much memory they took."""
+        taken, last_of_key = 0, self._last_of_key
+        try:
+            for record in split_records(header, unpack_payload(data, header)):
+                if record.key is not None:
+                    key = _known_as(record.key)
+                    if key not in last_of_key:
+                        taken += _MAP_ENTRY_BYTES + len(key)
+                    last_of_key[key] = header.base_offset + record.offset_delta
+        except CorruptBatch:
+            pass  # Its segment will be left as it is and reported when its turn comes.
+        return taken
+
+    def _grouped(self) -> Iterator[list[Source]]:
+        """The segments up to where keys are known, neighbours together that fit into one."""
+        group: list[Source] = []
+        size = 0
+        for source in self._plan.sources:
+            if source.segment.base_offset >= self._mapped_until:
+                break
+            is_full = group and (
+                size + source.size > self._plan.segment_bytes
+                or source.end_offset - group[0].segment.base_offset > RELATIVE_OFFSET_MAX
+                or source.segment.base_offset != group[-1].end_offset
+            )
+            if is_full:
+                yield group
+                group, size = [], 0
+            group.append(source)
+            size += source.size
+        if group:
+            yield group
+
+    def _rewrite(self, group: list[Source]) -> Generator[bool, None, None]:
+        """Write what stays of some segments as one, and hand it over when that is less."""
+        plan = self._plan
+        cleaned = self._open = Segment.create(
+            self._disk,
+            plan.folder,
+            group[0].segment.base_offset,
+            now_ms=plan.now_ms,
+            name_suffix=CLEANED_SUFFIX,
+        )
+        writer = _Writer(cleaned, plan.index_interval_bytes)
+        is_changed, worked = len(group) > 1, 0
+        for number, source in enumerate(group):
+            view = self._view(source)
+            try:
+                for located in view.scan(Place(0, view.base_offset)):
+                    kept, is_touched = self._cleaned(view, located)
+                    is_changed = is_changed or is_touched
+                    writer.add(located.header, kept)
+                    worked += located.header.size
+                    if worked >= self._step_bytes:
+                        worked = 0
+                        yield False
+            except CorruptBatch as error:
+                self._drop_open()
+                raise _DamagedSource(number, str(error)) from error
+            finally:
+                view.close()
+        writer.end(group[-1].end_offset)
+        if not is_changed:
+            self._drop_open()
+            return
+        cleaned.file.sync()
+        cleaned.seal()
+        for file in cleaned.take_index_files():
+            file.sync()
+        self._replacement = Replacement(group, cleaned)
+        yield False
+
+    def _cleaned(self, view: Segment, located: Located) -> tuple[Buffer | None, bool]:
+        """What stays of a batch (None: nothing), and whether a record of it was touched."""
+        data = view.read_batch(located)
+        if data is None:
+            raise view.corrupt(Place(located.position, located.header.base_offset))
+        header = located.header
+        if header.base_offset >= self._mapped_until or header.is_control:
+            return data, False
+        if header.record_count == 0:
+            return (data if self._is_last_of_producer(header) else None), False
+        try:
+            records = list(split_records(header, unpack_payload(data, header)))
+        except CorruptBatch as error:
+            raise view.corrupt(Place(located.position, header.base_offset)) from error
+        kept = [record for record in records if self._is_kept(header, record)]
+        is_new_tombstone = (
+            not header.has_delete_horizon
+            and not self._has_skipped
+            and any(record.is_tombstone for record in kept)
+        )
+        if len(kept) == len(records) and not is_new_tombstone:
+            return data, False
+        if not kept and not self._is_last_of_producer(header):
+            return None, True
+        horizon_ms = self._plan.now_ms + self._plan.tombstone_retention_ms
+        return _rebuilt(header, kept, horizon_ms=horizon_ms if is_new_tombstone else None), True
+
+    def _is_kept(self, header: BatchHeader, record: RawRecord) -> bool:
+        if record.key is None:
+            return True
+        offset = header.base_offset + record.offset_delta
+        if self._last_of_key.get(_known_as(record.key), -1) > offset:
+            return False
+        is_over = header.has_delete_horizon and header.base_timestamp <= self._plan.now_ms
+        return not (record.is_tombstone and is_over)
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        if header.producer_id == NO_PRODUCER:
+            return False
+        return self._last_offsets.get(header.producer_id) == header.last_offset
+
+    def _view(self, source: Source) -> Segment:
+        """The segment once more, with a file of its own: the log's belongs to the event loop."""
+        segment = source.segment
+        return Segment(
+            self._disk,
+            self._plan.folder,
+            segment.base_offset,
+            self._disk.open(segment.file.path),
+            size=source.size,
+            end_offset=source.end_offset,
+            created_ms=segment.created_ms,
+        )
+
+    def _drop_open(self) -> None:
+        if self._open is not None:
+            self._open.remove()
+            self._open = None
+
+
+class _DamagedSource(Exception):
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+        self.text = text
+
+
+class _Writer:
+    """Writes batches to a segment and lets no hole appear between their offsets."""
+
+    def __init__(self, segment: Segment, index_interval_bytes: int) -> None:
+        self._segment = segment
+        self._index_interval_bytes = index_interval_bytes
+        self._held: Buffer | None = None  # the last batch, which may have to stretch
+        self._next_offset = segment.base_offset
+        self._epoch = 0
+
+    def add(self, header: BatchHeader, batch: Buffer | None) -> None:
+        """Write what stays of the batch that had this header."""
+        self._epoch = header.leader_epoch
+        if batch is not None:
+            self._fill(header.base_offset)
+            self._flush()
+            self._held, self._next_offset = batch, header.next_offset
+
+    def end(self, offset: int) -> None:
+        """Fill up to the end of the segment."""
+        self._fill(offset)
+        self._flush()
+
+    def _fill(self, until: int) -> None:
+        if self._next_offset == until:
+            return
+        if self._held is not None and _can_stretch(read_header(self._held)):
+            self._held = _stretched(self._held, until)
+        else:
+            self._flush()
+            self._held = build_batch(
+                b"",
+                record_count=0,
+                base_offset=self._next_offset,
+                last_offset_delta=until - 1 - self._next_offset,
+                leader_epoch=self._epoch,
+            )
+        self._next_offset = until
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            self._segment.append(
+                memoryview(self._held),
+                read_header(self._held),
+                index_interval_bytes=self._index_interval_bytes,
+            )
+            self._held = None
+
+
+def _can_stretch(header: BatchHeader) -> bool:
+    # A producer's last sequence number follows from the number of offsets in its batch.
+    return header.producer_id == NO_PRODUCER and not header.is_control
+
+
+def _stretched(batch: Buffer, until: int) -> bytearray:
+    header = read_header(batch)
+    return _with_records(
+        header,
+        memoryview(batch)[HEADER_BYTES:],
+        header._replace(last_offset_delta=until - 1 - header.base_offset),
+    )
+
+
+def _rebuilt(header: BatchHeader, records: list[RawRecord], *, horizon_ms: int | None) -> bytearray:
+    """A batch with fewer records, or with the time until which its tombstones stay."""
+    attributes, base, newest = header.attributes, header.base_timestamp, header.max_timestamp
+    if records and not attributes & LOG_APPEND_TIME:
+        newest = max(base + record.timestamp_delta for record in records)
+    if horizon_ms is None:
+        payload = b"".join(record.data for record in records)
+    else:
+        payload = b"".join(shift_timestamp(record, base - horizon_ms) for record in records)
+        attributes, base = attributes | HAS_DELETE_HORIZON, horizon_ms
+    changed = header._replace(
+        attributes=attributes,
+        base_timestamp=base,
+        max_timestamp=newest,
+        record_count=len(records),
+    )
+    return _with_records(header, compress(header.codec, payload) if records else b"", changed)
+
+
+def _with_records(header: BatchHeader, payload: Buffer, changed: BatchHeader) -> bytearray:
+    """A batch in the place of one that had `header`."""
+    return build_batch(
+        payload,
+        record_count=changed.record_count,
+        base_offset=header.base_offset,
+        last_offset_delta=changed.last_offset_delta,
+        leader_epoch=header.leader_epoch,
+        attributes=changed.attributes,
+        base_timestamp=changed.base_timestamp,
+        max_timestamp=changed.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def _known_as(key: bytes) -> bytes:
+    if len(key) <= _KEY_BYTES_MAX:
+        return key
+    return hashlib.blake2b(key, digest_size=_KEY_BYTES_MAX + 1).digest()
+
+
+def _reopened(disk: Disk, folder: str, cleaned: Segment, *, created_ms: int) -> Segment:
+    return Segment(
+        disk,
+        folder,
+        cleaned.base_offset,
+        disk.open(f"{folder}/{segment_name(cleaned.base_offset)}{LOG_SUFFIX}"),
+        size=cleaned.size,
+        end_offset=cleaned.end_offset,
+        created_ms=created_ms,
+        max_timestamp=cleaned.max_timestamp,
+        is_sealed=True,
+    )

@@ -1,0 +1,133 @@
+"""Nodes, topics and groups for the integration tests."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from .clients import CLIENTS, Client
+from .peer import KafkaPeer
+from .process import Broker
+from .topics import create_topic
+
+TEST_SECONDS_MAX = 120
+OUTSIDE_BOOTSTRAP = os.environ.get("GOQUEUE_TEST_BOOTSTRAP")
+NODE = KafkaPeer if os.environ.get("GOQUEUE_TEST_PEER") == "kafka" else Broker
+
+# Short cycles, so that retention, compaction and dead members show within a test.
+SHARED_SETTINGS: dict[str, object] = {
+    "storage.retention_check_ms": 200,
+    "compaction.check_ms": 200,
+    "groups.initial_rebalance_delay_ms": 0,
+    "groups.session_ms_min": 1_000,
+    "groups.consumer_heartbeat_ms": 500,
+    "groups.consumer_session_ms": 6_000,
+}
+
+NewTopicName = Callable[..., str]
+StartBroker = Callable[..., Broker]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The shared node, for tests that keep apart by topic and group names."""
+    if OUTSIDE_BOOTSTRAP:
+        pytest.skip("needs the process, and GOQUEUE_TEST_BOOTSTRAP gives only an address")
+    node = NODE(tmp_path_factory.mktemp("shared"), SHARED_SETTINGS)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the shared node."""
+    if OUTSIDE_BOOTSTRAP:
+        return OUTSIDE_BOOTSTRAP
+    address: str = request.getfixturevalue("broker").bootstrap
+    return address
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Start nodes of one's own: `start_broker({"topics.partitions": 4})`."""
+    if OUTSIDE_BOOTSTRAP:
+        pytest.skip("starts a node of its own")
+    nodes: list[Broker] = []
+
+    def start(
+        settings: dict[str, object] | None = None, *, directory: Path | None = None
+    ) -> Broker:
+        home = directory or tmp_path / f"node-{len(nodes)}"
+        home.mkdir(exist_ok=True)
+        node = NODE(home, settings or {})
+        nodes.append(node)
+        node.start()
+        return node
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    """A confluent-kafka admin client of the shared node."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name that no other test and no other run has."""
+    claim: str = request.node.originalname.removeprefix("test_")
+    return f"{claim[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def new_topic(admin: AdminClient, unique: str) -> Iterator[NewTopicName]:
+    """Create topics on the shared node: `new_topic(partitions=3, **{"cleanup.policy": ...})`."""
+    names: list[str] = []
+
+    def create(partitions: int = 1, **config: str) -> str:
+        name = f"{unique}-{len(names)}"
+        names.append(name)
+        create_topic(admin, name, partitions=partitions, **config)
+        return name
+
+    yield create
+    if names:
+        for future in admin.delete_topics(names).values():
+            future.exception()
+
+
+@pytest.fixture
+def topic(new_topic: NewTopicName) -> str:
+    """A topic of one partition on the shared node."""
+    return new_topic()
+
+
+@pytest.fixture
+def group(unique: str) -> str:
+    """A group id nobody else uses."""
+    return f"group-{unique}"
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest, bootstrap: str) -> Client:
+    """Each of the client libraries in turn, on the shared node."""
+    made: Client = request.param(bootstrap)
+    return made

@@ -1,0 +1,126 @@
+"""One `goqueue serve` process with a data directory of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from .waiting import eventually
+
+START_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 30
+# Ports below those the kernel hands to outgoing connections. A client that keeps asking for a
+# port nobody listens on can otherwise be given that very port, and so keep the node off it.
+QUIET_PORTS = range(12_000, 32_000)
+
+
+class Broker:
+    """A node that can be stopped, killed and started again on the same port and data."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.settings = dict(settings)
+        self._output = directory / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = quiet_port()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to give to a Kafka client."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running node."""
+        assert self._process is not None, "the node is not running"
+        return self._process.pid
+
+    @property
+    def rss_bytes(self) -> int:
+        """Memory the node holds now."""
+        fields = Path(f"/proc/{self.pid}/status").read_text().split("VmRSS:")[1].split()
+        return int(fields[0]) * 1024
+
+    @property
+    def log_text(self) -> str:
+        """All the node has printed, over all its lives."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def start(self) -> None:
+        """Start the node and wait until it serves."""
+        ready_file = self.directory / "ready.json"
+        ready_file.unlink(missing_ok=True)
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command(ready_file), stdout=output, stderr=subprocess.STDOUT
+            )
+        eventually(
+            lambda: ready_file.exists() or self._process_ended(),
+            because="the node wrote its ready file",
+            within=START_SECONDS_MAX,
+        )
+        addresses = json.loads(ready_file.read_text())
+        assert addresses["kafka"] == self.bootstrap
+
+    def stop(self) -> None:
+        """Ask the node to end, and expect it to end well."""
+        code = self._end(signal.SIGTERM)
+        assert code == 0, f"the node ended with code {code}:\n{self.log_text[-4000:]}"
+
+    def kill(self) -> None:
+        """End the node as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop the node in order and start it again."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._process is not None:
+            self.kill()
+
+    def _command(self, ready_file: Path) -> list[str]:
+        command = [sys.executable, "-m", "goqueue", "serve"]
+        command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
+        command += ["--ready-file", str(ready_file)]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        return command
+
+    def _process_ended(self) -> bool:
+        assert self._process is not None
+        code = self._process.poll()
+        assert code is None, f"the node ended with code {code} at start:\n{self.log_text[-4000:]}"
+        return False
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "the node is not running"
+        process.send_signal(how)
+        try:
+            return process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the node ignored {how.name}:\n{self.log_text[-4000:]}") from None
+
+
+def quiet_port() -> int:
+    """A free port that no outgoing connection will take while its node is down."""
+    while True:
+        port = random.choice(QUIET_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
