@@ -231,3 +231,37 @@ def test_a_failed_sync_acknowledges_nobody_and_ends_writing() -> None:
     world.start()
     world.produce(TOPIC, ["again"])
     assert world.consume(TOPIC)[-1].value == b"again"
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_compaction_in_the_background_keeps_the_last_value_of_each_key(seed: int) -> None:
+    world = World(
+        seed,
+        storage__segment_bytes="1KiB",
+        compaction__check_ms="100",
+        compaction__dirty_ratio_min="0.1",
+    )
+    world.create(TOPIC, cleanup_policy="compact")
+    last: dict[bytes, bytes] = {}
+    acked: list[GoQueueError | None] = []
+    sent = 0
+    for number in range(300):
+        key, value = b"k%d" % world.random.randint(0, 9), b"v%d" % number
+        record = Record(key, value, timestamp_ms=world.clock.now_ms())
+        partition = world.broker.topics.get(TOPIC).partition(0)
+        sent += 1
+        world.append(partition, [record], acked.append)
+        last[key] = value
+        if world.random.random() < 0.2:
+            world.run_until(lambda: len(acked) == sent)
+            world.run_for(world.random.uniform(0, 400))
+        if world.random.random() < 0.01:
+            world.run_until(lambda: len(acked) == sent)
+            world.crash()
+            world.start()
+    world.run_until(lambda: len(acked) == sent)
+    world.run_for(5_000)
+    records = world.consume(TOPIC)
+    assert {record.key: record.value for record in records} == last
+    assert len(records) < 150, "nothing was compacted"
+    assert [record.offset for record in records] == sorted({one.offset for one in records})

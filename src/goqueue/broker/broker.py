@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from goqueue.broker.compactor import Compactor
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
@@ -60,13 +61,17 @@ class Broker:
             new_id=self.new_id,
         )
         self.groups = Groups(scheduler, self.topics, settings.groups)
-        self.upkeep = Upkeep(disk, scheduler, self.topics, settings.storage, settings.producers)
+        self.upkeep = Upkeep(
+            disk, scheduler, self.topics, self.flusher, settings.storage, settings.producers
+        )
+        self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
 
     def open(self) -> None:
         """Open everything on disk; afterwards the node can serve."""
         self.topics.open()
         self.groups.open()
         self.upkeep.start()
+        self.compactor.start()
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable and leave it so that the next start is quick."""
@@ -76,7 +81,7 @@ class Broker:
             self.topics.close()
             done()
 
-        self.flusher.flush_now(flushed)
+        self.compactor.stop(lambda: self.flusher.flush_now(flushed))
 
     def new_id(self) -> bytes:
         """Sixteen random bytes, as topics and members have for their ids."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from goqueue.broker.flusher import Flusher
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
@@ -25,12 +26,14 @@ class Upkeep:
         disk: Disk,
         scheduler: Scheduler,
         topics: Topics,
+        flusher: Flusher,
         storage: StorageSettings,
         producers: ProducerSettings,
     ) -> None:
         self._disk = disk
         self._scheduler = scheduler
         self._topics = topics
+        self._flusher = flusher
         self._storage = storage
         self._producers = producers
         self._timers: dict[str, Handle] = {}
@@ -73,6 +76,7 @@ class Upkeep:
         is_active_old = log.start_offset >= log.end_offset or log.is_active_expired(now_ms)
         if is_active_old and log.active.size and one.high_watermark == log.end_offset:
             log.roll(now_ms=now_ms)
+            self._flusher.mark(one)
         expired = log.take_expired(now_ms=now_ms, until_offset=one.high_watermark)
         if expired:
             one.epochs.advance_start(log.start_offset)

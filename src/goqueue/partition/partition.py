@@ -303,7 +303,8 @@ class Partition:
 
     @property
     def is_dirty(self) -> bool:
-        return self.synced_offset < self.log.end_offset and self.failure is None
+        has_news = self.synced_offset < self.log.end_offset or self.log.has_unsealed
+        return has_news and self.failure is None
 
     def flush(self) -> Flush:
         """What is to be made durable now."""

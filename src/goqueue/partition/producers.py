@@ -130,5 +130,13 @@ class Producers:
             if not state.batches:
                 del self._states[state.producer_id]
 
+    def last_offsets(self) -> dict[int, int]:
+        """For each producer, the last offset of its newest batch."""
+        return {
+            state.producer_id: state.batches[-1].last_offset
+            for state in self._states.values()
+            if state.batches
+        }
+
     def state(self, offset: int) -> ProducersState:
         return ProducersState(offset, list(self._states.values()))

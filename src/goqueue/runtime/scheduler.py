@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
 THREADS_MAX = 8
 
+_Done = Callable[[Any, Exception | None], None]
+_Work = tuple[Callable[[], Any], _Done]
+
 
 class LoopScheduler:
-    """Timers of the event loop, and a few threads for what blocks."""
+    """Timers of the event loop, and a few threads for what blocks.
+
+    The threads are our own because a pool's futures cost more than the syncs they carry.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="blocking")
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -27,17 +36,31 @@ class LoopScheduler:
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, action)
 
-    def run_blocking(
-        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
-    ) -> None:
-        def run() -> None:
-            try:
-                result, error = work(), None
-            except Exception as failure:
-                result, error = None, failure
-            self._loop.call_soon_threadsafe(done, result, error)
-
-        self._threads.submit(run)
+    def run_blocking(self, work: Callable[[], Any], done: _Done) -> None:
+        self._busy += 1
+        if self._busy > len(self._threads) < THREADS_MAX:
+            thread = threading.Thread(target=self._run, name="blocking", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._work.put((work, done))
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True)
+        """Wait for what is running, and end the threads."""
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (item := self._work.get()) is not None:
+            work, done = item
+            result, error = None, None
+            try:
+                result = work()
+            except Exception as failure:
+                error = failure
+            self._loop.call_soon_threadsafe(self._finish, done, result, error)
+
+    def _finish(self, done: _Done, result: Any, error: Exception | None) -> None:
+        self._busy -= 1
+        done(result, error)

@@ -32,6 +32,8 @@ def run(settings: Settings, ready_file: Path | None = None) -> None:
     _set_up_logging(settings)
     folder = Path(settings.node.data_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    # Threads that run Python (compaction) must not keep the event loop waiting for long.
+    sys.setswitchinterval(0.001)
     with _Lock(folder):
         uvloop.install()
         asyncio.run(_serve(settings, ready_file))

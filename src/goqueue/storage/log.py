@@ -206,6 +206,11 @@ class Log:
         return self.segments[-1].end_offset
 
     @property
+    def has_unsealed(self) -> bool:
+        """Whether closed segments wait for a sync to be sealed."""
+        return bool(self._unsealed)
+
+    @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
 
@@ -216,9 +221,11 @@ class Log:
     @epoch_max.setter
     def epoch_max(self, epoch: int) -> None:
         """Name the current epoch: a stored batch that claims a later one is damaged."""
-        self._epoch_max = epoch
         for segment in self.segments:
             segment.epoch_max = epoch
+            if epoch < self._epoch_max:
+                segment.trusted_from = segment.size  # Nobody has looked at it with this in mind.
+        self._epoch_max = epoch
 
     # Writing
 

@@ -1,0 +1,128 @@
+"""Compaction in the background: one log at a time, a little at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from goqueue.broker.flusher import Flusher
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.topics import Topics
+from goqueue.config import CompactionSettings
+from goqueue.partition import Partition
+from goqueue.storage.compaction import Compaction, plan_compaction
+from goqueue.storage.disk import Disk
+
+# A step holds the interpreter for a while, so steps are small and others get as much time.
+STEP_BYTES = 256 << 10
+PAUSE_MS = 5
+
+_log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """Looks for logs that are worth compacting, and compacts them."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        topics: Topics,
+        flusher: Flusher,
+        settings: CompactionSettings,
+    ) -> None:
+        self._disk = disk
+        self._scheduler = scheduler
+        self._topics = topics
+        self._flusher = flusher
+        self._settings = settings
+        self._timer: Handle | None = None
+        self._current: Compaction | None = None
+        self._is_stepping = False
+        self._stopped: Callable[[], None] | None = None
+        self.passes = 0
+        self.bytes_before = 0
+        self.bytes_after = 0
+
+    def start(self) -> None:
+        if self._settings.enabled:
+            self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """End after the step that is running, if one is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_stepping:
+            self._stopped = done
+            return
+        if self._current is not None:
+            self._current.abandon()
+        done()
+
+    def _look(self) -> None:
+        """Begin with the first log that is due; look again when there is none."""
+        now_ms = self._scheduler.now_ms()
+        for partition in self._topics.partitions():
+            log = partition.log
+            if not log.settings.is_compacting or partition.failure is not None:
+                continue
+            if log.is_roll_due(now_ms):
+                log.roll(now_ms=now_ms)
+                self._flusher.mark(partition)
+            plan = plan_compaction(log, now_ms=now_ms, until_offset=partition.high_watermark)
+            if plan is not None:
+                self._current = Compaction(
+                    self._disk,
+                    plan,
+                    last_offsets=partition.producers.last_offsets(),
+                    map_bytes_max=self._settings.map_bytes_max,
+                    step_bytes=STEP_BYTES,
+                )
+                self._step(partition, self._current)
+                return
+        self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+
+    def _step(self, partition: Partition, compaction: Compaction) -> None:
+        def done(_: object, error: Exception | None) -> None:
+            self._is_stepping = False
+            if error is not None:
+                _log.error("compacting %s failed", partition.name, exc_info=error)
+                compaction.abandon()
+            elif self._stopped is not None or partition.is_gone:
+                compaction.abandon()
+            else:
+                self._apply(partition, compaction)
+            if self._stopped is not None:
+                self._stopped()
+            elif compaction.is_done:
+                self._finish(partition, compaction)
+            else:
+                self._timer = self._scheduler.call_later(
+                    PAUSE_MS, lambda: self._step(partition, compaction)
+                )
+
+        self._is_stepping = True
+        self._scheduler.run_blocking(compaction.step, done)
+
+    def _apply(self, partition: Partition, compaction: Compaction) -> None:
+        try:
+            compaction.apply(partition.log)
+        except OSError as error:
+            _log.error("compacting %s failed: %s", partition.name, error)
+            compaction.abandon()
+
+    def _finish(self, partition: Partition, compaction: Compaction) -> None:
+        for report in compaction.reports:
+            _log.warning("%s", report)
+        if compaction.bytes_before:
+            _log.info(
+                "%s: compaction made %d of %d bytes",
+                partition.name,
+                compaction.bytes_after,
+                compaction.bytes_before,
+            )
+        self.passes += 1
+        self.bytes_before += compaction.bytes_before
+        self.bytes_after += compaction.bytes_after
+        self._current = None
+        self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
