@@ -87,7 +87,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
     """A confluent-kafka admin client of the shared node."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ class Member:
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 2,  # a lost connection is part of some stories, not news
                 # A pattern finds new topics when the client next refreshes its metadata.
                 "topic.metadata.refresh.interval.ms": 500,
             }

@@ -18,7 +18,7 @@ from goqueue.model.names import TopicPartition
 
 app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+Name = Annotated[str, typer.Argument(help="Id of the group.")]
 
 
 @app.command("list")

@@ -16,7 +16,7 @@ import typer
 from goqueue.cli.broker import connect
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import read_time_ms
-from goqueue.cli.output import OutputForm, print_item
+from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings
 from goqueue.model.batch import Header
 from goqueue.model.compression import Compression
@@ -38,6 +38,7 @@ SIZE_DEFAULT = 100
 NOISE_BYTES = 64 << 10
 NOISE_STEP = 101
 PROGRESS_STEP = 1000
+RATE_COUNT_MIN = 1000  # below this, a rate says more about the typing than about the broker
 
 Tick = Callable[[int], object]
 
@@ -207,11 +208,12 @@ def _send_each(
         )
         for value in values
     ]
-    for delivery in deliveries:
-        stored = delivery.result()
-        if form is not OutputForm.TABLE:
-            print_item(stored._asdict(), form)
-        elif stored.offset < 0:
+    found = [delivery.result() for delivery in deliveries]
+    if form is not OutputForm.TABLE:
+        print_rows([stored._asdict() for stored in found], form)
+        return
+    for stored in found:
+        if stored.offset < 0:
             print(f"Sent to {stored.topic}/{stored.partition}; the offset was not asked for.")
         else:
             print(f"Stored in {stored.topic}/{stored.partition} at offset {stored.offset}.")
@@ -283,8 +285,11 @@ def _summarise(count: int, byte_count: int, seconds: float, form: OutputForm) ->
             form,
         )
         return
-    megabytes = byte_count / seconds / 1e6 if seconds > 0 else 0.0
     noun = "message" if count == 1 else "messages"
+    if count < RATE_COUNT_MIN:
+        print(f"Stored {count} {noun}.")
+        return
+    megabytes = byte_count / seconds / 1e6 if seconds > 0 else 0.0
     print(f"Stored {count:,} {noun} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:.1f} MB/s.")
 
 

@@ -18,7 +18,7 @@ from goqueue.setting_kinds import DURATION, INT64_MAX, SIZE, Number, Unit
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+Name = Annotated[str, typer.Argument(help="Name of the topic.")]
 Config = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,19 +59,20 @@ def create(
     ctx: typer.Context,
     topic: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="How many; else the broker's default.")
-    ] = BROKER_DEFAULT,
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many; else the broker's default."),
+    ] = None,
     replicas: Annotated[
-        int, typer.Option(min=1, help="Copies of each partition; else the broker's default.")
-    ] = BROKER_DEFAULT,
+        int | None, typer.Option(min=1, help="Copies of each; else the broker's default.")
+    ] = None,
     config: Config = None,
 ) -> None:
     """Create a topic."""
     with connect(ctx) as client:
         client.topics.create(
             topic,
-            partition_count=partitions,
-            replication_factor=replicas,
+            partition_count=partitions or BROKER_DEFAULT,
+            replication_factor=replicas or BROKER_DEFAULT,
             settings=read_settings(config or []),
         )
         count = len(client.topics.view(topic).partitions)

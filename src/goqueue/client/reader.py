@@ -186,14 +186,14 @@ class Reader:
         while len(data) - position >= HEADER_BYTES:
             size = read_header(data, position).size
             if size < HEADER_BYTES:
-                raise self._corrupt(partition, "its length makes no sense")
+                raise self._corrupt(partition)
             if position + size > len(data):
                 break
             batch = data[position : position + size]
             try:
                 header = check_batch(batch)
             except CorruptBatch as error:
-                raise self._corrupt(partition, str(error)) from error
+                raise self._corrupt(partition) from error
             yield header, batch
             position += size
         if position == 0 and len(data) > 0:
@@ -237,9 +237,11 @@ class Reader:
             if partition not in self._ends or position < self._ends[partition]
         ]
 
-    def _corrupt(self, partition: TopicPartition, reason: str) -> CorruptBatch:
-        offset = self.positions[partition]
-        return CorruptBatch(f"The batch at offset {offset} of {partition} is damaged: {reason}")
+    def _corrupt(self, partition: TopicPartition) -> CorruptBatch:
+        return CorruptBatch(
+            f"The batch at offset {self.positions[partition]} of {partition} came damaged; "
+            "read on from a later offset, or look at the broker's disk."
+        )
 
 
 def start_reading(

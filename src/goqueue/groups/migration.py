@@ -35,6 +35,7 @@ def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembe
         )
     mixed = MixedMembership(group, epoch=classic.generation, emptied_at_ms=classic.emptied_at_ms)
     converted = [_to_consumer(member, mixed) for member in members]
+    _settle_claims(converted)
     classic.close(rebalance_in_progress(group.group_id))
     for member in converted:
         mixed.add(member)
@@ -80,7 +81,19 @@ def _to_consumer(member: ClassicMember, mixed: MixedMembership) -> ConsumerMembe
         )
     )
     converted.assigned = converted.target = held
+    converted.revoking = subscription.owned - held
     return converted
+
+
+def _settle_claims(members: list[ConsumerMember]) -> None:
+    """What a member brought to its last join and did not get back, it may still be using.
+
+    Only its next join will tell. Until then nobody else gets it, unless somebody else had it.
+    """
+    taken = NO_PARTITIONS.union(*(member.assigned for member in members))
+    for member in members:
+        member.revoking -= taken
+        taken |= member.revoking
 
 
 def _read_assignment(member: ClassicMember) -> Partitions:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -34,6 +35,7 @@ def run(settings: Settings, ready_file: Path | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # Threads that run Python (compaction) must not keep the event loop waiting for long.
     sys.setswitchinterval(0.001)
+    _raise_file_limit()
     with _Lock(folder):
         uvloop.install()
         asyncio.run(_serve(settings, ready_file))
@@ -84,6 +86,12 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
     await closed.wait()
     scheduler.close()
     _log.info("stopped")
+
+
+def _raise_file_limit() -> None:
+    """Connections and segment files need descriptors: ask for all that are allowed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _limits(settings: Settings) -> Limits:

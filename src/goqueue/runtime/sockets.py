@@ -1,8 +1,9 @@
 """Listening sockets and connections, on the event loop's readiness events.
 
-Requests are read into a buffer of the connection's own and handled in place. Answers go out with
-as few system calls as their parts allow; parts that are ranges of files go from the page cache to
-the socket without passing through this process.
+Requests are read into one buffer that all connections share and handled in place; only a request
+that has not come whole gets a buffer of its connection's own, which grows with what has come, not
+with what is announced. Answers go out with as few system calls as their parts allow; parts that
+are ranges of files go from the page cache to the socket without passing through this process.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
 from goqueue.wire.kafka.connection import FileRange, Part
 
-BUFFER_BYTES_MIN = 64 << 10
-BUFFER_BYTES_KEPT = 1 << 20
+SHARED_BUFFER_BYTES = 256 << 10
+BUFFER_BYTES_MIN = 16 << 10
+BUFFER_IDLE_SECONDS = 10
 ACCEPTS_PER_TURN = 64
+ACCEPT_PAUSE_SECONDS = 1
+MEMORY_RETRY_SECONDS = 0.1
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
 SWEEP_MS = 5_000
@@ -74,6 +78,7 @@ class Listener:
         self.loop = loop
         self.connect = connect
         self.connections: set[SocketConnection] = set()
+        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.receive_bytes_total = 0
         self.receive_bytes_total_max = receive_bytes_total_max
         self._connections_max = connections_max
@@ -108,6 +113,16 @@ class Listener:
         for connection in list(self.connections):
             connection.close()
 
+    def reserve(self, growth: int) -> bool:
+        """Take memory for a receive buffer; False when all that may be used is in use."""
+        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
+            for connection in self.connections:
+                connection.release_buffer()
+        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
+            return False
+        self.receive_bytes_total += growth
+        return True
+
     def forget(self, connection: SocketConnection) -> None:
         self.connections.discard(connection)
         host = connection.host
@@ -123,11 +138,17 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    _log.error("cannot accept a connection: %s", error)
-                    return
-                raise
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                _log.error("cannot accept connections for a while: %s", error)
+                self.loop.remove_reader(self._socket.fileno())
+                self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+                return
             self._take(accepted, address[0])
+
+    def _accept_again(self) -> None:
+        if self._socket is not None:
+            self.loop.add_reader(self._socket.fileno(), self._accept)
 
     def _take(self, accepted: socket.socket, host: str) -> None:
         count = self._per_address.get(host, 0)
@@ -143,10 +164,13 @@ class Listener:
 
     def _sweep(self) -> None:
         """End connections that have been silent for too long."""
-        before = self.loop.time() - self._idle_timeout
-        for connection in [one for one in self.connections if one.last_active < before]:
-            _log.debug("closing an idle connection of %s", connection.host)
-            connection.close()
+        now = self.loop.time()
+        for connection in list(self.connections):
+            if now - connection.last_active > self._idle_timeout:
+                _log.debug("closing an idle connection of %s", connection.host)
+                connection.close()
+            elif now - connection.last_active > BUFFER_IDLE_SECONDS:
+                connection.release_buffer()
         self._sweeper = self.loop.call_later(SWEEP_MS / 1000, self._sweep)
 
 
@@ -197,17 +221,23 @@ class SocketConnection:
         for part in self._outgoing:
             _release(part)
         self._outgoing.clear()
-        self._resize(0)
+        self._filled = 0
+        self.release_buffer()
         self._listener.forget(self)
         self._session.closed()
 
+    def release_buffer(self) -> None:
+        """Give the buffer back unless it holds a part of a request."""
+        if self._buffer and not self._filled:
+            self._listener.receive_bytes_total -= len(self._buffer)
+            self._buffer = bytearray()
+
     def _readable(self) -> None:
-        if not self._buffer and not self._resize(BUFFER_BYTES_MIN):
-            self._pause_reading()
-            return
         assert self._socket is not None
+        is_shared = not self._buffer
+        buffer = self._listener.shared_buffer if is_shared else memoryview(self._buffer)
         try:
-            received = self._socket.recv_into(memoryview(self._buffer)[self._filled :])
+            received = self._socket.recv_into(buffer[self._filled :])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -215,58 +245,62 @@ class SocketConnection:
         if not received:
             self.close()
             return
-        self._filled += received
         self.last_active = self._loop.time()
-        self._handle_received()
+        self._handle(buffer, self._filled + received)
 
-    def _handle_received(self) -> None:
-        """Handle whole requests, keep the rest, and see to it that the next one has room."""
-        with memoryview(self._buffer) as view:
-            try:
-                used = self._session.receive(view[: self._filled])
-            except GoQueueError as error:
-                _log.info("closing the connection of %s: %s", self.host, error)
-                self.close()
-                return
-            if self._socket is None:
-                return
-            left = self._filled - used
-            wanted = self._session.wanted_bytes(view[used : self._filled]) if left else 0
-            if used and left:
-                view[:left] = view[used : self._filled]
-            self._filled = left
+    def _handle(self, buffer: memoryview, filled: int) -> None:
+        """Handle the whole requests in a buffer, and keep the rest in one of our own."""
+        try:
+            used = self._session.receive(buffer[:filled])
+        except GoQueueError as error:
+            _log.info("closing the connection of %s: %s", self.host, error)
+            self.close()
+            return
+        if self._socket is None:
+            return
+        rest = buffer[used:filled]
+        if len(rest) and not self._keep(rest):
+            self._await_memory(bytes(rest))
+        elif not len(rest):
+            self._filled = 0
         if self._session.is_blocked:
             self._pause_reading()
-        elif left == len(self._buffer):
-            # Only data that has come earns more room, whatever length was announced.
-            if not self._resize(min(wanted, 2 * left)):
-                self._pause_reading()
-        elif not left and len(self._buffer) > BUFFER_BYTES_KEPT:
-            self._resize(0)
 
-    def _resize(self, size: int) -> bool:
-        """Give the buffer another size; False when the node has no more memory for that."""
-        listener = self._listener
-        growth = size - len(self._buffer)
-        if growth > 0 and listener.receive_bytes_total + growth > listener.receive_bytes_total_max:
-            _log.warning("receive buffers are at their limit; %s must wait", self.host)
-            return False
-        listener.receive_bytes_total += growth
-        buffer = bytearray(size)
-        if size:
-            buffer[: self._filled] = memoryview(self._buffer)[: self._filled]
+    def _keep(self, rest: memoryview) -> bool:
+        """Put the rest at the start of a buffer with room for more; False without memory."""
+        filled = len(rest)
+        wanted = self._session.wanted_bytes(rest)
+        # Only data that has come earns more room, whatever length was announced.
+        size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
+        if size > len(self._buffer):
+            if not self._listener.reserve(size - len(self._buffer)):
+                return False
+            buffer = bytearray(size)
+            buffer[:filled] = rest
+            self._buffer = buffer
         else:
-            self._filled = 0
-        self._buffer = buffer
+            self._buffer[:filled] = rest
+        self._filled = filled
         return True
+
+    def _await_memory(self, rest: bytes) -> None:
+        """There is no memory for the rest of a request: go on when there is."""
+        _log.warning("receive buffers are at their limit; %s must wait", self.host)
+        self._pause_reading()
+        self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
+
+    def _retry_memory(self, rest: bytes) -> None:
+        if self._socket is None:
+            return
+        if self._keep(memoryview(rest)):
+            self._resume_reading()
+        else:
+            self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
 
     def _pause_reading(self) -> None:
         if self._is_reading:
             self._loop.remove_reader(self._fd)
             self._is_reading = False
-            if not self._session.is_blocked:
-                # Waiting for memory, not for answers: try again in a while.
-                self._loop.call_later(0.1, self._unblock)
 
     def _unblock(self) -> None:
         self._loop.call_soon(self._resume_reading)
@@ -277,7 +311,8 @@ class SocketConnection:
         self._is_reading = True
         self._loop.add_reader(self._fd, self._readable)
         if self._filled:
-            self._handle_received()
+            # Requests may have come while nobody was to handle them.
+            self._handle(memoryview(self._buffer), self._filled)
 
     def _send(self, parts: list[Part]) -> None:
         self.last_active = self._loop.time()

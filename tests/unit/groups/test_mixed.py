@@ -127,6 +127,23 @@ def test_an_upgrade_sends_waiting_classic_members_back_to_join() -> None:
     assert desk.join("m3", protocols=_protocols()).error is None
 
 
+def test_an_upgrade_waits_for_revocations_that_the_classic_group_asked_for() -> None:
+    desk = Desk()
+    _classic_group(desk)
+    newcomer = desk.join(new="m2", protocols=_protocols())
+    desk.join("m1", protocols=_protocols(ALL))
+    kept = frozenset(partitions("a", 0, 1))
+    shares = {"m1": encode_assignment(kept), "m2": encode_assignment(NO_PARTITIONS)}
+    desk.sync("m2", newcomer.result.generation)
+    desk.sync("m1", newcomer.result.generation, assignments=shares)
+
+    epoch = desk.consumer("m3", 0).result.member_epoch
+    assert desk.consumer("m3", epoch).result.assignment is None, "m1 may still use the others"
+    assert desk.heartbeat("m1", newcomer.result.generation).error is RebalanceInProgress
+    desk.join("m1", protocols=_protocols(kept))
+    assert desk.consumer("m3", epoch).result.assignment
+
+
 def test_a_group_of_another_kind_cannot_be_upgraded() -> None:
     desk = Desk()
     desk.join(new="w1", protocol_type="connect", protocols=(("x", b""),))

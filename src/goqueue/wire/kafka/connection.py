@@ -95,7 +95,11 @@ class Call:
         """Put the answer in its place; it leaves when all before it have left."""
         served = self.served
         parts: list[Any] = [b""]
-        served.write_response(response, self.version, parts)
+        try:
+            served.write_response(response, self.version, parts)
+        except Exception as error:
+            self.fail(error)
+            return
         length = sum(map(len, parts)) + 4
         if served.has_flexible_header(self.version):
             parts[0] = _RESPONSE_HEAD_FLEXIBLE.pack(length + 1, self.correlation_id)
@@ -131,6 +135,7 @@ class Connection:
         "_close",
         "_front",
         "_outbox",
+        "_outbox_bytes",
         "_send",
         "_unblock",
         "cancellations",
@@ -155,6 +160,7 @@ class Connection:
         self._unblock = unblock
         self._calls: deque[Waiting] = deque()
         self._outbox: list[Part] = []
+        self._outbox_bytes = 0
         self._client_id = ""
         self._client_id_bytes = b""
         self.client_host = client_host
@@ -169,7 +175,7 @@ class Connection:
         front = self._front
         return (
             len(self._calls) >= front.requests_in_flight_max
-            or self.unsent_bytes > front.unsent_bytes_max
+            or self.unsent_bytes + self._outbox_bytes > front.unsent_bytes_max
         )
 
     def receive(self, data: memoryview) -> int:
@@ -200,7 +206,9 @@ class Connection:
         calls, outbox = self._calls, self._outbox
         was_blocked = self.is_blocked
         while calls and calls[0].is_done:
-            outbox += calls.popleft().parts
+            parts = calls.popleft().parts
+            self._outbox_bytes += sum(map(len, parts))
+            outbox += parts
         if outbox and not self.is_flushing:
             self.is_flushing = True
             self._front.flush_later(self)
@@ -211,6 +219,7 @@ class Connection:
         self.is_flushing = False
         if self._outbox and not self.is_closed:
             outbox, self._outbox = self._outbox, []
+            self._outbox_bytes = 0
             self._send(outbox)
 
     def closed(self) -> None:

@@ -10,7 +10,12 @@ from collections import OrderedDict
 from random import Random
 
 from goqueue.model.errors import InvalidFetchSessionEpoch, UnknownFetchSession
-from goqueue.wire.kafka.messages.fetch import FetchPartition, FetchRequest
+from goqueue.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -46,15 +51,18 @@ class FetchSession:
         """Take over what the request adds, changes and forgets."""
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
-                self.partitions.pop((topic.topic or topic.topic_id, number), None)
+                self.partitions.pop((self._ref(topic), number), None)
         for fetched in request.topics:
             for wanted in fetched.partitions:
-                key = (fetched.topic or fetched.topic_id, wanted.partition)
+                key = (self._ref(fetched), wanted.partition)
                 known = self.partitions.get(key)
                 if known is None:
                     self.partitions[key] = SessionPartition(wanted)
                 else:
                     known.wanted = wanted
+
+    def _ref(self, topic: FetchTopic | ForgottenTopic) -> TopicRef:
+        return topic.topic_id if self.uses_topic_ids else topic.topic
 
     def serve_last(self, keys: list[PartitionRef]) -> None:
         """Partitions that were just served go to the end, so that none starves."""

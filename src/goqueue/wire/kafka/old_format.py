@@ -7,14 +7,20 @@ from struct import Struct
 from struct import error as StructError
 
 from goqueue.model.batch import NO_TIMESTAMP, Record, encode_batch
-from goqueue.model.compression import Compression, codec_of, decompress
-from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
+from goqueue.model.compression import UNPACKED_BYTES_MAX, Compression, codec_of, decompress
+from goqueue.model.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    UnsupportedFormat,
+)
 
 _ENTRY = Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _MAGIC_AT = 16
 _CRC_END = 16
+_MESSAGE_BYTES_MIN = 14  # checksum, format, attributes, and two lengths
 
 
 def convert_old_records(data: memoryview) -> memoryview:
@@ -22,7 +28,7 @@ def convert_old_records(data: memoryview) -> memoryview:
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         return data
     try:
-        records, codec = _read_set(data, is_nested=False)
+        records, codec = _read_set(data, UNPACKED_BYTES_MAX, is_nested=False)
     except (StructError, IndexError) as error:
         raise CorruptBatch("A message set ends in the middle of a message.") from error
     if not records:
@@ -30,7 +36,9 @@ def convert_old_records(data: memoryview) -> memoryview:
     return memoryview(encode_batch(records, codec=codec))
 
 
-def _read_set(data: memoryview, *, is_nested: bool) -> tuple[list[Record], Compression]:
+def _read_set(
+    data: memoryview, unpacked_bytes_max: int, *, is_nested: bool
+) -> tuple[list[Record], Compression]:
     records: list[Record] = []
     used = Compression.NONE
     at = 0
@@ -39,12 +47,16 @@ def _read_set(data: memoryview, *, is_nested: bool) -> tuple[list[Record], Compr
         end = at + 12 + size
         if magic not in (0, 1):
             raise UnsupportedFormat(f"Message format {magic} is not supported here.")
-        if end > len(data) or zlib.crc32(data[at + _CRC_END : end]) != crc:
+        if size < _MESSAGE_BYTES_MIN or end > len(data):
+            raise CorruptBatch(f"A message cannot have {size} bytes here.")
+        if zlib.crc32(data[at + _CRC_END : end]) != crc:
             raise CorruptBatch("The checksum of a message does not match its bytes.")
         position, timestamp = at + _ENTRY.size, NO_TIMESTAMP
         if magic == 1:
             (timestamp,) = _TIMESTAMP.unpack_from(data, position)
             position += 8
+            if timestamp < NO_TIMESTAMP:
+                raise InvalidTimestamp(f"A message cannot have the timestamp {timestamp}.")
         key, position = _read_bytes(data, position, end)
         value, position = _read_bytes(data, position, end)
         codec = codec_of(attributes)
@@ -54,7 +66,10 @@ def _read_set(data: memoryview, *, is_nested: bool) -> tuple[list[Record], Compr
             raise InvalidRecord("A compressed message set must hold plain messages.")
         else:
             used = codec
-            nested, _ = _read_set(memoryview(decompress(codec, value)), is_nested=True)
+            # One bound for the whole set: many small bombs are as bad as a large one.
+            unpacked = decompress(codec, value, bytes_max=unpacked_bytes_max)
+            unpacked_bytes_max -= len(unpacked)
+            nested, _ = _read_set(memoryview(unpacked), 0, is_nested=True)
             records += nested
         at = end
     return records, used

@@ -45,7 +45,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
         promise.resolve(FetchResponse(error_code=code_of(error), responses=[]))
         return promise
     is_incremental = session is not None and request.session_epoch != INITIAL_EPOCH
-    places = _places(session, request)
+    places = _places(session, request, uses_topic_ids)
     wanted = [_want(front, key, place) for key, place in places]
 
     def done(results: list[Fetched]) -> None:
@@ -83,11 +83,13 @@ def _session(
 Place = tuple[PartitionRef, FetchPartition]
 
 
-def _places(session: FetchSession | None, request: FetchRequest) -> list[Place]:
+def _places(
+    session: FetchSession | None, request: FetchRequest, uses_topic_ids: bool
+) -> list[Place]:
     if session is not None:
         return [(key, one.wanted) for key, one in session.partitions.items()]
     return [
-        ((topic.topic or topic.topic_id, one.partition), one)
+        ((topic.topic_id if uses_topic_ids else topic.topic, one.partition), one)
         for topic in request.topics
         for one in topic.partitions
     ]
@@ -176,8 +178,15 @@ def _partition_data(number: int, result: Fetched) -> PartitionData:
 
 
 def _records(result: Fetched) -> bytes | FileRange:
+    """The batches: small ones as bytes, large ones as the place in the file where they are.
+
+    Bytes that this process did not write are read first, only to see that they are sound.
+    """
     batches = result.batches
     assert batches is not None
     if batches.is_trusted and batches.length >= _SEND_FROM_FILE_BYTES_MIN:
         return FileRange(batches.segment.file, batches.position, batches.length)
-    return batches.read()
+    data = batches.read()
+    if len(data) < _SEND_FROM_FILE_BYTES_MIN:
+        return data
+    return FileRange(batches.segment.file, batches.position, len(data))

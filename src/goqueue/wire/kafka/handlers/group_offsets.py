@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
+_FIRST_FETCH_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_FETCH_VERSION_WITH_GROUPS = 8
+_RETENTION_MS_MAX = 1 << 62  # for ever, with room for the time of day
 _NO_OFFSET = -1
 
 
@@ -64,7 +66,11 @@ async def offset_commit(
                 generation=request.generation_id_or_member_epoch,
                 instance_id=request.group_instance_id,
                 offsets=offsets,
-                retention_ms=request.retention_time_ms if request.retention_time_ms >= 0 else None,
+                retention_ms=(
+                    min(request.retention_time_ms, _RETENTION_MS_MAX)
+                    if request.retention_time_ms >= 0
+                    else None
+                ),
             )
         )
         errors = result.errors
@@ -126,7 +132,9 @@ def offset_fetch(
     try:
         offsets = front.broker.groups.fetch_offsets(request.group_id, wanted)
     except GoQueueError as error:
-        return fetched.OffsetFetchResponse(error_code=code_of(error), topics=[])
+        if call.version >= _FIRST_FETCH_VERSION_WITH_GROUP_ERROR:
+            return fetched.OffsetFetchResponse(error_code=code_of(error), topics=[])
+        return _refused_partitions(wanted or {}, code_of(error))
     return fetched.OffsetFetchResponse(
         topics=[
             fetched.OffsetFetchResponseTopic(
@@ -137,6 +145,26 @@ def offset_fetch(
                 ],
             )
             for name, numbers, found in _selected(wanted, offsets)
+        ]
+    )
+
+
+def _refused_partitions(
+    wanted: Mapping[str, list[int]], code: ErrorCode
+) -> fetched.OffsetFetchResponse:
+    """An error of the whole group, where an answer has room only for those of partitions."""
+    return fetched.OffsetFetchResponse(
+        topics=[
+            fetched.OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    fetched.OffsetFetchResponsePartition(
+                        partition_index=number, committed_offset=_NO_OFFSET, error_code=code
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in wanted.items()
         ]
     )
 

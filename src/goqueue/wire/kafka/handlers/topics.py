@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import (
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 _BY_DEFAULT = -1
 _FIRST_DELETE_VERSION_WITH_IDS = 6
+_FIRST_METADATA_VERSION_WITH_NULL_NAME = 12
 _PARTITIONS_PER_ANSWER_MAX = 2000
 
 
@@ -67,7 +69,7 @@ async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> Met
         topics = [_describe(front, topic) for topic in broker.topics]
     else:
         topics = [
-            await _look_up(front, one, may_create=request.allow_auto_topic_creation)
+            await _look_up(front, call, one, may_create=request.allow_auto_topic_creation)
             for one in request.topics or ()
         ]
     return MetadataResponse(
@@ -79,7 +81,7 @@ async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> Met
 
 
 async def _look_up(
-    front: FrontEnd, wanted: MetadataRequestTopic, *, may_create: bool
+    front: FrontEnd, call: Call, wanted: MetadataRequestTopic, *, may_create: bool
 ) -> MetadataResponseTopic:
     topics = front.broker.topics
     if wanted.topic_id != UUID_ZERO:
@@ -87,7 +89,9 @@ async def _look_up(
         if topic is not None:
             return _describe(front, topic)
         return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            name=None if call.version >= _FIRST_METADATA_VERSION_WITH_NULL_NAME else "",
+            topic_id=wanted.topic_id,
         )
     name = wanted.name or ""
     try:
@@ -140,6 +144,7 @@ def describe_topic_partitions(
             return DescribeTopicPartitionsResponse(
                 topics=answers, next_cursor=ResponseCursor(topic_name=name, partition_index=first)
             )
+        first = min(max(0, first), len(topic.partitions))
         last = min(len(topic.partitions), first + room)
         answers.append(_describe_page(front, topic, first, last))
         room -= last - first
@@ -176,11 +181,11 @@ def _describe_page(
 async def create_topics(
     front: FrontEnd, call: Call, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
+    counts = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
     for wanted in request.topics:
         try:
-            if names.count(wanted.name) > 1:
+            if counts[wanted.name] > 1:
                 raise InvalidRequest(f"Topic {wanted.name!r} is named twice in one request.")
             results.append(await _create(front, wanted, validate_only=request.validate_only))
         except GoQueueError as error:

@@ -1,0 +1,101 @@
+"""Every Kafka error code has a meaning here, and those of our model come back as themselves."""
+
+from __future__ import annotations
+
+import kafka.errors
+import pytest
+
+from goqueue.client.errors import (
+    KAFKA_ERRORS,
+    About,
+    BrokerRefused,
+    BrokerUnready,
+    check,
+    error_of,
+)
+from goqueue.model import errors as model
+from goqueue.wire.kafka.errors import _CODES, ErrorCode
+
+ABOUT = About("orders", 3, "billing")
+# Codes that stand for several of our errors: the client can only choose one of them.
+AMBIGUOUS = {
+    model.MalformedRequest,
+    model.RequestTooLarge,
+    model.UnknownPartition,
+    model.InternalTopic,
+    model.InvalidSettings,
+    model.StorageFull,
+}
+
+
+def test_the_table_has_every_code_up_to_the_last() -> None:
+    assert set(KAFKA_ERRORS) == {-1, *range(1, 134)}
+
+
+def test_names_and_numbers_agree_with_another_library() -> None:
+    theirs = {
+        error.errno: error
+        for error in vars(kafka.errors).values()
+        if isinstance(error, type)
+        and issubclass(error, kafka.errors.BrokerResponseError)
+        and isinstance(error.errno, int)
+        and error.errno > 0
+    }
+    assert len(theirs) > 80
+    assert theirs.keys() <= KAFKA_ERRORS.keys()
+
+
+def test_the_broker_and_the_client_number_errors_alike() -> None:
+    for code in ErrorCode:
+        if code is not ErrorCode.NONE:
+            assert KAFKA_ERRORS[code].name.startswith(code.name)
+
+
+@pytest.mark.parametrize("kind", _CODES, ids=lambda kind: kind.__name__)
+def test_an_error_of_the_model_survives_the_wire(kind: type[model.GoQueueError]) -> None:
+    row = KAFKA_ERRORS[_CODES[kind]]
+    if kind in AMBIGUOUS:
+        assert row.is_retryable == kind.retryable
+    else:
+        assert row.kind is kind
+
+
+@pytest.mark.parametrize("row", KAFKA_ERRORS.values(), ids=lambda row: row.name)
+def test_every_code_makes_an_error_with_a_sentence(row: object) -> None:
+    number = next(number for number, each in KAFKA_ERRORS.items() if each is row)
+    error = error_of(number, None, ABOUT)
+    assert isinstance(error, model.GoQueueError)
+    assert str(error).endswith(".")
+    assert error.retryable == KAFKA_ERRORS[number].is_retryable
+
+
+def test_the_brokers_own_words_come_first() -> None:
+    assert str(error_of(44, "No topics on Sundays.")) == "No topics on Sundays."
+    assert str(error_of(44)) == "The broker answered policy violation."
+
+
+def test_a_code_of_the_future_is_refused_by_number() -> None:
+    error = error_of(999)
+    assert isinstance(error, BrokerRefused)
+    assert "999" in str(error)
+
+
+def test_an_error_without_a_class_says_whether_it_passes() -> None:
+    assert isinstance(error_of(5), BrokerUnready)
+    assert isinstance(error_of(29), BrokerRefused)
+
+
+def test_a_missing_partition_is_not_called_a_missing_topic() -> None:
+    assert isinstance(error_of(3, None, About("orders", 9)), model.UnknownPartition)
+    assert isinstance(error_of(3, None, About("orders")), model.UnknownTopic)
+
+
+def test_a_topic_name_is_refused_for_its_letters_or_for_its_owner() -> None:
+    assert isinstance(error_of(17, None, About("a b")), model.InvalidTopicName)
+    assert isinstance(error_of(17, None, About("__consumer_offsets")), model.InternalTopic)
+
+
+def test_no_error_raises_nothing() -> None:
+    check(0)
+    with pytest.raises(model.TopicExists, match="orders"):
+        check(36, None, ABOUT)

@@ -1,0 +1,379 @@
+"""A valid request of every served API, in every version, about things that exist or do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.model.batch import Record, encode_batch
+from goqueue.wire.kafka.handlers import HANDLERS
+from goqueue.wire.kafka.messages import (
+    API_BY_KEY,
+    alter_configs,
+    api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+
+TOPIC_RESOURCE = 2
+SERVED = [API_BY_KEY[key] for key in HANDLERS]
+EVERY_VERSION = [
+    (api.name, version)
+    for api in SERVED
+    for version in range(api.version_min, api.version_stable_max + 1)
+]
+
+
+@dataclass
+class Subject:
+    """What a request is about."""
+
+    topic: str = "orders"
+    topic_id: bytes = bytes(16)
+    partition: int = 0
+    group: str = "shop"
+    consumer_group: str = "shop-next"
+    member: str = ""
+    generation: int = -1
+    other: dict[str, Any] = field(default_factory=dict)
+
+
+def request_of(name: str, version: int, subject: Subject) -> Any:
+    return _BUILDERS[name](version, subject)
+
+
+def records_for(version: int, *values: bytes, timestamp_ms: int = 1) -> bytes:
+    """Records in the format that a client of this version of Produce would send."""
+    if version < 3:
+        return old_records(*values, magic=1 if version == 2 else 0, timestamp_ms=timestamp_ms)
+    records = [Record(b"key", value, timestamp_ms=timestamp_ms) for value in values]
+    return bytes(encode_batch(records))
+
+
+def old_records(
+    *values: bytes | None, magic: int, codec: int = 0, timestamp_ms: int = 1, key: bytes = b"key"
+) -> bytes:
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    for number, value in enumerate(values):
+        assert builder.append(number, timestamp_ms if magic else None, key, value) is not None
+    return bytes(builder.build())
+
+
+def produce_request(
+    version: int, subject: Subject, records: bytes | None, *, acks: int = -1
+) -> Any:
+    data = produce.PartitionProduceData(index=subject.partition, records=records)
+    topic = produce.TopicProduceData(
+        name=subject.topic, topic_id=subject.topic_id, partition_data=[data]
+    )
+    return produce.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+
+
+def fetch_request(
+    subject: Subject,
+    *,
+    offset: int = 0,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    session: tuple[int, int] = (0, -1),
+    partitions: tuple[int, ...] | None = None,
+    forgotten: tuple[int, ...] = (),
+    bytes_max: int = 1 << 20,
+    partition_bytes_max: int = 1 << 20,
+) -> Any:
+    numbers = (subject.partition,) if partitions is None else partitions
+    topics = [
+        fetch.FetchTopic(
+            topic=subject.topic,
+            topic_id=subject.topic_id,
+            partitions=[
+                fetch.FetchPartition(
+                    partition=number, fetch_offset=offset, partition_max_bytes=partition_bytes_max
+                )
+                for number in numbers
+            ],
+        )
+    ]
+    left = fetch.ForgottenTopic(
+        topic=subject.topic, topic_id=subject.topic_id, partitions=list(forgotten)
+    )
+    return fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=bytes_max,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=topics if numbers else [],
+        forgotten_topics_data=[left] if forgotten else [],
+    )
+
+
+def join_request(version: int, subject: Subject, **fields: Any) -> Any:
+    return join_group.JoinGroupRequest(
+        group_id=subject.group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=subject.member,
+        protocol_type="consumer",
+        protocols=[
+            join_group.JoinGroupRequestProtocol(
+                name="range", metadata=encode_subscription([subject.topic])
+            )
+        ],
+        **fields,
+    )
+
+
+def commit_request(subject: Subject, offset: int = 1, *, metadata: str = "note") -> Any:
+    one = offset_commit.OffsetCommitRequestPartition(
+        partition_index=subject.partition, committed_offset=offset, committed_metadata=metadata
+    )
+    return offset_commit.OffsetCommitRequest(
+        group_id=subject.group,
+        generation_id_or_member_epoch=subject.generation,
+        member_id=subject.member,
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(
+                name=subject.topic, topic_id=subject.topic_id, partitions=[one]
+            )
+        ],
+    )
+
+
+def offset_fetch_request(version: int, subject: Subject, *, wants_all: bool = False) -> Any:
+    if version < 8:
+        named = [
+            offset_fetch.OffsetFetchRequestTopic(
+                name=subject.topic, partition_indexes=[subject.partition]
+            )
+        ]
+        return offset_fetch.OffsetFetchRequest(
+            group_id=subject.group, topics=None if wants_all else named
+        )
+    topics = [
+        offset_fetch.OffsetFetchRequestTopics(
+            name=subject.topic, topic_id=subject.topic_id, partition_indexes=[subject.partition]
+        )
+    ]
+    group = offset_fetch.OffsetFetchRequestGroup(
+        group_id=subject.group, topics=None if wants_all else topics
+    )
+    return offset_fetch.OffsetFetchRequest(groups=[group])
+
+
+def list_request(subject: Subject, timestamp: int, **fields: int) -> Any:
+    one = list_offsets.ListOffsetsPartition(
+        partition_index=subject.partition, timestamp=timestamp, **fields
+    )
+    topic = list_offsets.ListOffsetsTopic(name=subject.topic, partitions=[one])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def create_request(name: str, *, validate_only: bool = False, **fields: Any) -> Any:
+    fields = {"num_partitions": 1, "replication_factor": 1, **fields}
+    topic = create_topics.CreatableTopic(name=name, **fields)
+    return create_topics.CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+
+
+def delete_topics_request(version: int, name: str | None, topic_id: bytes = bytes(16)) -> Any:
+    if version < 6:
+        return delete_topics.DeleteTopicsRequest(topic_names=[name or ""])
+    state = delete_topics.DeleteTopicState(name=name, topic_id=topic_id)
+    return delete_topics.DeleteTopicsRequest(topics=[state])
+
+
+def alter_request(topic: str, *, validate_only: bool = False, **configs: str | None) -> Any:
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=topic,
+        configs=[
+            alter_configs.AlterableConfig(name=name.replace("_", "."), value=value)
+            for name, value in configs.items()
+        ],
+    )
+    return alter_configs.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+
+
+def incremental_request(
+    topic: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> Any:
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=topic,
+        configs=[
+            incremental_alter_configs.AlterableConfig(
+                name=name, config_operation=operation, value=value
+            )
+            for name, operation, value in changes
+        ],
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[resource], validate_only=validate_only
+    )
+
+
+def describe_configs_request(
+    version: int, name: str, *, kind: int = TOPIC_RESOURCE, keys: list[str] | None = None
+) -> Any:
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    return describe_configs.DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=version >= 3
+    )
+
+
+def grow_request(name: str, count: int, *, validate_only: bool = False, **fields: Any) -> Any:
+    topic = create_partitions.CreatePartitionsTopic(
+        name=name, count=count, **{"assignments": None, **fields}
+    )
+    return create_partitions.CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
+
+
+def epoch_end_request(subject: Subject, epoch: int, **fields: int) -> Any:
+    one = offset_for_leader_epoch.OffsetForLeaderPartition(
+        partition=subject.partition, leader_epoch=epoch, **fields
+    )
+    topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=subject.topic, partitions=[one])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def delete_records_request(subject: Subject, offset: int) -> Any:
+    one = delete_records.DeleteRecordsPartition(partition_index=subject.partition, offset=offset)
+    topic = delete_records.DeleteRecordsTopic(name=subject.topic, partitions=[one])
+    return delete_records.DeleteRecordsRequest(topics=[topic])
+
+
+def coordinator_request(version: int, *keys: str, kind: int = 0) -> Any:
+    if version < 4:
+        (key,) = keys
+        return find_coordinator.FindCoordinatorRequest(key=key, key_type=kind)
+    return find_coordinator.FindCoordinatorRequest(coordinator_keys=list(keys), key_type=kind)
+
+
+def _leave(version: int, subject: Subject) -> Any:
+    if version < 3:
+        return leave_group.LeaveGroupRequest(group_id=subject.group, member_id=subject.member)
+    member = leave_group.MemberIdentity(member_id=subject.member)
+    return leave_group.LeaveGroupRequest(group_id=subject.group, members=[member])
+
+
+def _offset_delete(version: int, subject: Subject) -> Any:
+    one = offset_delete.OffsetDeleteRequestPartition(partition_index=subject.partition)
+    topic = offset_delete.OffsetDeleteRequestTopic(name=subject.topic, partitions=[one])
+    return offset_delete.OffsetDeleteRequest(group_id=subject.group, topics=[topic])
+
+
+def _metadata(version: int, subject: Subject) -> Any:
+    topic = metadata.MetadataRequestTopic(name=subject.topic)
+    return metadata.MetadataRequest(topics=[topic])
+
+
+def _describe_producers(version: int, subject: Subject) -> Any:
+    topic = describe_producers.TopicRequest(
+        name=subject.topic, partition_indexes=[subject.partition]
+    )
+    return describe_producers.DescribeProducersRequest(topics=[topic])
+
+
+_BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
+    "Produce": lambda version, one: produce_request(version, one, records_for(version, b"value")),
+    "Fetch": lambda version, one: fetch_request(one),
+    "ListOffsets": lambda version, one: list_request(one, -1),
+    "Metadata": _metadata,
+    "OffsetCommit": lambda version, one: commit_request(one),
+    "OffsetFetch": offset_fetch_request,
+    "FindCoordinator": lambda version, one: coordinator_request(version, one.group),
+    "JoinGroup": join_request,
+    "Heartbeat": lambda version, one: heartbeat.HeartbeatRequest(
+        group_id=one.group, generation_id=one.generation, member_id=one.member
+    ),
+    "LeaveGroup": _leave,
+    "SyncGroup": lambda version, one: sync_group.SyncGroupRequest(
+        group_id=one.group,
+        generation_id=one.generation,
+        member_id=one.member,
+        assignments=[
+            sync_group.SyncGroupRequestAssignment(member_id=one.member, assignment=b"share")
+        ],
+    ),
+    "DescribeGroups": lambda version, one: describe_groups.DescribeGroupsRequest(
+        groups=[one.group]
+    ),
+    "ListGroups": lambda version, one: list_groups.ListGroupsRequest(),
+    "ApiVersions": lambda version, one: api_versions.ApiVersionsRequest(
+        client_software_name="peer", client_software_version="1"
+    ),
+    "CreateTopics": lambda version, one: create_request(one.topic + ".new"),
+    "DeleteTopics": lambda version, one: delete_topics_request(version, one.topic),
+    "DeleteRecords": lambda version, one: delete_records_request(one, 0),
+    "InitProducerId": lambda version, one: init_producer_id.InitProducerIdRequest(
+        transactional_id=None
+    ),
+    "OffsetForLeaderEpoch": lambda version, one: epoch_end_request(one, 0),
+    "DescribeConfigs": lambda version, one: describe_configs_request(version, one.topic),
+    "AlterConfigs": lambda version, one: alter_request(one.topic, retention_ms="1000"),
+    "DescribeLogDirs": lambda version, one: describe_log_dirs.DescribeLogDirsRequest(
+        topics=[
+            describe_log_dirs.DescribableLogDirTopic(topic=one.topic, partitions=[one.partition])
+        ]
+    ),
+    "CreatePartitions": lambda version, one: grow_request(one.topic, 5),
+    "DeleteGroups": lambda version, one: delete_groups.DeleteGroupsRequest(
+        groups_names=[one.group]
+    ),
+    "IncrementalAlterConfigs": lambda version, one: incremental_request(
+        one.topic, ("retention.ms", 0, "1000")
+    ),
+    "OffsetDelete": _offset_delete,
+    "DescribeCluster": lambda version, one: describe_cluster.DescribeClusterRequest(),
+    "DescribeProducers": _describe_producers,
+    "ConsumerGroupHeartbeat": lambda version, one: (
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=one.consumer_group,
+            member_id="11111111-1111-1111-1111-111111111111",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[one.topic],
+            topic_partitions=[],
+        )
+    ),
+    "ConsumerGroupDescribe": lambda version, one: (
+        consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[one.consumer_group])
+    ),
+    "DescribeTopicPartitions": lambda version, one: (
+        describe_topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[describe_topic_partitions.TopicRequest(name=one.topic)]
+        )
+    ),
+}
