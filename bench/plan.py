@@ -32,7 +32,7 @@ class Plan:
     growth_levels: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
     growth_probe: int = 200_000
     growth_partitions: tuple[int, ...] = (1, 10, 100, 1_000, 5_000)
-    growth_requests: int = 50_000
+    growth_requests: int = 20_000
     limit_bytes: int = 2 * GIB
     limit_write_bytes: int = 512 * MIB
     limit_syncs: int = 300

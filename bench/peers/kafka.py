@@ -45,6 +45,8 @@ JVM_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+# When the process that measures is killed, the kernel ends the node as well.
+END_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -248,6 +250,7 @@ class Kafka:
         logging = f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}"
         classpath = ("-cp", f"{self._jars}/*")
         return [
+            *END_WITH_US,
             _program("java", "A Java runtime"),
             *options,
             *JVM_OPTIONS,

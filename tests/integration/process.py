@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,9 @@ STOP_SECONDS_MAX = 30
 # Ports below those the kernel hands to outgoing connections. A client that keeps asking for a
 # port nobody listens on can otherwise be given that very port, and so keep the node off it.
 QUIET_PORTS = range(12_000, 32_000)
+
+# Fixtures end their nodes. When the test process itself is killed, the kernel does.
+END_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
 
 class Broker:
@@ -89,7 +93,7 @@ class Broker:
             self.kill()
 
     def _command(self, ready_file: Path) -> list[str]:
-        command = [sys.executable, "-m", "goqueue", "serve"]
+        command = [*END_WITH_US, sys.executable, "-m", "goqueue", "serve"]
         command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
         command += ["--ready-file", str(ready_file)]
         for name, value in self.settings.items():

@@ -32,7 +32,7 @@ from goqueue.model.names import TopicPartition
 
 from .clients import Confluent, Message
 from .conftest import NewTopicName, StartBroker
-from .members import COOPERATIVE, Member
+from .members import COOPERATIVE, Member, settle
 from .topics import FOREVER
 from .waiting import eventually
 
@@ -248,13 +248,11 @@ def test_a_group_with_members_is_described_and_left_alone(
     write(log_client, topic, b"a", b"b")
     groups = log_client.groups
     partition = TopicPartition(topic, 0)
-    with Member(bootstrap, group, [topic], COOPERATIVE, client_id="reader"):
-        eventually(
-            lambda: [each.partitions for each in groups.describe(group).members] == [(partition,)],
-            because="the member owns the partition",
-        )
+    with Member(bootstrap, group, [topic], COOPERATIVE, client_id="reader") as member:
+        settle([member], topic, 1)
         described = groups.describe(group)
         assert (described.state, described.members[0].client_id) == ("Stable", "reader")
+        assert described.members[0].partitions == (partition,)
         (lag,) = groups.lag(group)
         assert lag.end == 2
         assert lag.member == described.members[0]

@@ -87,7 +87,7 @@ def test_every_problem_is_reported_at_once_with_its_source(file: Path) -> None:
         f"storage.fsynk: no such setting; did you mean storage.fsync? (file {file} line 2)",
         f"toppics: no such section; did you mean topics? (file {file} line 4)",
         "node.id: 'one' is not a whole number (flag --node-id)",
-        "storage.segment_bytes: 3TiB is out of range; expected a size in bytes from 16KiB to "
+        "storage.segment_bytes: 3TiB is out of range; expected a size in bytes from 1KiB to "
         f"2147483647 (file {file} line 3)",
         "logging.level: 'loud' is unknown; expected one of debug, info, warning, error "
         "(environment GOQUEUE_LOG_LEVEL)",

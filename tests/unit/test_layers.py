@@ -39,10 +39,11 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 }
 CODEC_MODULES = tuple(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api"))
 
-# A room receives its section as a value and may name its class. Reading the sources is for those
-# who start a process.
+# A room receives its section as a value and may name its class. The broker joins the rooms, so it
+# is handed all sections. Reading the sources is for those who start a process.
 CONFIG_READERS = {"runtime", "cli"}
-CONFIG_FOR_READERS = {"Settings", "SETTINGS", "SECTIONS", "load", "render", "contradictions"}
+CONFIG_FOR_READERS = {"SETTINGS", "SECTIONS", "load", "render", "contradictions"}
+ROOMS_WITH_ALL_SECTIONS = {"broker", "wire"}
 ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting_kinds"}
 
 FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
@@ -126,7 +127,8 @@ def _config_complaint(found: Import, here: str) -> str | None:
     place = f"{found.file}:{found.line}"
     if here in ROOMS_WITHOUT_CONFIG or not found.name or found.module == "goqueue":
         return f"{place}: {here} > config is no arrow; {found.importer} imports {found.module}."
-    if found.name in CONFIG_FOR_READERS:
+    is_whole = found.name == "Settings" and here not in ROOMS_WITH_ALL_SECTIONS
+    if is_whole or found.name in CONFIG_FOR_READERS:
         return (
             f"{place}: {here} takes {found.name!r} from config; a room may name its own section, "
             "only runtime and cli read the settings."

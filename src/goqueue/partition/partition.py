@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -37,8 +38,11 @@ _PRODUCERS_MAGIC = b"GQPR"
 _EPOCHS_FILE = "leader-epochs"
 _EPOCHS_MAGIC = b"GQLE"
 _VERSION = 1
+_FIRST_EPOCH = (0, 0)
 # How much log may have to be read again to know the producers after a crash.
 _SNAPSHOT_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 Committed = Callable[[GoQueueError | None], None]
 
@@ -68,7 +72,7 @@ class PartitionState(msgspec.Struct, array_like=True):
 class Flush:
     """One round of making a partition durable; `run` blocks and touches only files."""
 
-    __slots__ = ("_disk", "_epochs", "_folder", "_producers", "point")
+    __slots__ = ("_disk", "_folder", "_producers", "epochs", "has_saved", "point")
 
     def __init__(
         self,
@@ -79,16 +83,26 @@ class Flush:
         epochs: list[tuple[int, int]] | None,
     ) -> None:
         self.point = point
+        self.epochs = epochs
+        self.has_saved = False
         self._disk = disk
         self._folder = folder
         self._producers = producers
-        self._epochs = epochs
 
     def run(self) -> None:
         self.point.sync()
-        if self._epochs is not None:
+        try:
+            self._save()
+            self.has_saved = True
+        except OSError as error:
+            # The log says the same. These files only spare reading it again, so they can wait.
+            _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
+
+    def _save(self) -> None:
+        """Write the epochs first: with a snapshot of the producers nobody looks for them."""
+        if self.epochs is not None:
             path = f"{self._folder}/{_EPOCHS_FILE}"
-            write_framed(self._disk, path, magic=_EPOCHS_MAGIC, version=_VERSION, body=self._epochs)
+            write_framed(self._disk, path, magic=_EPOCHS_MAGIC, version=_VERSION, body=self.epochs)
         if self._producers is not None:
             path = f"{self._folder}/{_PRODUCERS_FILE}"
             write_framed(
@@ -149,6 +163,7 @@ class Partition:
         self.producers = producers
         self.epochs = epochs
         self.leader_epoch = leader_epoch
+        log.epoch_max = leader_epoch
         self.waits_for_sync = waits_for_sync
         self.high_watermark = log.end_offset
         self.synced_offset = log.end_offset
@@ -161,7 +176,7 @@ class Partition:
         self._mark_dirty = mark_dirty
         self._committing: deque[tuple[int, Committed]] = deque()
         self._snapshot_due = _SNAPSHOT_BYTES
-        self._epochs_saved = len(epochs.entries)
+        self._epochs_saved = epochs.entries
 
     # Opening and closing
 
@@ -180,14 +195,12 @@ class Partition:
     ) -> tuple[Partition, list[str]]:
         """Open a partition after a crash, or for the first time; also say what was damaged."""
         log, reports = Log.recover(disk, folder, settings.log, now_ms=now_ms)
-        epochs = LeaderEpochs(
-            read_framed(
-                disk,
-                f"{folder}/{_EPOCHS_FILE}",
-                magic=_EPOCHS_MAGIC,
-                version=_VERSION,
-                body=list[tuple[int, int]],
-            )
+        epochs_saved = read_framed(
+            disk,
+            f"{folder}/{_EPOCHS_FILE}",
+            magic=_EPOCHS_MAGIC,
+            version=_VERSION,
+            body=list[tuple[int, int]],
         )
         saved = read_framed(
             disk,
@@ -199,6 +212,9 @@ class Partition:
         if saved is None or saved.offset > log.end_offset:
             saved = ProducersState(log.start_offset, [])
         producers = Producers(saved.producers)
+        if epochs_saved is None:
+            epochs_saved = [] if saved.offset <= log.start_offset else [_FIRST_EPOCH]
+        epochs = LeaderEpochs(epochs_saved)
         epochs.truncate(log.end_offset)
         for header in log.headers(saved.offset):
             epochs.note(header.leader_epoch, header.base_offset)
@@ -215,6 +231,7 @@ class Partition:
             waits_for_sync=waits_for_sync,
             mark_dirty=mark_dirty,
         )
+        partition._epochs_saved = epochs_saved
         return partition, reports
 
     @classmethod
@@ -259,7 +276,8 @@ class Partition:
         if header.producer_id >= 0:
             earlier = self.producers.check(header)
             if earlier is not None:
-                return Appended(earlier.base_offset, earlier.last_offset, -1)
+                timestamp_ms = earlier.timestamp_ms if settings.is_append_time else -1
+                return Appended(earlier.base_offset, earlier.last_offset, timestamp_ms)
         if settings.compression is not None and header.codec != settings.compression:
             batch = memoryview(recompress(batch, header, settings.compression))
         return self.write(batch, now_ms=now_ms, is_append_time=settings.is_append_time)
@@ -314,12 +332,16 @@ class Partition:
             producers = self.producers.state(self.log.end_offset)
         entries = self.epochs.entries
         # A log of the first epoch alone needs no file to say so.
-        if len(entries) != self._epochs_saved and entries != [(0, 0)]:
-            self._epochs_saved, epochs = len(entries), entries
+        if entries != self._epochs_saved and entries != [_FIRST_EPOCH]:
+            epochs = entries
         return Flush(self._disk, self.log.folder, self.log.sync_point(), producers, epochs)
 
     def flushed(self, flush: Flush) -> None:
         """Take note that `flush.run()` has succeeded."""
+        if not flush.has_saved:
+            self._snapshot_due = 0
+        elif flush.epochs is not None:
+            self._epochs_saved = flush.epochs
         self.log.synced(flush.point)
         self.synced_offset = max(self.synced_offset, flush.point.end_offset)
         if self.waits_for_sync:
@@ -422,6 +444,9 @@ class Partition:
             raise OffsetOutOfRange(
                 self.name, target, start=self.log.start_offset, end=self.high_watermark
             )
-        self.log.advance_start(target)
+        try:
+            self.log.advance_start(target)
+        except OSError as error:
+            raise self._storage_error(error) from error
         self.epochs.advance_start(self.log.start_offset)
         return self.log.start_offset

@@ -139,4 +139,9 @@ class Producers:
         }
 
     def state(self, offset: int) -> ProducersState:
-        return ProducersState(offset, list(self._states.values()))
+        """A copy, because a thread writes it down while more batches come."""
+        states = [
+            ProducerState(one.producer_id, one.epoch, one.last_ms, list(one.batches))
+            for one in self._states.values()
+        ]
+        return ProducersState(offset, states)

@@ -1,0 +1,162 @@
+"""Leader epochs: which leader wrote which part of the log, for clients that lost theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from goqueue.partition import PartitionSettings
+from goqueue.partition import partition as partition_module
+from goqueue.partition.epochs import LeaderEpochs
+from goqueue.storage.log import LogSettings
+from tests.unit.partition.shelf import Shelf
+
+ENTRIES = [(0, 0), (2, 10), (5, 30)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end"),
+    [
+        (-1, (-1, -1)),
+        (0, (0, 10)),
+        (1, (0, 10)),
+        (2, (2, 30)),
+        (4, (2, 30)),
+        (5, (5, 50)),
+        (9, (5, 50)),
+    ],
+)
+def test_an_epoch_ends_where_the_next_one_begins(epoch: int, end: tuple[int, int]) -> None:
+    assert LeaderEpochs(ENTRIES).end_offset(epoch, log_end=50) == end
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (99, 5)])
+def test_every_offset_was_written_in_one_epoch(offset: int, epoch: int) -> None:
+    assert LeaderEpochs(ENTRIES).epoch_of(offset) == epoch
+
+
+def test_nothing_is_known_of_an_empty_log() -> None:
+    epochs = LeaderEpochs()
+    assert (epochs.latest, epochs.epoch_of(0)) == (-1, -1)
+    assert epochs.end_offset(0, log_end=0) == (-1, -1)
+
+
+def test_an_epoch_begins_once_and_never_goes_back() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    assert not epochs.note(5, 40)
+    assert not epochs.note(3, 40)
+    assert epochs.note(6, 40)
+    assert epochs.entries == [*ENTRIES, (6, 40)]
+
+
+@pytest.mark.parametrize(("offset", "left"), [(31, 3), (30, 2), (11, 2), (10, 1), (1, 1), (0, 0)])
+def test_a_truncation_forgets_the_epochs_that_begin_there(offset: int, left: int) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate(offset)
+    assert epochs.entries == ENTRIES[:left]
+
+
+@pytest.mark.parametrize(("start", "left"), [(0, 3), (9, 3), (10, 2), (29, 2), (30, 1), (99, 1)])
+def test_a_new_start_forgets_the_epochs_that_ended_before_it(start: int, left: int) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.advance_start(start)
+    assert epochs.entries == ENTRIES[-left:]
+
+
+# Of a partition
+
+
+def test_every_batch_bears_the_epoch_of_its_leader() -> None:
+    shelf = Shelf(leader_epoch=4)
+    shelf.append("a", "b")
+    shelf.sync()
+    assert [one.leader_epoch for one in shelf.partition.log.headers(0)] == [4]
+    assert shelf.partition.epochs.entries == [(4, 0)]
+
+
+def test_epochs_are_known_again_after_a_crash() -> None:
+    shelf = Shelf()
+    for epoch in (0, 1, 3):
+        shelf.leader_epoch = epoch
+        shelf.crash()
+        shelf.append("a", "b")
+        shelf.sync()
+    shelf.crash()
+    assert shelf.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
+    assert shelf.partition.epoch_end(1) == (1, 4)
+    assert shelf.partition.epoch_end(3) == (3, 6)
+
+
+def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    shelf = Shelf(survival=1.0)
+    for epoch in (0, 1, 3):
+        shelf.leader_epoch = epoch
+        shelf.crash()
+        shelf.append("a", "b")
+        shelf.sync()
+        shelf.append("c")
+        shelf.sync()
+    shelf.crash()
+    assert shelf.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
+
+
+def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    shelf = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)), survival=1.0)
+    for value in "abcd":
+        shelf.append(value)
+        shelf.sync()
+    shelf.crash()
+    assert shelf.partition.end_offset == 4
+    assert shelf.partition.epochs.entries == [(0, 0)]
+
+
+def test_an_epoch_whose_records_were_lost_is_lost_with_them() -> None:
+    shelf = Shelf()
+    shelf.append("a")
+    shelf.sync()
+    shelf.leader_epoch = 1
+    shelf.crash()
+    shelf.append("never synced")
+    shelf.crash()
+    assert shelf.partition.epochs.entries == [(0, 0)]
+
+
+def test_epochs_survive_a_clean_stop() -> None:
+    shelf = Shelf(leader_epoch=2)
+    shelf.append("a")
+    state = shelf.stop()
+    shelf.leader_epoch = 3
+    shelf.reopen(state)
+    shelf.append("b")
+    assert shelf.partition.epochs.entries == [(2, 0), (3, 1)]
+
+
+def test_a_saved_epoch_that_replaced_another_is_saved_too() -> None:
+    shelf = Shelf(leader_epoch=1)
+    shelf.append("a")
+    shelf.partition.leader_epoch = 2
+    shelf.append("b")
+    shelf.sync()
+    shelf.partition.delete_before(1)
+    assert shelf.partition.epochs.entries == [(2, 1)]
+    shelf.partition.leader_epoch = 3
+    shelf.append("c")
+    shelf.sync()
+    saved = shelf.disk.read_whole("logs/orders/0/leader-epochs")
+    assert saved.endswith(b"\x92\x92\x02\x01\x92\x03\x02"), "[[2, 1], [3, 2]]"
+
+
+def test_a_client_of_an_older_leader_is_fenced_and_one_of_a_newer_asked_to_wait() -> None:
+    partition = Shelf(leader_epoch=3).partition
+    partition.check_epoch(-1)
+    partition.check_epoch(3)
+    with pytest.raises(FencedLeaderEpoch, match="Epoch 2 of orders/0 is over; 3 is current"):
+        partition.check_epoch(2)
+    with pytest.raises(UnknownLeaderEpoch, match="Epoch 4"):
+        partition.check_epoch(4)
