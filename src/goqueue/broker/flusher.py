@@ -98,6 +98,8 @@ class Flusher:
         # Nobody is answered before all of the round is durable: what one partition's records
         # rely on (their topic, say) may be in another.
         for partition, flush, failure in self._round:
+            if partition.is_gone:
+                continue  # It was deleted meanwhile, and everyone has been told.
             if failure is None:
                 partition.flushed(flush)
             elif isinstance(failure, OSError):

@@ -245,8 +245,10 @@ class Topics:
     def _remove_strays(self) -> None:
         """Remove the folders of topics whose deletion a crash has interrupted."""
         for name in self._disk.list("logs"):
-            if name not in self._topics:
+            if name.startswith(_DELETED_PREFIX):
                 self._remove_folder(name)
+            elif name not in self._topics:
+                self._bury(name, f"{_DELETED_PREFIX}{self._new_id().hex()}")
 
     # Changing
 
@@ -290,8 +292,7 @@ class Topics:
         # The name may be used again at once, so the folder must not bear it any longer.
         if self._disk.exists(f"logs/{name}"):
             grave = f"{_DELETED_PREFIX}{topic.id.hex()}"
-            self._disk.rename(f"logs/{name}", f"logs/{grave}")
-            self._remove_folder(grave)
+            self._bury(name, grave)
         self._tell_changed()
         return promise
 
@@ -357,6 +358,13 @@ class Topics:
 
         self._journal.when_committed(appended.last_offset, committed)
         return promise
+
+    def _bury(self, name: str, grave: str) -> None:
+        """Take a name away from a folder, for good, and then the folder from the disk."""
+        self._disk.rename(f"logs/{name}", f"logs/{grave}")
+        # A crash could undo the renaming, and a new topic of that name would find the old records.
+        self._disk.sync_folder("logs")
+        self._remove_folder(grave)
 
     def _remove_folder(self, name: str) -> None:
         def removed(_: object, error: Exception | None) -> None:

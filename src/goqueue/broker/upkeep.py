@@ -62,7 +62,10 @@ class Upkeep:
         now_ms = self._scheduler.now_ms()
         for topic in self._topics:
             for one in topic.partitions:
-                self._expire(one, now_ms)
+                try:
+                    self._expire(one, now_ms)
+                except OSError as error:
+                    _log.error("%s: retention must wait: %s", one.name, error)
 
     def _expire(self, one: Partition, now_ms: int) -> None:
         if len(one.producers):
@@ -85,9 +88,10 @@ class Upkeep:
 
     def _again(self, name: str, delay_ms: int, action: object) -> None:
         def run() -> None:
+            # Set the next one first: a disk that fails once must not end upkeep for good.
+            self._timers[name] = self._scheduler.call_later(delay_ms, run)
             assert callable(action)
             action()
-            self._timers[name] = self._scheduler.call_later(delay_ms, run)
 
         self._timers[name] = self._scheduler.call_later(delay_ms, run)
 

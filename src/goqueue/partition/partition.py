@@ -423,13 +423,26 @@ class Partition:
             )
         if offset >= self.high_watermark:
             return None
-        return self.log.read(offset, bytes_max=bytes_max, until_offset=self.high_watermark)
+        try:
+            return self.log.read(offset, bytes_max=bytes_max, until_offset=self.high_watermark)
+        except OSError as error:
+            raise self.unreadable(error) from error
 
     def find_timestamp(self, timestamp: int) -> Record | None:
-        return self.log.find_timestamp(timestamp, until_offset=self.high_watermark)
+        try:
+            return self.log.find_timestamp(timestamp, until_offset=self.high_watermark)
+        except OSError as error:
+            raise self.unreadable(error) from error
 
     def find_newest(self) -> Record | None:
-        return self.log.find_newest(until_offset=self.high_watermark)
+        try:
+            return self.log.find_newest(until_offset=self.high_watermark)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: OSError) -> GoQueueError:
+        """What to tell a reader whom the disk has failed."""
+        return StorageFailed(f"Reading from {self.name} failed: {error.strerror}; retry.")
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The newest epoch not after `epoch` and where it ended; for clients that lost a leader."""

@@ -24,6 +24,7 @@ from goqueue.model.errors import (
     CorruptBatch,
     GoQueueError,
     InvalidRecord,
+    InvalidRequest,
     InvalidTimestamp,
     RecordTooLarge,
     UnsupportedCompression,
@@ -101,8 +102,9 @@ def test_batches_that_only_a_broker_writes_are_refused(bit: int) -> None:
         Shelf().append("a", attributes=bit)
 
 
-def test_a_transactional_batch_is_no_control_batch() -> None:
-    assert Shelf().append("a", attributes=TRANSACTIONAL).base_offset == 0
+def test_a_batch_of_a_transaction_is_refused_while_there_are_no_transactions() -> None:
+    with pytest.raises(InvalidRequest, match="Transactions are not served"):
+        Shelf().append("a", attributes=TRANSACTIONAL)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

@@ -89,7 +89,8 @@ class Call:
 
     @property
     def client_host(self) -> str:
-        return self.connection.client_host
+        """The client's address in the form that Kafka's tools show and parse."""
+        return f"/{self.connection.client_host}"
 
     def answer(self, response: Any) -> None:
         """Put the answer in its place; it leaves when all before it have left."""

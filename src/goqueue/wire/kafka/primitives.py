@@ -55,13 +55,12 @@ _STRING_BYTES_MAX: Final = 0x7FFF
 def decode_message(
     name: str, readers: Mapping[int, Reader[T]], data: Buffer, version: int, start: int
 ) -> T:
-    """Read one message that fills `data` from `start` to its end."""
-    message, end = read_message(name, readers, data, version, start)
-    if end != len(data):
-        raise MalformedRequest(
-            f"{name} version {version} ends at byte {end - start}, "
-            f"but {len(data) - end} more bytes follow."
-        )
+    """Read one message from `start` on.
+
+    Bytes after its end are passed over, as Kafka does: librdkafka ends its request for the metadata
+    of all topics with three bytes too many.
+    """
+    message, _ = read_message(name, readers, data, version, start)
     return message
 
 

@@ -161,6 +161,9 @@ def _partition_data(number: int, result: Fetched) -> PartitionData:
             records = _records(result)
         except CorruptBatch as damage:
             error = damage
+        except OSError as failure:
+            assert partition is not None
+            error = partition.unreadable(failure)
     if partition is None:
         code = code_of(error) if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         return PartitionData(
