@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from .clients import CLIENTS, Client, Confluent, Kcat, Message
 from .members import COOPERATIVE, NEW_PROTOCOL, Member, settle
+from .peer import KafkaPeer
 from .process import Broker
 from .topics import committed, create_topic, read_all, watermarks
 from .waiting import eventually
@@ -105,6 +106,8 @@ def test_deleted_records_do_not_come_back(
     end: Callable[[Broker], None], start_broker: StartBroker
 ) -> None:
     node = start_broker()
+    if end is kill and isinstance(node, KafkaPeer):
+        pytest.skip("Apache Kafka writes down what was deleted only once a minute")
     create_topic(admin_of(node), "trimmed")
     Confluent(node.bootstrap).write("trimmed", [Message(b"%d" % number) for number in range(10)])
     before = TopicPartition("trimmed", 0, 6)
@@ -226,6 +229,8 @@ def test_a_node_starts_again_and_again(start_broker: StartBroker) -> None:
 
 def test_two_nodes_cannot_share_a_data_directory(start_broker: StartBroker) -> None:
     node = start_broker()
+    if isinstance(node, KafkaPeer):
+        pytest.skip("each Apache Kafka here has a directory of its own")
     with pytest.raises(AssertionError, match="ended with code"):
         start_broker(directory=node.directory)
 
@@ -329,6 +334,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(
     errors = eventually(lambda: write(20), because="the disk fills up")
     # The error that every client retries by itself; here it was told not to.
     assert {error.code() for error in errors} == {KafkaError.KAFKA_STORAGE_ERROR}
+    eventually(lambda: write(1), because="not even a small write fits any more")
     assert write(1), "it stays full"
     stored = read_all(node.bootstrap, "events")
     assert len(stored) > 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from .clients import Confluent, Message
@@ -50,8 +50,18 @@ def observer(bootstrap: str) -> Iterator[Consumer]:
 def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
     """The first offset kept and the next one to be written."""
     with observer(bootstrap) as consumer:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        return low, high
+        return eventually(lambda: _watermarks(consumer, TopicPartition(topic, partition)))
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
+    try:
+        low, high = consumer.get_watermark_offsets(partition, timeout=10)
+    except KafkaException as refused:
+        # Kafka says this for a moment after a start; every client asks again.
+        if refused.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            raise
+        return None
+    return low, high
 
 
 def read_all(bootstrap: str, topic: str, *, partitions: int = 1) -> list[Message]:

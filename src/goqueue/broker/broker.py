@@ -19,7 +19,7 @@ from goqueue.broker.topic_settings import TopicDefaults
 from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
 from goqueue.broker.upkeep import Upkeep
 from goqueue.config import Settings
-from goqueue.model.errors import InternalTopic, StorageFull, UnknownTopic
+from goqueue.model.errors import InternalTopic, RecordsKept, StorageFull, UnknownTopic
 from goqueue.model.names import check_topic_name
 from goqueue.partition import Appended, Partition
 from goqueue.storage.disk import Disk
@@ -121,6 +121,8 @@ class Broker:
         found = self.topics.get(topic)
         if found.is_internal:
             raise InternalTopic(topic)
+        if not found.settings.log.is_deleting:
+            raise RecordsKept(topic)
         return found.partition(number).delete_before(before_offset)
 
     def free_bytes(self) -> int:

@@ -49,14 +49,11 @@ class TopicSetting:
             raise self._refusal(text)
 
     def _refusal(self, text: str) -> InvalidTopicSetting:
-        allowed = (
-            f"one of {', '.join(self.choices)}"
-            if self.choices
-            else f"a number from {self.least:g} to {self.most:g}"
-        )
-        return InvalidTopicSetting(
-            f"Invalid value {text[:100]} for configuration {self.name}: it must be {allowed}."
-        )
+        if self.choices:
+            allowed = f"one of {', '.join(self.choices)}"
+        else:
+            allowed = f"a number from {self.least} to {self.most}"
+        return InvalidTopicSetting(f"{text[:100]!r} is not {allowed}.", setting=self.name)
 
 
 _BOOLEANS = ("true", "false")
@@ -145,7 +142,7 @@ def known_setting(name: str) -> TopicSetting:
     try:
         return _ALL[name]
     except KeyError:
-        raise InvalidTopicSetting(f"Unknown topic config name: {name[:100]}.") from None
+        raise InvalidTopicSetting("there is no such setting.", setting=name[:100]) from None
 
 
 def check_settings(settings: Mapping[str, str]) -> None:

@@ -162,9 +162,15 @@ class Topics:
         """Close every partition, which must be synced, and leave a note for the next start."""
         closed: ClosedPartitions = {}
         for topic in self:
-            closed[topic.id.hex()] = [partition.close() for partition in topic.partitions]
-        self._journal.close()
-        write_framed(self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=closed)
+            states = [_close(partition) for partition in topic.partitions]
+            known = [state for state in states if state is not None]
+            if len(known) == len(states):
+                closed[topic.id.hex()] = known
+        _close(self._journal)
+        try:
+            write_framed(self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=closed)
+        except OSError as error:
+            _log.warning("the next start will examine all logs: %s", error)
 
     def _take_clean_stop(self) -> ClosedPartitions:
         closed = read_framed(
@@ -376,6 +382,16 @@ class Topics:
     def _tell_changed(self) -> None:
         for changed in self._changed:
             changed()
+
+
+def _close(partition: Partition) -> PartitionState | None:
+    """The state of a closed partition, or None where only its files can tell."""
+    try:
+        state = partition.close()
+    except OSError as error:
+        _log.warning("%s was not closed properly: %s", partition.name, error)
+        return None
+    return state if partition.failure is None else None
 
 
 def _after(promise: Promise[None], value: T) -> Promise[T]:

@@ -61,7 +61,7 @@ class TopicExists(GoQueueError):
     code = "topic_exists"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic!r} exists already.")
+        super().__init__(f"Topic {topic!r} already exists.")
 
 
 class UnknownTopic(GoQueueError):
@@ -102,6 +102,22 @@ class InvalidReplicaAssignment(GoQueueError):
 
 class InvalidTopicSetting(GoQueueError):
     code = "invalid_topic_setting"
+
+    def __init__(self, reason: str, *, setting: str = "") -> None:
+        self.setting = setting
+        self.reason = reason
+        super().__init__(f"Topic setting {setting}: {reason}" if setting else reason)
+
+
+class RecordsKept(GoQueueError):
+    """A compacted topic keeps the last record of each key; nobody may cut them off."""
+
+    code = "records_kept"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Topic {topic!r} is compacted; to delete its records add 'delete' to cleanup_policy."
+        )
 
 
 class InternalTopic(GoQueueError):

@@ -306,7 +306,7 @@ def test_a_changed_retention_takes_effect_with_the_next_check() -> None:
     node.produce("orders", [letter * 600 for letter in "abcd"])
     node.run_for(5_000)
     assert len(node.values("orders")) == 4
-    node.wait(node.broker.topics.configure("orders", {"retention_bytes": "1500"}))
+    node.wait(node.broker.topics.configure("orders", {"retention_bytes": "1000"}))
     node.run_for(2_000)
     assert len(node.values("orders")) == 2
 

@@ -354,3 +354,14 @@ def test_a_crash_keeps_what_was_synced_and_nothing_else(synced: int) -> None:
     shelf.crash()
     assert shelf.values() == list("abcd")[:synced]
     assert shelf.partition.high_watermark == shelf.partition.end_offset == synced
+
+
+def test_a_partition_that_was_never_written_to_is_writable_after_a_clean_stop() -> None:
+    shelf = Shelf()
+    state = shelf.stop()
+    shelf.reopen(state)
+    shelf.append("first")
+    shelf.sync()
+    assert shelf.values() == ["first"]
+    shelf.crash()
+    assert shelf.values() == ["first"]

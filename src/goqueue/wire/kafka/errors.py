@@ -39,6 +39,7 @@ class ErrorCode(IntEnum):
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
@@ -81,6 +82,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     errors.InvalidTopicSetting: ErrorCode.INVALID_CONFIG,
+    errors.RecordsKept: ErrorCode.POLICY_VIOLATION,
     errors.InternalTopic: ErrorCode.INVALID_TOPIC,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
@@ -128,3 +130,10 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
 
 def code_of(error: errors.GoQueueError) -> ErrorCode:
     return _CODES[type(error)]
+
+
+def message_of(error: errors.GoQueueError) -> str:
+    """The error's text, with settings by the names that Kafka's tools use."""
+    if isinstance(error, errors.InvalidTopicSetting):
+        return f"Invalid configuration {error.setting.replace('_', '.')}: {error.reason}"
+    return str(error)

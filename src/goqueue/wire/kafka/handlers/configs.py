@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.topic_settings import known_setting
 from goqueue.model.errors import GoQueueError, InvalidRequest, InvalidTopicSetting
 from goqueue.wire.kafka.configs import Config, core_name, describe_node, describe_topic
-from goqueue.wire.kafka.errors import code_of
+from goqueue.wire.kafka.errors import code_of, message_of
 from goqueue.wire.kafka.messages import alter_configs as full
 from goqueue.wire.kafka.messages import incremental_alter_configs as incremental
 from goqueue.wire.kafka.messages.describe_configs import (
@@ -50,7 +50,7 @@ def _describe(
     try:
         configs = _configs_of(front, resource.resource_type, resource.resource_name)
     except GoQueueError as error:
-        result.error_code, result.error_message = code_of(error), str(error)
+        result.error_code, result.error_message = code_of(error), message_of(error)
         return result
     for config in configs:
         if resource.configuration_keys is None or config.name in resource.configuration_keys:
@@ -154,7 +154,7 @@ async def _alter(
         if not validate_only:
             await topics.configure(name, settings)
     except GoQueueError as error:
-        return code_of(error), str(error)
+        return code_of(error), message_of(error)
     return 0, None
 
 
@@ -173,7 +173,7 @@ def _changed(
         elif change.config_operation == _SET:
             own[name] = _value(change.name, change.value)
         elif setting.kind != "list":
-            raise InvalidTopicSetting(f"{change.name} is no list; set it as a whole.")
+            raise InvalidTopicSetting("it is no list; set it as a whole.", setting=name)
         else:
             current = own.get(name, front.broker.topics.defaults.values[name]).split(",")
             words = [word for word in current if word]
@@ -190,5 +190,5 @@ def _changed(
 
 def _value(name: str, value: str | None) -> str:
     if value is None:
-        raise InvalidTopicSetting(f"Configuration {name} has no value.")
+        raise InvalidTopicSetting("it has no value.", setting=core_name(name))
     return value

@@ -13,7 +13,7 @@ from goqueue.model.errors import (
     InvalidTopicSetting,
 )
 from goqueue.wire.kafka.configs import core_name, describe_topic
-from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.wire.kafka.errors import ErrorCode, code_of, message_of
 from goqueue.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -193,7 +193,7 @@ async def create_topics(
                 CreatableTopicResult(
                     name=wanted.name,
                     error_code=code_of(error),
-                    error_message=str(error),
+                    error_message=message_of(error),
                     configs=None if call.version >= 5 else [],
                 )
             )
@@ -208,7 +208,7 @@ async def _create(
     settings: dict[str, str] = {}
     for config in wanted.configs:
         if config.value is None:
-            raise InvalidTopicSetting(f"Configuration {config.name} has no value.")
+            raise InvalidTopicSetting("it has no value.", setting=core_name(config.name))
         settings[core_name(config.name)] = config.value
     broker.topics.check_new(wanted.name, partition_count=partition_count, settings=settings)
     topic_id = UUID_ZERO
@@ -274,7 +274,7 @@ async def _delete(front: FrontEnd, wanted: DeleteTopicState) -> DeletableTopicRe
         result.name, result.topic_id = topic.name, topic.id
         await topics.delete(topic.name)
     except GoQueueError as error:
-        result.error_code, result.error_message = code_of(error), str(error)
+        result.error_code, result.error_message = code_of(error), message_of(error)
     return result
 
 
@@ -308,6 +308,6 @@ async def _grow(
             await topics.grow(wanted.name, wanted.count)
     except GoQueueError as error:
         return CreatePartitionsTopicResult(
-            name=wanted.name, error_code=code_of(error), error_message=str(error)
+            name=wanted.name, error_code=code_of(error), error_message=message_of(error)
         )
     return CreatePartitionsTopicResult(name=wanted.name)
