@@ -198,12 +198,12 @@ class Producer:
             of_partition = by_partition(batches)
             first = [queue[0] for queue in of_partition.values()]
             batches = [batch for queue in of_partition.values() for batch in queue[1:]]
+            self._land(in_flight_max=self.settings.in_flight_max - 1)
             failed = self._launch(first)
             if failed:
                 # What is on its way is older; what comes later must not overtake.
                 self._recover(self._drain() + failed, then=batches)
                 return
-            self._land(in_flight_max=self.settings.in_flight_max)
 
     def _launch(self, batches: Sequence[Batch]) -> list[tuple[Batch, GoQueueError]]:
         """Send one batch per partition to their leaders; return those that could not be sent."""

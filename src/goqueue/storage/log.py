@@ -179,7 +179,7 @@ class Log:
                 disk,
                 folder,
                 one.base_offset,
-                disk.open(f"{folder}/{segment_name(one.base_offset)}{LOG_SUFFIX}"),
+                _closed_file(disk, f"{folder}/{segment_name(one.base_offset)}{LOG_SUFFIX}", one),
                 size=one.size,
                 end_offset=one.end_offset,
                 created_ms=one.created_ms,
@@ -484,6 +484,11 @@ class Log:
             ],
             self.cleaned_offset,
         )
+
+
+def _closed_file(disk: Disk, path: str, state: SegmentState) -> File:
+    """The file of a segment; an empty one may never have been made, and is made when needed."""
+    return disk.open(path) if state.size else disk.create(path, lazily=True)
 
 
 def _age_timestamp(segment: Segment) -> int:

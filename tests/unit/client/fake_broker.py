@@ -23,6 +23,8 @@ NOT_LEADER = 6
 MESSAGE_TOO_LARGE = 10
 OUT_OF_ORDER = 45
 
+BATCHES_REMEMBERED = 5  # of each producer and partition; older repetitions are out of order
+
 # What may happen to a produce request.
 REFUSE = "refuse"  # every partition answers with `error_code`
 LOSE_REQUEST = "lose request"  # the connection breaks before anything is stored
@@ -148,7 +150,7 @@ class FakeBroker:
             return produce.PartitionProduceResponse(index, MESSAGE_TOO_LARGE)
         header = check_batch(data)
         known = self._sequences[partition, header.producer_id]
-        for first, last, base in known:
+        for first, last, base in known[-BATCHES_REMEMBERED:]:
             if (first, last) == (header.base_sequence, header.last_sequence):
                 return produce.PartitionProduceResponse(index, 0, base)
         if header.producer_id >= 0:
