@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
@@ -28,6 +29,8 @@ from goqueue.storage.framed import read_framed, write_framed
 _NODE_FILE = "meta/node"
 _NODE_MAGIC = b"GQND"
 _NODE_VERSION = 1
+
+_log = logging.getLogger(__name__)
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -78,6 +81,9 @@ class Broker:
         self.upkeep.stop()
 
         def flushed() -> None:
+            _log.debug(
+                "%d rounds have synced %d files", self.flusher.rounds, self.flusher.files_synced
+            )
             self.topics.close()
             done()
 

@@ -122,6 +122,11 @@ def _invalid_topic(_: str, about: About) -> GoQueueError:
     return model.InternalTopic(about.topic)
 
 
+def _policy_violation(text: str, about: About) -> GoQueueError:
+    # Of a partition it says that records may not be deleted; of a topic, anything at all.
+    return model.RecordsKept(about.topic) if about.partition >= 0 else BrokerRefused(text)
+
+
 def _unknown_member(_: str, about: About) -> GoQueueError:
     return model.UnknownMember(about.group, "")
 
@@ -177,7 +182,7 @@ _ROWS = (
     KafkaError(41, "NOT_CONTROLLER", BrokerUnready),
     KafkaError(42, "INVALID_REQUEST", model.InvalidRequest),
     KafkaError(43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", model.UnsupportedFormat),
-    KafkaError(44, "POLICY_VIOLATION", BrokerRefused),
+    KafkaError(44, "POLICY_VIOLATION", model.RecordsKept, _policy_violation),
     KafkaError(45, "OUT_OF_ORDER_SEQUENCE_NUMBER", model.OutOfOrderSequence),
     KafkaError(46, "DUPLICATE_SEQUENCE_NUMBER", model.DuplicateSequence),
     KafkaError(47, "INVALID_PRODUCER_EPOCH", model.FencedProducer),

@@ -59,7 +59,10 @@ def compress(codec: Compression, data: Buffer) -> bytes:
     if codec is Compression.GZIP:
         return bytes(cramjam.gzip.compress(data))
     if codec is Compression.LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        # Java clients refuse frames whose blocks refer to one another.
+        compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
     if codec is Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=3))
     view = memoryview(data)

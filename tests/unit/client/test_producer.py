@@ -80,7 +80,7 @@ def test_several_requests_are_on_their_way_at_once(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("kind", [LOSE_REQUEST, LOSE_ANSWER])
-@pytest.mark.parametrize("when", range(5))
+@pytest.mark.parametrize("when", range(8))
 def test_a_broken_connection_loses_nothing_and_stores_nothing_twice(
     broker: FakeBroker, kind: str, when: int
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_broken_connection_loses_nothing_and_stores_nothing_twice(
     assert [each.offset for each in stored] == list(range(8))
 
 
-@pytest.mark.parametrize("when", range(5))
+@pytest.mark.parametrize("when", range(8))
 def test_records_keep_their_order_when_a_leader_moves(broker: FakeBroker, when: int) -> None:
     broker.faults.extend([None] * when + [Fault(REFUSE, NOT_LEADER)] * 3)
     texts = [b"%d" % number for number in range(12)]

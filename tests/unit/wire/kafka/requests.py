@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka.record.legacy_records import LegacyRecordBatchBuilder
+from aiokafka.record import legacy_records as aiokafka
+from kafka.record import legacy_records as kafka_python
 
 from goqueue.groups.consumer_protocol import encode_subscription
 from goqueue.model.batch import Record, encode_batch
@@ -84,7 +85,9 @@ def records_for(version: int, *values: bytes, timestamp_ms: int = 1) -> bytes:
 def old_records(
     *values: bytes | None, magic: int, codec: int = 0, timestamp_ms: int = 1, key: bytes = b"key"
 ) -> bytes:
-    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    """A message set as another library writes it; one of the two knows every codec."""
+    library = kafka_python if codec in (0, 1) else aiokafka
+    builder = library.LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for number, value in enumerate(values):
         assert builder.append(number, timestamp_ms if magic else None, key, value) is not None
     return bytes(builder.build())
