@@ -110,9 +110,9 @@ class FrontEnd:
         ]
 
     def unsupported_api_versions(self) -> ApiVersionsResponse:
-        return ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions()
-        )
+        """For a client that asks in a version too new: in which versions it may ask."""
+        known = [one for one in self.api_versions() if one.api_key == API_VERSIONS_KEY]
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
     def _forget_topics(self) -> None:
         self.topics_by_bytes.clear()

@@ -1,0 +1,57 @@
+"""Settings by the names and in the forms that Kafka's tools know."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.broker.topic_settings import ACCEPTED_SETTINGS, TOPIC_SETTINGS, TopicDefaults
+from goqueue.config import load
+from goqueue.wire.kafka.configs import (
+    SOURCE_DEFAULT,
+    SOURCE_STATIC_BROKER,
+    SOURCE_TOPIC,
+    core_name,
+    describe_node,
+    describe_topic,
+    wire_name,
+)
+
+SETTINGS = load(environ={}, overrides={})
+DEFAULTS = TopicDefaults(SETTINGS.storage, SETTINGS.compaction, SETTINGS.topics).values
+
+# As Kafka's documentation of topic configurations spells them.
+KNOWN_TO_KAFKA = """
+cleanup.policy compression.type delete.retention.ms file.delete.delay.ms flush.messages flush.ms
+index.interval.bytes max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms
+message.timestamp.before.max.ms message.timestamp.type min.cleanable.dirty.ratio
+min.compaction.lag.ms min.insync.replicas preallocate retention.bytes retention.ms segment.bytes
+segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+""".split()
+
+
+@pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *ACCEPTED_SETTINGS])
+def test_every_name_goes_out_and_comes_back(name: str) -> None:
+    assert core_name(wire_name(name)) == name
+
+
+def test_the_names_are_kafkas() -> None:
+    assert [one.name for one in describe_topic(DEFAULTS, {})] == sorted(KNOWN_TO_KAFKA)
+
+
+def test_a_setting_of_the_topic_is_told_from_one_of_the_node() -> None:
+    configs = {one.name: one for one in describe_topic(DEFAULTS, {"retention_ms": "5"})}
+    own, other = configs["retention.ms"], configs["retention.bytes"]
+    assert (own.value, own.config_source) == ("5", SOURCE_TOPIC)
+    assert own.default == DEFAULTS["retention_ms"]
+    assert (other.value, other.config_source) == (DEFAULTS["retention_bytes"], SOURCE_DEFAULT)
+    assert not own.is_read_only
+
+
+def test_the_nodes_settings_are_read_only_and_sorted() -> None:
+    configs = describe_node(SETTINGS)
+    assert [one.name for one in configs] == sorted(one.name for one in configs)
+    assert {one.config_source for one in configs} == {SOURCE_STATIC_BROKER}
+    assert all(one.is_read_only for one in configs)
+    values = {one.name: one.value for one in configs}
+    assert values["num.partitions"] == str(SETTINGS.topics.partitions)
+    assert values["auto.create.topics.enable"] in ("true", "false")
