@@ -61,7 +61,7 @@ def compress(codec: Compression, data: Buffer) -> bytes:
     if codec is Compression.LZ4:
         # Java clients refuse frames whose blocks refer to one another.
         compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
-        compressor.compress(data)
+        compressor.compress(bytes(data))
         return bytes(compressor.finish())
     if codec is Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=3))

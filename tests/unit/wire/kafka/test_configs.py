@@ -20,13 +20,31 @@ SETTINGS = load(environ={}, overrides={})
 DEFAULTS = TopicDefaults(SETTINGS.storage, SETTINGS.compaction, SETTINGS.topics).values
 
 # As Kafka's documentation of topic configurations spells them.
-KNOWN_TO_KAFKA = """
-cleanup.policy compression.type delete.retention.ms file.delete.delay.ms flush.messages flush.ms
-index.interval.bytes max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms
-message.timestamp.before.max.ms message.timestamp.type min.cleanable.dirty.ratio
-min.compaction.lag.ms min.insync.replicas preallocate retention.bytes retention.ms segment.bytes
-segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
-""".split()
+KNOWN_TO_KAFKA = [
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "index.interval.bytes",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "min.insync.replicas",
+    "preallocate",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "unclean.leader.election.enable",
+]
 
 
 @pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *ACCEPTED_SETTINGS])

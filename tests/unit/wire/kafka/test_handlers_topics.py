@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,8 +33,9 @@ DELETE_VERSIONS = range(1, 7)
 
 
 @pytest.fixture
-def client(failures: list[Exception]) -> Client:
-    return Client()
+def client(failures: list[Exception]) -> Iterator[Client]:
+    yield Client()
+    assert failures == []
 
 
 def names(client: Client) -> set[str]:
