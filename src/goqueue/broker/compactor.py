@@ -10,7 +10,7 @@ from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topics
 from goqueue.config import CompactionSettings
 from goqueue.partition import Partition
-from goqueue.storage.compaction import Compaction, plan_compaction
+from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction
 from goqueue.storage.disk import Disk
 
 # A step holds the interpreter for a while, so steps are small and others get as much time.
@@ -63,13 +63,13 @@ class Compactor:
         """Begin with the first log that is due; look again when there is none."""
         now_ms = self._scheduler.now_ms()
         for partition in self._topics.partitions():
-            log = partition.log
-            if not log.settings.is_compacting or partition.failure is not None:
+            if not partition.log.settings.is_compacting or partition.failure is not None:
                 continue
-            if log.is_roll_due(now_ms):
-                log.roll(now_ms=now_ms)
-                self._flusher.mark(partition)
-            plan = plan_compaction(log, now_ms=now_ms, until_offset=partition.high_watermark)
+            try:
+                plan = self._plan(partition, now_ms)
+            except OSError as error:
+                _log.error("%s: compaction must wait: %s", partition.name, error)
+                continue
             if plan is not None:
                 self._current = Compaction(
                     self._disk,
@@ -81,6 +81,13 @@ class Compactor:
                 self._step(partition, self._current)
                 return
         self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+
+    def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
+        log = partition.log
+        if log.is_roll_due(now_ms):
+            log.roll(now_ms=now_ms)
+            self._flusher.mark(partition)
+        return plan_compaction(log, now_ms=now_ms, until_offset=partition.high_watermark)
 
     def _step(self, partition: Partition, compaction: Compaction) -> None:
         def done(_: object, error: Exception | None) -> None:

@@ -248,14 +248,10 @@ class Partition:
         mark_dirty: Callable[[Partition], None],
     ) -> Partition:
         """Open a partition that was closed, without touching its files."""
-        log = Log.reopen(disk, folder, settings.log, state.log)
-        if not log.active.size:
-            # A partition that was never written to has no file yet.
-            log.active.file = disk.create(log.active.file.path, lazily=True)
         return cls(
             name,
             disk,
-            log,
+            Log.reopen(disk, folder, settings.log, state.log),
             settings,
             producers=Producers(state.producers.producers),
             epochs=LeaderEpochs(state.epochs),

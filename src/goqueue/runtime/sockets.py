@@ -182,6 +182,7 @@ class SocketConnection:
         "_fd",
         "_filled",
         "_is_reading",
+        "_is_waiting_for_memory",
         "_is_writing",
         "_listener",
         "_loop",
@@ -202,6 +203,7 @@ class SocketConnection:
         self._outgoing: deque[Part] = deque()
         self._is_writing = False
         self._is_reading = True
+        self._is_waiting_for_memory = False
         self.host = host
         self.last_active = self._loop.time()
         self._session = listener.connect(
@@ -279,13 +281,15 @@ class SocketConnection:
             buffer[:filled] = rest
             self._buffer = buffer
         else:
-            self._buffer[:filled] = rest
+            # The rest may lie in this very buffer: a view can be copied over itself.
+            memoryview(self._buffer)[:filled] = rest
         self._filled = filled
         return True
 
     def _await_memory(self, rest: bytes) -> None:
         """There is no memory for the rest of a request: go on when there is."""
         _log.warning("receive buffers are at their limit; %s must wait", self.host)
+        self._is_waiting_for_memory = True
         self._pause_reading()
         self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
 
@@ -293,6 +297,7 @@ class SocketConnection:
         if self._socket is None:
             return
         if self._keep(memoryview(rest)):
+            self._is_waiting_for_memory = False
             self._resume_reading()
         else:
             self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
@@ -308,6 +313,8 @@ class SocketConnection:
     def _resume_reading(self) -> None:
         if self._socket is None or self._is_reading or self._session.is_blocked:
             return
+        if self._is_waiting_for_memory:
+            return  # What comes next in the stream is not in the buffer yet.
         self._is_reading = True
         self._loop.add_reader(self._fd, self._readable)
         if self._filled:

@@ -40,6 +40,11 @@ class Shelf:
         flush.run()
         self.partition.flushed(flush)
 
+    def keep_snapshot(self) -> None:
+        """Have the snapshot of the producers reach the disk, as it does by and by."""
+        self.disk.sync_folder(FOLDER)
+        self.disk.open(f"{FOLDER}/producers").sync()
+
     def crash(self) -> None:
         """Cut the power, and open what is left."""
         self.disk.crash()

@@ -91,7 +91,7 @@ def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf(survival=1.0)
+    shelf = Shelf()
     for epoch in (0, 1, 3):
         shelf.leader_epoch = epoch
         shelf.crash()
@@ -99,6 +99,7 @@ def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
         shelf.sync()
         shelf.append("c")
         shelf.sync()
+        shelf.keep_snapshot()
     shelf.crash()
     assert shelf.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
 
@@ -107,10 +108,11 @@ def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)), survival=1.0)
+    shelf = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
     for value in "abcd":
         shelf.append(value)
         shelf.sync()
+    shelf.keep_snapshot()
     shelf.crash()
     assert shelf.partition.end_offset == 4
     assert shelf.partition.epochs.entries == [(0, 0)]
@@ -160,3 +162,21 @@ def test_a_client_of_an_older_leader_is_fenced_and_one_of_a_newer_asked_to_wait(
         partition.check_epoch(2)
     with pytest.raises(UnknownLeaderEpoch, match="Epoch 4"):
         partition.check_epoch(4)
+
+
+def test_an_epoch_that_was_found_in_the_log_is_saved_before_a_snapshot_hides_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    settings = PartitionSettings(log=LogSettings(index_interval_bytes=1))
+    shelf = Shelf(settings, leader_epoch=1)
+    shelf.append("a")
+    shelf.partition.log.active.file.sync()
+    shelf.crash()  # in the middle of a flush: the records are safe, the epochs are not saved
+    assert shelf.partition.epochs.entries == [(1, 0)]
+    for value in "bcd":
+        shelf.append(value)
+        shelf.sync()
+    shelf.keep_snapshot()
+    shelf.crash()
+    assert shelf.partition.epochs.entries == [(1, 0)]

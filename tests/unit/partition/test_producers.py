@@ -170,24 +170,26 @@ def test_producers_are_known_again_from_a_snapshot_and_the_log_after_it(
     snapshot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", snapshot_bytes)
-    shelf = Shelf(survival=1.0)
+    shelf = Shelf()
     for number in range(8):
         shelf.send(number)
         shelf.sync()
     shelf.send(0, producer=8, epoch=3)
     shelf.sync()
-    assert "producers" in shelf.disk.list("logs/orders/0")
+    shelf.keep_snapshot()
     shelf.crash()
     _expect_memory(shelf)
 
 
 def test_a_snapshot_spares_reading_the_log_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf(survival=1.0)
+    shelf = Shelf()
     shelf.send(0, 5)
     shelf.sync()
-    shelf.partition.producers._states.clear()  # as if the log were not to be believed
+    shelf.keep_snapshot()
+    shelf.disk.bytes_read.clear()
     shelf.crash()
+    assert shelf.disk.bytes_read["logs/orders/0/producers"]
     assert shelf.send(0, 5).base_offset == 0
 
 
@@ -206,8 +208,7 @@ def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
 
     monkeypatch.setattr(partition_module, "write_framed", write_after_another_batch)
     flush.run()
-    shelf.disk.sync_folder("logs/orders/0")
-    shelf.disk.open("logs/orders/0/producers").sync()
+    shelf.keep_snapshot()
     shelf.crash()
     assert shelf.partition.end_offset == 1, "the power cut has taken the second batch"
     assert shelf.send(1).base_offset == 1, "so its repetition must be stored"
@@ -217,8 +218,9 @@ def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
 
 def test_a_damaged_snapshot_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf(survival=1.0)
+    shelf = Shelf()
     _write_history(shelf)
+    shelf.keep_snapshot()
     shelf.disk.flip_bit("logs/orders/0/producers", 200)
     shelf.crash()
     _expect_memory(shelf)

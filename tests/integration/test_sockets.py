@@ -1,0 +1,402 @@
+"""Real sockets on the loopback: every byte once and in order, within the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from goqueue.model.errors import MalformedRequest
+from goqueue.runtime import sockets
+from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.sockets import Listener
+from goqueue.wire.kafka.connection import FileRange, Part
+
+Story = Callable[["Server"], Awaitable[None]]
+SECONDS_MAX = 20
+
+
+class Echo:
+    """The protocol side: frames of a length and a body, answered with the same body.
+
+    A body that begins with `hold` is answered when `release` is called.
+    """
+
+    requests_max = 4
+
+    def __init__(self, send: Callable[[list[Part]], None], close: Any, unblock: Any) -> None:
+        self.unsent_bytes = 0
+        self.is_closed = False
+        self.received = 0
+        self.answer: Callable[[bytes], list[Part]] = lambda frame: [frame]
+        self._held: list[bytes] = []
+        self._send = send
+        self._close = close
+        self._unblock = unblock
+
+    @property
+    def is_blocked(self) -> bool:
+        return len(self._held) >= self.requests_max or self.unsent_bytes > 1 << 20
+
+    def receive(self, data: memoryview) -> int:
+        at = 0
+        while len(data) - at >= 4 and not self.is_blocked and not self.is_closed:
+            (length,) = struct.unpack_from(">i", data, at)
+            if length < 0:
+                raise MalformedRequest("A length cannot be negative.")
+            if len(data) - at < 4 + length:
+                break
+            frame = bytes(data[at : at + 4 + length])
+            self.received += 1
+            at += 4 + length
+            if frame[4:8] == b"hold" or self._held:
+                self._held.append(frame)
+            else:
+                self._send(self.answer(frame))
+        return at
+
+    def wanted_bytes(self, data: memoryview) -> int:
+        return 4 if len(data) < 4 else 4 + int(struct.unpack_from(">i", data)[0])
+
+    def release(self) -> None:
+        was_blocked = self.is_blocked
+        held, self._held = self._held, []
+        for frame in held:
+            self._send(self.answer(frame))
+        if was_blocked and not self.is_blocked:
+            self._unblock()
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+
+class Server:
+    """A listener and the sessions it has made."""
+
+    def __init__(self, **limits: int) -> None:
+        self.sessions: list[Echo] = []
+        self.hosts: list[str] = []
+        settings = {
+            "connections_max": 100,
+            "connections_per_address_max": -1,
+            "idle_timeout_ms": 600_000,
+            "receive_bytes_total_max": 100 << 20,
+            **limits,
+        }
+        self.listener = Listener(asyncio.get_running_loop(), self._connect, **settings)
+        self.address = self.listener.listen("127.0.0.1", 0)
+
+    def _connect(self, client_host: str, *, send: Any, close: Any, unblock: Any) -> Echo:
+        self.hosts.append(client_host)
+        self.sessions.append(Echo(send, close, unblock))
+        return self.sessions[-1]
+
+    async def client(self) -> Client:
+        reader, writer = await asyncio.open_connection(*self.address, limit=1 << 26)
+        return Client(reader, writer)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(struct.pack(">i", len(body)) + body for body in bodies))
+
+    async def receive(self) -> bytes:
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(length)
+
+    async def is_hung_up_on(self) -> bool:
+        try:
+            return await self.reader.read() == b""
+        except ConnectionError:
+            return True
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+    def run(story: Story, **limits: int) -> None:
+        async def main() -> None:
+            server = Server(**limits)
+            try:
+                await asyncio.wait_for(story(server), SECONDS_MAX)
+            finally:
+                server.listener.close()
+
+        loop = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(main())
+
+    return run
+
+
+# Bytes
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 16 << 10, 300 << 10, 3 << 20])
+def test_what_is_sent_comes_back_whole(run: Callable[..., None], size: int) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        body = bytes(range(256)) * (size // 256 + 1)
+        client.send(body[:size], b"after")
+        assert await client.receive() == body[:size]
+        assert await client.receive() == b"after"
+        assert server.hosts == ["127.0.0.1"]
+
+    run(story)
+
+
+def test_requests_that_come_byte_by_byte_are_put_together(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        client.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in b"\x00\x00\x00\x05hello\x00\x00\x00\x02ok":
+            client.writer.write(bytes([byte]))
+            await client.writer.drain()
+            await asyncio.sleep(0)
+        assert await client.receive() == b"hello"
+        assert await client.receive() == b"ok"
+        assert server.listener.receive_bytes_total < 20 << 10
+
+    run(story)
+
+
+def test_many_requests_of_many_connections_do_not_mix(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        async def talk(number: int) -> None:
+            client = await server.client()
+            bodies = [b"%d-%d " % (number, index) * (index * 37 % 3000) for index in range(60)]
+            client.send(*bodies)
+            for body in bodies:
+                assert await client.receive() == body
+
+        await asyncio.gather(*(talk(number) for number in range(10)))
+
+    run(story)
+
+
+def test_an_answer_from_a_file_is_sent_whole_among_others(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    disk = LocalDisk(str(tmp_path))
+    file = disk.create("data")
+    content = bytes(range(256)) * 40_000
+    file.append(content)
+
+    async def story(server: Server) -> None:
+        client = await server.client()
+        await server.until(lambda: bool(server.sessions))
+
+        def answer(frame: bytes) -> list[Part]:
+            if frame[4:] != b"file":
+                return [frame]
+            head = struct.pack(">i", len(content) - 100 + 3)
+            return [head, FileRange(file, 100, len(content) - 100), b"end"]
+
+        server.sessions[0].answer = answer
+        client.send(b"before", b"file", b"after", b"file")
+        assert await client.receive() == b"before"
+        assert await client.receive() == content[100:] + b"end"
+        assert await client.receive() == b"after"
+        assert await client.receive() == content[100:] + b"end"
+        assert server.sessions[0].unsent_bytes == 0
+        assert not file.is_pinned
+
+    run(story)
+
+
+def test_a_client_that_does_not_read_holds_up_only_itself(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        lazy, other = await server.client(), await server.client()
+        lazy.writer.transport.pause_reading()
+        body = b"x" * (1 << 20)
+        lazy.send(*[body] * 30)
+        await server.until(lambda: any(one.is_blocked for one in server.sessions))
+        other.send(b"hello")
+        assert await other.receive() == b"hello"
+        handled = max(one.received for one in server.sessions)
+        assert handled < 30, "what is not taken is not made"
+        lazy.writer.transport.resume_reading()
+        for _ in range(30):
+            assert await lazy.receive() == body
+
+    run(story)
+
+
+def test_a_blocked_session_is_not_read_and_goes_on_where_it_was(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        bodies = [b"hold %d" % number + b"." * 5_000 for number in range(50)]
+        client.send(*bodies)
+        await server.until(lambda: bool(server.sessions) and server.sessions[0].is_blocked)
+        assert server.sessions[0].received == Echo.requests_max
+        received = []
+        while len(received) < len(bodies):
+            server.sessions[0].release()
+            received.append(await client.receive())
+        assert received == bodies
+
+    run(story)
+
+
+# Limits
+
+
+def test_connections_over_the_limit_are_refused_and_room_is_used_again(
+    run: Callable[..., None],
+) -> None:
+    async def story(server: Server) -> None:
+        first, second = await server.client(), await server.client()
+        for client in (first, second):
+            client.send(b"hello")
+            assert await client.receive() == b"hello"
+        third = await server.client()
+        assert await third.is_hung_up_on()
+        first.writer.close()
+        await server.until(lambda: len(server.listener.connections) == 1)
+        fourth = await server.client()
+        fourth.send(b"hello")
+        assert await fourth.receive() == b"hello"
+
+    run(story, connections_max=2)
+    run(story, connections_per_address_max=2)
+
+
+def test_a_silent_connection_is_ended(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "SWEEP_MS", 5)
+
+    async def story(server: Server) -> None:
+        client = await server.client()
+        assert await client.is_hung_up_on()
+        assert server.sessions[0].is_closed
+        assert server.listener.connections == set()
+
+    run(story, idle_timeout_ms=20)
+
+
+def test_an_announced_length_takes_no_memory_before_its_bytes_have_come(
+    run: Callable[..., None],
+) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        client.writer.write(struct.pack(">i", 90 << 20) + b"x" * 1000)
+        await server.until(lambda: server.listener.receive_bytes_total > 0)
+        assert server.listener.receive_bytes_total <= 64 << 10
+        client.writer.close()
+        await server.until(lambda: not server.listener.connections)
+        assert server.listener.receive_bytes_total == 0
+
+    run(story)
+
+
+def test_without_memory_a_connection_waits_and_loses_nothing(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MEMORY_RETRY_SECONDS", 0.005)
+
+    async def story(server: Server) -> None:
+        greedy, modest = await server.client(), await server.client()
+        greedy.writer.write(struct.pack(">i", 1 << 20) + b"x" * (20 << 10))
+        await server.until(lambda: server.listener.receive_bytes_total >= 20 << 10)
+        body = b"y" * (40 << 10)
+        modest.writer.write(struct.pack(">i", len(body)) + body[:30_000])
+        await asyncio.sleep(0.05)
+        modest.writer.write(body[30_000:])
+        greedy.writer.close()
+        assert await modest.receive() == body
+        modest.send(b"after")
+        assert await modest.receive() == b"after"
+
+    run(story, receive_bytes_total_max=50 << 10)
+
+
+def test_a_session_that_is_unblocked_while_it_waits_for_memory_loses_nothing(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MEMORY_RETRY_SECONDS", 0.02)
+
+    async def story(server: Server) -> None:
+        greedy, client = await server.client(), await server.client()
+        greedy.writer.write(struct.pack(">i", 1 << 20) + b"x" * (60 << 10))
+        await server.until(lambda: server.listener.receive_bytes_total >= 110 << 10)
+        bodies = [b"hold %d" % number + b"." * 5_000 for number in range(20)]
+        client.send(*bodies)
+        await server.until(lambda: any(one.is_blocked for one in server.sessions))
+        blocked = next(one for one in server.sessions if one.is_blocked)
+        blocked.release()  # while what follows has nowhere to be kept
+        await asyncio.sleep(0.05)
+        greedy.writer.close()
+        answers = asyncio.gather(_receive_all(client, len(bodies)))
+        while not answers.done():
+            blocked.release()
+            await asyncio.sleep(0.001)
+        assert answers.result() == [bodies]
+
+    run(story, receive_bytes_total_max=190 << 10)
+
+
+async def _receive_all(client: Client, count: int) -> list[bytes]:
+    return [await client.receive() for _ in range(count)]
+
+
+# Ends
+
+
+def test_malformed_bytes_end_the_connection_and_no_other(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        bad, good = await server.client(), await server.client()
+        bad.writer.write(b"\xff\xff\xff\xff")
+        assert await bad.is_hung_up_on()
+        good.send(b"hello")
+        assert await good.receive() == b"hello"
+
+    run(story)
+
+
+def test_a_client_that_goes_in_the_middle_of_an_answer_leaves_nothing_behind(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    file = LocalDisk(str(tmp_path)).create("data")
+    file.append(bytes(20 << 20))
+
+    async def story(server: Server) -> None:
+        client = await server.client()
+        await server.until(lambda: bool(server.sessions))
+        server.sessions[0].answer = lambda frame: [FileRange(file, 0, 20 << 20)]
+        client.send(b"file")
+        await server.until(lambda: file.is_pinned)
+        client.writer.transport.abort()
+        await server.until(lambda: server.sessions[0].is_closed)
+        assert not file.is_pinned
+        assert server.listener.connections == set()
+
+    run(story)
+
+
+def test_closing_the_listener_ends_all_connections_and_refuses_new_ones(
+    run: Callable[..., None],
+) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        client.send(b"hello")
+        assert await client.receive() == b"hello"
+        server.listener.close()
+        assert await client.is_hung_up_on()
+        with pytest.raises(ConnectionRefusedError):
+            await server.client()
+
+    run(story)

@@ -1,0 +1,167 @@
+"""The scheduler on a real event loop: order, threads, and errors that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from goqueue.runtime.scheduler import THREADS_MAX, LoopScheduler
+
+Story = Callable[[LoopScheduler], Awaitable[None]]
+
+
+def run(story: Story) -> None:
+    async def main() -> None:
+        scheduler = LoopScheduler(asyncio.get_running_loop())
+        try:
+            await asyncio.wait_for(story(scheduler), timeout=10)
+        finally:
+            scheduler.close()
+
+    asyncio.run(main())
+
+
+class Outcomes:
+    """What was handed back from threads, and in which thread."""
+
+    def __init__(self, expected: int = 1) -> None:
+        self.all: list[tuple[Any, Exception | None]] = []
+        self.threads: set[int] = set()
+        self._expected = expected
+        self._complete = asyncio.Event()
+
+    def __call__(self, result: Any, error: Exception | None) -> None:
+        self.all.append((result, error))
+        self.threads.add(threading.get_ident())
+        if len(self.all) == self._expected:
+            self._complete.set()
+
+    async def complete(self) -> list[tuple[Any, Exception | None]]:
+        await self._complete.wait()
+        return self.all
+
+
+def test_blocking_work_is_done_in_a_thread_and_answered_in_the_loop() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        outcomes = Outcomes()
+        scheduler.run_blocking(threading.get_ident, outcomes)
+        ((worker, error),) = await outcomes.complete()
+        assert error is None
+        assert worker != threading.get_ident()
+        assert outcomes.threads == {threading.get_ident()}
+
+    run(story)
+
+
+def test_what_work_raises_comes_back_as_an_error() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        def work() -> None:
+            raise OSError(28, "No space left on device")
+
+        outcomes = Outcomes(2)
+        scheduler.run_blocking(work, outcomes)
+        scheduler.run_blocking(lambda: "still working", outcomes)
+        await outcomes.complete()
+        results = sorted(outcomes.all, key=lambda one: one[0] is None)
+        assert results[0] == ("still working", None)
+        assert isinstance(results[1][1], OSError)
+
+    run(story)
+
+
+def test_the_answer_of_work_never_comes_before_the_call_returns() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        outcomes = Outcomes()
+        has_run = threading.Event()
+        scheduler.run_blocking(has_run.set, outcomes)
+        assert has_run.wait(5)
+        assert outcomes.all == []
+        await outcomes.complete()
+
+    run(story)
+
+
+def test_work_runs_side_by_side_in_a_bounded_number_of_threads() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        together = threading.Barrier(THREADS_MAX)
+        outcomes = Outcomes(3 * THREADS_MAX)
+
+        def work() -> int:
+            together.wait(5)  # breaks unless all threads are there at once
+            return threading.get_ident()
+
+        for _ in range(3 * THREADS_MAX):
+            scheduler.run_blocking(work, outcomes)
+        results = await outcomes.complete()
+        assert [error for _, error in results if error] == []
+        assert len({worker for worker, _ in results}) == THREADS_MAX
+
+    run(story)
+
+
+def test_one_thread_serves_work_that_comes_one_after_the_other() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        workers = set()
+        for _ in range(5):
+            outcomes = Outcomes()
+            scheduler.run_blocking(threading.get_ident, outcomes)
+            ((worker, _),) = await outcomes.complete()
+            workers.add(worker)
+        assert len(workers) == 1
+
+    run(story)
+
+
+def test_soon_comes_after_this_turn_and_later_after_its_time() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        order: list[str] = []
+        done = asyncio.Event()
+        scheduler.call_later(5, lambda: (order.append("later"), done.set()))
+        scheduler.call_soon(lambda: order.append("soon"))
+        order.append("now")
+        await done.wait()
+        assert order == ["now", "soon", "later"]
+
+    run(story)
+
+
+def test_a_cancelled_timer_does_not_ring() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        rung: list[str] = []
+        done = asyncio.Event()
+        scheduler.call_later(1, lambda: rung.append("cancelled")).cancel()
+        scheduler.call_later(2, done.set)
+        await done.wait()
+        assert rung == []
+
+    run(story)
+
+
+def test_the_time_is_that_of_the_wall_clock() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        assert abs(scheduler.now_ms() - time.time() * 1000) < 5_000
+
+    run(story)
+
+
+def test_closing_waits_for_the_work_that_runs() -> None:
+    finished: list[bool] = []
+
+    async def story(scheduler: LoopScheduler) -> None:
+        started = threading.Event()
+        may_end = threading.Event()
+
+        def work() -> None:
+            started.set()
+            may_end.wait(5)
+            finished.append(True)
+
+        scheduler.run_blocking(work, lambda *_: None)
+        assert started.wait(5)
+        threading.Timer(0.01, may_end.set).start()
+
+    run(story)
+    assert finished == [True]
