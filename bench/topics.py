@@ -111,11 +111,14 @@ def evict(system: System, topic: Topic) -> None:
 
 def _files(data_dir: Path, topic: Topic) -> list[Path]:
     """Segment files, whether the partition is part of the folder's name or a folder of its own."""
+    # Deleted topics vanish while one looks, and so do their folders.
     return [
-        path
-        for path in data_dir.rglob("*.log")
-        if path.parent.name.rpartition("-")[0] == topic.name
-        or path.parent.parent.name == topic.name
+        Path(folder, name)
+        for folder, _, names in os.walk(data_dir)
+        if Path(folder).name.rpartition("-")[0] == topic.name
+        or Path(folder).parent.name == topic.name
+        for name in names
+        if name.endswith(".log")
     ]
 
 

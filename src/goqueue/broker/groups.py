@@ -56,6 +56,8 @@ _OFFSETS_SETTINGS = {
     "max_message_bytes": str(64 << 20),
 }
 
+RETRY_MS = 1000
+
 _log = logging.getLogger(__name__)
 
 
@@ -146,7 +148,15 @@ class _Hosted:
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, None
-        self.perform(self.coordinator.tick(self._scheduler.now_ms()))
+        try:
+            effects = self.coordinator.tick(self._scheduler.now_ms())
+        except Exception:
+            # One group's fault must not stop the clock of the others.
+            _log.exception("a deadline of the groups in %s failed", self._partition.name)
+            self._timer_at = self._scheduler.now_ms() + RETRY_MS
+            self._timer = self._scheduler.call_later(RETRY_MS, self._ring)
+            return
+        self.perform(effects)
 
 
 class Groups:

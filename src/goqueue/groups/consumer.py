@@ -192,8 +192,13 @@ class ConsumerMembership(ConsumerRebalance):
 
     def _find_joining(self, call: ConsumerHeartbeat) -> ConsumerMember | None:
         """The member that comes back, if it is one."""
+        known = self.members.get(call.member_id)
         if call.instance_id is None:
-            return self.members.get(call.member_id)
+            return known
+        if known is not None and known.instance_id != call.instance_id:
+            raise InvalidRequest(
+                f"Member id {call.member_id!r} belongs to another instance; join with a new one."
+            )
         current_id = self.static.get(call.instance_id)
         if current_id is None:
             return None

@@ -287,3 +287,12 @@ def test_unstable_groups_say_so() -> None:
     desk.consumer("m1", 0)
     desk.consumer("m2", 0)
     assert desk.state is GroupState.RECONCILING
+
+
+@pytest.mark.parametrize("first", [None, "i1"])
+def test_a_member_id_cannot_be_taken_over_by_another_instance(first: str | None) -> None:
+    desk = Desk()
+    desk.consumer("m1", 0, instance_id=first)
+    assert desk.consumer("m1", 0, instance_id="i2").error is InvalidRequest
+    desk.wait(SETTINGS.consumer_session_ms + 1)
+    assert desk.state is GroupState.EMPTY
