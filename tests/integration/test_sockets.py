@@ -15,7 +15,7 @@ import uvloop
 from goqueue.model.errors import MalformedRequest
 from goqueue.runtime import sockets
 from goqueue.runtime.disk import LocalDisk
-from goqueue.runtime.sockets import Listener
+from goqueue.runtime.sockets import Listener, SocketConnection
 from goqueue.wire.kafka.connection import FileRange, Part
 
 Story = Callable[["Server"], Awaitable[None]]
@@ -100,6 +100,10 @@ class Server:
     async def client(self) -> Client:
         reader, writer = await asyncio.open_connection(*self.address, limit=1 << 26)
         return Client(reader, writer)
+
+    @property
+    def connections(self) -> list[SocketConnection]:
+        return list(self.listener.connections)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():  # noqa: ASYNC110
@@ -314,7 +318,7 @@ def test_without_memory_a_connection_waits_and_loses_nothing(
         await server.until(lambda: server.listener.receive_bytes_total >= 20 << 10)
         body = b"y" * (40 << 10)
         modest.writer.write(struct.pack(">i", len(body)) + body[:30_000])
-        await asyncio.sleep(0.05)
+        await server.until(lambda: any(one._is_waiting_for_memory for one in server.connections))
         modest.writer.write(body[30_000:])
         greedy.writer.close()
         assert await modest.receive() == body
@@ -337,8 +341,10 @@ def test_a_session_that_is_unblocked_while_it_waits_for_memory_loses_nothing(
         client.send(*bodies)
         await server.until(lambda: any(one.is_blocked for one in server.sessions))
         blocked = next(one for one in server.sessions if one.is_blocked)
+        await server.until(lambda: any(one._is_waiting_for_memory for one in server.connections))
         blocked.release()  # while what follows has nowhere to be kept
-        await asyncio.sleep(0.05)
+        for _ in range(10):
+            await asyncio.sleep(0)  # let the event loop act on it
         greedy.writer.close()
         answers = asyncio.gather(_receive_all(client, len(bodies)))
         while not answers.done():
