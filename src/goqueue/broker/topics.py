@@ -37,6 +37,7 @@ from goqueue.partition import Partition, PartitionSettings, PartitionState
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.log import LogSettings
+from goqueue.storage.segment import LOG_SUFFIX
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
@@ -49,6 +50,7 @@ _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
 _VERSION = 1
 _DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
+_LOST_PREFIX = "lost~"
 
 _log = logging.getLogger(__name__)
 
@@ -249,12 +251,27 @@ class Topics:
         return partition
 
     def _remove_strays(self) -> None:
-        """Remove the folders of topics whose deletion a crash has interrupted."""
+        """Finish deletions that a crash has interrupted, and set aside what nobody deleted."""
         for name in self._disk.list("logs"):
             if name.startswith(_DELETED_PREFIX):
                 self._remove_folder(name)
-            elif name not in self._topics:
+            elif name in self._topics or name.startswith(_LOST_PREFIX):
+                continue
+            elif name in self._metadata.deleted or not self._has_records(name):
                 self._bury(name, f"{_DELETED_PREFIX}{self._new_id().hex()}")
+            else:
+                lost = f"{_LOST_PREFIX}{name}~{self._new_id().hex()}"
+                _log.error("no topic is known for the folder logs/%s; kept as logs/%s", name, lost)
+                self._disk.rename(f"logs/{name}", f"logs/{lost}")
+                self._disk.sync_folder("logs")
+
+    def _has_records(self, topic: str) -> bool:
+        return any(
+            self._disk.open(f"logs/{topic}/{number}/{name}").size()
+            for number in self._disk.list(f"logs/{topic}")
+            for name in self._disk.list(f"logs/{topic}/{number}")
+            if name.endswith(LOG_SUFFIX)
+        )
 
     # Changing
 

@@ -51,12 +51,13 @@ _encoder = msgspec.msgpack.Encoder()
 class Metadata:
     """All facts that hold now."""
 
-    __slots__ = ("_by_id", "_topics", "next_producer_id")
+    __slots__ = ("_by_id", "_topics", "deleted", "next_producer_id")
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicFact] = {}
         self._by_id: dict[bytes, TopicFact] = {}
         self.next_producer_id = 0
+        self.deleted: set[str] = set()  # names whose deletion the log still speaks of
 
     def topic(self, name: str) -> TopicFact | None:
         return self._topics.get(name)
@@ -72,10 +73,12 @@ class Metadata:
             self.next_producer_id = max(self.next_producer_id, fact.value)
             return
         self.forget_topic(fact.name)
+        self.deleted.discard(fact.name)
         self._topics[fact.name] = fact
         self._by_id[fact.id] = fact
 
     def forget_topic(self, name: str) -> None:
+        self.deleted.add(name)
         gone = self._topics.pop(name, None)
         if gone is not None:
             del self._by_id[gone.id]

@@ -238,6 +238,23 @@ def test_folders_that_belong_to_no_topic_are_removed_at_the_start() -> None:
     assert node.values("orders") == [b"kept"]
 
 
+def test_records_of_a_topic_that_nobody_deleted_are_set_aside_and_not_removed() -> None:
+    node = Node()
+    node.create("orders")
+    file = node.disk.create("logs/payments/0/00000000000000000000.log")
+    file.append(b"records of a topic whose metadata was damaged")
+    file.sync()
+    node.restart_after_crash()
+    node.run_for(100)
+    (lost,) = [name for name in node.disk.list("logs") if name.startswith("lost~payments~")]
+    assert node.disk.list(f"logs/{lost}/0") == ["00000000000000000000.log"]
+    node.create("payments")
+    node.produce("payments", ["new"])
+    node.restart_after_crash()
+    assert node.values("payments") == [b"new"]
+    assert lost in node.disk.list("logs")
+
+
 def test_a_stray_folder_is_out_of_the_way_before_anyone_can_take_its_name() -> None:
     node = Node()
     node.create("orders")
