@@ -78,8 +78,9 @@ bench: setup-test ## Run the benchmarks; choose in ARGS="..."
 demo: setup-test ## Watch a broker at work
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
-simulate: $(TEST_STAMP) ## Run the simulation tests alone; more seeds with ARGS="..."
-	$(BIN)/python -m pytest -n $(WORKERS) tests/simulation $(ARGS)
+SEEDS ?= 25
+simulate: $(TEST_STAMP) ## Run the simulations with SEEDS times as many seeds as `make test`
+	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) tests/simulation $(ARGS)
 
 lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)

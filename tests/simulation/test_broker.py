@@ -11,7 +11,6 @@ from goqueue.model.errors import GoQueueError
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World
 
-SEEDS = range(80)
 TOPIC = "orders"
 PARTITIONS = 3
 PRODUCERS = 4
@@ -87,7 +86,7 @@ def _check_acknowledged(world: World, producers: list[Producer]) -> None:
         assert found == producer.values[: len(found)], f"seed {world.seed}: invented or twice"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(80)
 def test_acknowledged_records_survive_power_cuts_once_and_in_order(seed: int) -> None:
     world = World(seed, storage__segment_bytes="2KiB", storage__index_interval_bytes="64")
     world.create(TOPIC, PARTITIONS)
@@ -119,7 +118,7 @@ def test_acknowledged_records_survive_power_cuts_once_and_in_order(seed: int) ->
 
 
 @pytest.mark.parametrize("fsync", ["every", "interval", "none"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.seeds(8)
 def test_a_killed_process_loses_nothing_that_was_acknowledged(seed: int, fsync: str) -> None:
     world = World(seed, storage__fsync=fsync, storage__segment_bytes="2KiB")
     world.create(TOPIC, PARTITIONS)
@@ -142,7 +141,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(seed: int, fsync: 
     _check_acknowledged(world, producers)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_a_clean_stop_loses_nothing_and_reads_no_log_at_the_next_start(seed: int) -> None:
     world = World(seed, storage__segment_bytes="2KiB")
     world.create(TOPIC, PARTITIONS)
@@ -158,7 +157,7 @@ def test_a_clean_stop_loses_nothing_and_reads_no_log_at_the_next_start(seed: int
         assert world.consume(TOPIC, partition=partition)[-1].value == b"more"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_answered_offset_commits_survive_power_cuts(seed: int) -> None:
     world = World(seed)
     world.create(TOPIC, PARTITIONS)
@@ -234,7 +233,7 @@ def test_a_failed_sync_acknowledges_nobody_and_ends_writing() -> None:
     assert world.consume(TOPIC)[-1].value == b"again"
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.seeds(15)
 def test_compaction_in_the_background_keeps_the_last_value_of_each_key(seed: int) -> None:
     world = World(
         seed,

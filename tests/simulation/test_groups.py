@@ -11,7 +11,6 @@ from tests.simulation.groups_model import ClassicClient, Client, ConsumerClient,
 CLIENTS_MAX = 6
 CHAOS_MS = 40_000
 QUIET_MS = 30_000
-SEEDS = range(60)
 
 Maker = Callable[[World, str], Client]
 
@@ -41,7 +40,7 @@ def _mixed_eager(world: World, name: str) -> Client:
 KINDS = [_eager, _cooperative, _consumer, _mixed, _mixed_eager]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(60)
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__.strip("_"))
 def test_groups_keep_their_promises_through_any_trouble(make: Maker, seed: int) -> None:
     world = World(seed)

@@ -52,11 +52,11 @@ def describe_topic(defaults: Mapping[str, str], own: Mapping[str, str]) -> list[
     return configs
 
 
-def describe_node(settings: Settings) -> list[Config]:
+def describe_node(settings: Settings, *, advertised: str) -> list[Config]:
     """The node's settings that Kafka tools look for. They are changed in its configuration."""
     listener = f"PLAINTEXT://{settings.listeners.kafka}"
     values: dict[str, tuple[str, str]] = {
-        "advertised.listeners": (listener, "string"),
+        "advertised.listeners": (f"PLAINTEXT://{advertised}", "string"),
         "auto.create.topics.enable": (_boolean(settings.topics.auto_create), "boolean"),
         "broker.id": (str(settings.node.id), "int"),
         "node.id": (str(settings.node.id), "int"),

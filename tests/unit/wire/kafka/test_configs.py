@@ -66,7 +66,7 @@ def test_a_setting_of_the_topic_is_told_from_one_of_the_node() -> None:
 
 
 def test_the_nodes_settings_are_read_only_and_sorted() -> None:
-    configs = describe_node(SETTINGS)
+    configs = describe_node(SETTINGS, advertised="queue.example:9092")
     assert [one.name for one in configs] == sorted(one.name for one in configs)
     assert {one.config_source for one in configs} == {SOURCE_STATIC_BROKER}
     assert all(one.is_read_only for one in configs)

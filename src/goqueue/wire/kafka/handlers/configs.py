@@ -65,7 +65,8 @@ def _configs_of(front: FrontEnd, kind: int, name: str) -> list[Config]:
     if kind == _BROKER:
         if name not in ("", str(broker.node_id)):
             raise InvalidRequest(f"This node is {broker.node_id}, not {name!r}.")
-        return describe_node(broker.settings)
+        host, port = front.advertised()
+        return describe_node(broker.settings, advertised=f"{host}:{port}")
     raise InvalidRequest(f"Resources of type {kind} have no configuration here.")
 
 
