@@ -156,7 +156,7 @@ class World:
                     offset = header.next_offset
                 break
             except CorruptBatch as error:
-                assert error.next_offset is not None
-                assert error.next_offset > offset
+                if error.next_offset is None or error.next_offset <= offset:
+                    raise
                 offset = error.next_offset
         return records
