@@ -120,6 +120,12 @@ class ListenerSettings:
         "the address that clients are told; empty tells them the one that is bound",
         "--advertise-kafka",
     )
+    http: Address = _setting(
+        Address("127.0.0.1", 8080),
+        HostPort(),
+        "loopback only, as for Kafka; port 0 picks a free one",
+        "--listen-http",
+    )
     allow_unauthenticated: bool = _setting(
         False,
         Switch(),
@@ -144,6 +150,21 @@ class ListenerSettings:
     receive_buffer_bytes_total_max: int = _size(
         256 * MiB, "memory for half-received requests of all connections together", least=MiB
     )
+    http_connections_max: int = _count(
+        10_000, "as for Kafka; a stream of events keeps a connection as long as it is read"
+    )
+    http_idle_timeout_ms: int = _duration(
+        75 * SECOND_MS, "longer than the pauses of common clients and proxies", least=SECOND_MS
+    )
+    http_receive_timeout_ms: int = _duration(
+        MINUTE_MS, "a request that trickles in for longer is an attack or useless", least=SECOND_MS
+    )
+    http_body_bytes_max: int = _size(
+        16 * MiB, "room for a batch of large messages", least=KiB, most=INT32_MAX
+    )
+    http_answer_bytes_max: int = _size(
+        16 * MiB, "about the most that one read brings; the next goes on there", least=KiB, most=GiB
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +179,12 @@ class StorageSettings:
     )
     fsync_interval_ms: int = _duration(
         SECOND_MS, "with fsync: interval, the most that a power cut may take", most=HOUR_MS
+    )
+    commit_journal_bytes: int = _size(
+        64 * MiB,
+        "with fsync: every, the space that small writes of all logs share until each is synced",
+        least=32 * KiB,
+        most=GiB,
     )
     segment_bytes: int = _size(
         GiB, "few files, yet retention frees space in steps of one", least=KiB, most=INT32_MAX
@@ -522,6 +549,16 @@ def contradictions(settings: Settings) -> list[str]:
         found.append(
             f"{told('listeners.kafka')}: listens beyond this machine without authentication; "
             "pass --allow-unauthenticated if that is meant"
+        )
+    if not listeners.http.is_loopback and not listeners.allow_unauthenticated:
+        found.append(
+            f"{told('listeners.http')}: listens beyond this machine without authentication; "
+            "pass --allow-unauthenticated if that is meant"
+        )
+    if listeners.http_body_bytes_max > listeners.receive_buffer_bytes_total_max:
+        found.append(
+            f"{told('listeners.http_body_bytes_max')} does not fit into "
+            f"{told('listeners.receive_buffer_bytes_total_max')}"
         )
     if listeners.kafka.is_wildcard and listeners.kafka_advertised is None:
         found.append(

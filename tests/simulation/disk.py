@@ -104,6 +104,10 @@ class SimulatedFile:
         inode.data[position : position + len(data)] = data
         inode.mark(position, position + len(data))
 
+    def write_durably(self, position: int, data: bytes) -> None:
+        self.overwrite(position, data)
+        self.sync()
+
     def truncate(self, size: int) -> None:
         self._disk.operation("truncate", self.path)
         inode = self._opened()

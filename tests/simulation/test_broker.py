@@ -15,6 +15,7 @@ TOPIC = "orders"
 PARTITIONS = 3
 PRODUCERS = 4
 BATCHES = 25
+SMALL_JOURNAL = "32KiB"  # so small that it is used again and again
 
 
 class Producer:
@@ -88,7 +89,12 @@ def _check_acknowledged(world: World, producers: list[Producer]) -> None:
 
 @pytest.mark.seeds(80)
 def test_acknowledged_records_survive_power_cuts_once_and_in_order(seed: int) -> None:
-    world = World(seed, storage__segment_bytes="2KiB", storage__index_interval_bytes="64")
+    world = World(
+        seed,
+        storage__segment_bytes="8KiB" if seed % 2 else "2KiB",
+        storage__index_interval_bytes="64",
+        storage__commit_journal_bytes=SMALL_JOURNAL,
+    )
     world.create(TOPIC, PARTITIONS)
     producers = [
         Producer(
@@ -110,11 +116,24 @@ def test_acknowledged_records_survive_power_cuts_once_and_in_order(seed: int) ->
                 raise PowerLost
         except PowerLost:
             crashes += 1
-            world.crash()
-            world.start()
+            _start_again(world)
             _check_acknowledged(world, producers)
     for producer in producers:
         assert _values(world, producer.partition, producer.name) == producer.values
+
+
+def _start_again(world: World) -> None:
+    """Start after a power cut; the power may fail again, several times, while the node starts."""
+    while True:
+        world.crash()
+        if world.random.random() < 0.3:
+            world.disk.crash_at(world.random.randint(0, 40))
+        try:
+            world.start()
+        except PowerLost:
+            continue
+        world.disk.crash_at(None)
+        return
 
 
 @pytest.mark.parametrize("fsync", ["every", "interval", "none"])
@@ -220,7 +239,7 @@ def test_a_failed_sync_acknowledges_nobody_and_ends_writing() -> None:
     world = World()
     world.create(TOPIC)
     world.produce(TOPIC, ["before"])
-    world.disk.fail_syncs(1)
+    world.disk.fail_syncs(2)  # the commit journal, then the log itself
     with pytest.raises(GoQueueError) as refusal:
         world.produce(TOPIC, ["doubtful"])
     assert refusal.value.code == "storage_failed"
@@ -233,11 +252,40 @@ def test_a_failed_sync_acknowledges_nobody_and_ends_writing() -> None:
     assert world.consume(TOPIC)[-1].value == b"again"
 
 
+def test_records_outlive_the_failure_of_the_commit_journal() -> None:
+    world = World()
+    world.create(TOPIC)
+    world.produce(TOPIC, ["new", "journaled"])
+    world.disk.fail_syncs(1)
+    world.produce(TOPIC, ["with the failed one", "without it"])
+    world.stop()
+    world.start()
+    assert len(world.consume(TOPIC)) == 4
+    world.produce(TOPIC, ["journaled again"])
+    world.crash()
+    world.start()
+    assert len(world.consume(TOPIC)) == 5
+
+
+def test_a_topic_made_anew_gets_nothing_that_the_commit_journal_holds_of_the_old_one() -> None:
+    world = World()
+    world.create(TOPIC)
+    world.produce(TOPIC, ["old 1", "old 2"])
+    world.produce(TOPIC, ["old 3, in the journal"])
+    world.wait(world.broker.topics.delete(TOPIC))
+    world.create(TOPIC)
+    world.produce(TOPIC, ["new"])
+    world.crash()
+    world.start()
+    assert [record.value for record in world.consume(TOPIC)] == [b"new"]
+
+
 @pytest.mark.seeds(15)
 def test_compaction_in_the_background_keeps_the_last_value_of_each_key(seed: int) -> None:
     world = World(
         seed,
         storage__segment_bytes="1KiB",
+        storage__commit_journal_bytes=SMALL_JOURNAL,
         compaction__check_ms="100",
         compaction__dirty_ratio_min="0.1",
     )
@@ -258,6 +306,8 @@ def test_compaction_in_the_background_keeps_the_last_value_of_each_key(seed: int
                 world.start()
     world.run_for(5_000)
     assert len(acked) == 300
+    if seed % 2:
+        _start_again(world)
     records = world.consume(TOPIC)
     assert {record.key: record.value for record in records} == last
     assert len(records) < 150, "nothing was compacted"

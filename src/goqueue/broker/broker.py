@@ -23,6 +23,7 @@ from goqueue.config import Settings
 from goqueue.model.errors import InternalTopic, RecordsKept, StorageFull, UnknownTopic
 from goqueue.model.names import check_topic_name
 from goqueue.partition import Appended, Partition
+from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
@@ -50,17 +51,22 @@ class Broker:
         self.node_id = settings.node.id
         self._disk = disk
         self.cluster_id = self._identify()
+        commit_journal = CommitJournal(disk, file_bytes=settings.storage.commit_journal_bytes // 2)
+        is_every = settings.storage.fsync == "every"
         self.flusher = Flusher(
             scheduler,
             mode=settings.storage.fsync,
             interval_ms=settings.storage.fsync_interval_ms,
+            # Whatever the mode, an earlier process with another one may have left a journal.
+            journal=commit_journal if is_every else None,
         )
         self.topics = Topics(
             disk,
             scheduler,
             self.flusher,
+            commit_journal,
             TopicDefaults(settings.storage, settings.compaction, settings.topics),
-            waits_for_sync=settings.storage.fsync == "every",
+            waits_for_sync=is_every,
             new_id=self.new_id,
         )
         self.groups = Groups(scheduler, self.topics, settings.groups)

@@ -39,6 +39,7 @@ class Compactor:
         self._timer: Handle | None = None
         self._current: Compaction | None = None
         self._is_stepping = False
+        self._is_stopping = False
         self._stopped: Callable[[], None] | None = None
         self.passes = 0
         self.bytes_before = 0
@@ -50,6 +51,7 @@ class Compactor:
 
     def stop(self, done: Callable[[], None]) -> None:
         """End after the step that is running, if one is."""
+        self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
         if self._is_stepping:
@@ -78,9 +80,24 @@ class Compactor:
                     map_bytes_max=self._settings.map_bytes_max,
                     step_bytes=STEP_BYTES,
                 )
-                self._step(partition, self._current)
+                self._begin(partition, self._current)
                 return
         self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+
+    def _begin(self, partition: Partition, compaction: Compaction) -> None:
+        """Have the commit journal forget the segments first: a crash would write it over them."""
+
+        def cleared(is_clear: bool) -> None:
+            if self._is_stopping:
+                return
+            if is_clear:
+                self._step(partition, compaction)
+            else:
+                _log.warning("%s: compaction must wait for the next start", partition.name)
+                compaction.abandon()
+                self._current = None
+
+        self._flusher.clear_journal(cleared)
 
     def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
         log = partition.log

@@ -34,6 +34,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition, check_topic_name
 from goqueue.partition import Partition, PartitionSettings, PartitionState
+from goqueue.storage.commit_journal import LOG_KEY_BYTES, CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.log import LogSettings
@@ -45,6 +46,7 @@ PARTITIONS_MAX = 10_000
 PRODUCER_ID_BLOCK = 1000
 
 _METADATA = TopicPartition("__metadata", 0)
+_METADATA_KEY = bytes(LOG_KEY_BYTES)
 _METADATA_FOLDER = "meta/log"
 _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
@@ -97,6 +99,7 @@ class Topics:
         disk: Disk,
         scheduler: Scheduler,
         flusher: Flusher,
+        commit_journal: CommitJournal,
         defaults: TopicDefaults,
         *,
         waits_for_sync: bool,
@@ -106,6 +109,7 @@ class Topics:
         self._disk = disk
         self._scheduler = scheduler
         self._flusher = flusher
+        self._commit_journal = commit_journal
         self._waits_for_sync = waits_for_sync
         self._new_id = new_id
         self._metadata = Metadata()
@@ -154,10 +158,14 @@ class Topics:
 
     def open(self) -> None:
         """Open every partition: at once after a clean stop, by recovery otherwise."""
+        is_journal_empty = self._commit_journal.is_redone
         closed = self._take_clean_stop()
+        if not is_journal_empty:
+            closed = {}  # The journal could not be emptied at the stop, so it was not that clean.
         for fact in self._metadata.topics():
             states = closed.get(fact.id.hex(), [])
             self._add(fact, states if len(states) == fact.partition_count else [])
+        self._commit_journal.clear()
         self._remove_strays()
 
     def close(self) -> None:
@@ -188,17 +196,19 @@ class Topics:
             log=LogSettings(segment_bytes=16 << 20, is_deleting=False, is_compacting=True),
             message_bytes_max=64 << 20,
         )
+        redone = self._commit_journal.redo(_METADATA_KEY, _METADATA_FOLDER)
         journal, reports = Partition.recover(
             _METADATA,
             self._disk,
             _METADATA_FOLDER,
             settings,
+            key=_METADATA_KEY,
             leader_epoch=0,
             waits_for_sync=True,
             mark_dirty=self._flusher.mark,
             now_ms=self._scheduler.now_ms(),
         )
-        for report in reports:
+        for report in redone + reports:
             _log.warning("%s", report)
         for _, batch in journal.log.batches(journal.start_offset, until_offset=journal.end_offset):
             for record in decode_batch(batch):
@@ -225,6 +235,7 @@ class Topics:
     ) -> Partition:
         name = TopicPartition(fact.name, number)
         folder = f"logs/{fact.name}/{number}"
+        key = fact.id + number.to_bytes(4, "big")
         if state is not None:
             return Partition.reopen(
                 name,
@@ -232,21 +243,24 @@ class Topics:
                 folder,
                 settings,
                 state,
+                key=key,
                 leader_epoch=fact.leader_epoch,
                 waits_for_sync=self._waits_for_sync,
                 mark_dirty=self._flusher.mark,
             )
+        redone = self._commit_journal.redo(key, folder)
         partition, reports = Partition.recover(
             name,
             self._disk,
             folder,
             settings,
+            key=key,
             leader_epoch=fact.leader_epoch,
             waits_for_sync=self._waits_for_sync,
             mark_dirty=self._flusher.mark,
             now_ms=self._scheduler.now_ms(),
         )
-        for report in reports:
+        for report in redone + reports:
             _log.warning("%s", report)
         return partition
 

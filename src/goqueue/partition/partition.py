@@ -29,6 +29,7 @@ from goqueue.model.names import TopicPartition
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.rules import PartitionSettings, check_produced, recompress
+from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.log import Log, LogState, Slice, SyncPoint
@@ -89,6 +90,13 @@ class Flush:
         self._folder = folder
         self._producers = producers
 
+    @property
+    def tail_bytes(self) -> int | None:
+        """How much the commit journal would have to take instead; None when that would not do."""
+        if self.epochs is not None or self._producers is not None:
+            return None
+        return self.point.tail_bytes
+
     def run(self) -> None:
         self.point.sync()
         try:
@@ -133,6 +141,7 @@ class Partition:
         "failure",
         "high_watermark",
         "is_gone",
+        "key",
         "leader_epoch",
         "log",
         "name",
@@ -151,6 +160,7 @@ class Partition:
         log: Log,
         settings: PartitionSettings,
         *,
+        key: bytes,
         producers: Producers,
         epochs: LeaderEpochs,
         leader_epoch: int,
@@ -158,6 +168,7 @@ class Partition:
         mark_dirty: Callable[[Partition], None],
     ) -> None:
         self.name = name
+        self.key = key
         self.log = log
         self.settings = settings
         self.producers = producers
@@ -188,6 +199,7 @@ class Partition:
         folder: str,
         settings: PartitionSettings,
         *,
+        key: bytes,
         leader_epoch: int,
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
@@ -225,6 +237,7 @@ class Partition:
             disk,
             log,
             settings,
+            key=key,
             producers=producers,
             epochs=epochs,
             leader_epoch=leader_epoch,
@@ -243,6 +256,7 @@ class Partition:
         settings: PartitionSettings,
         state: PartitionState,
         *,
+        key: bytes,
         leader_epoch: int,
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
@@ -253,6 +267,7 @@ class Partition:
             disk,
             Log.reopen(disk, folder, settings.log, state.log),
             settings,
+            key=key,
             producers=Producers(state.producers.producers),
             epochs=LeaderEpochs(state.epochs),
             leader_epoch=leader_epoch,
@@ -343,7 +358,31 @@ class Partition:
         elif flush.epochs is not None:
             self._epochs_saved = flush.epochs
         self.log.synced(flush.point)
-        self.synced_offset = max(self.synced_offset, flush.point.end_offset)
+        self._note_durable(flush.point.end_offset)
+
+    def tail(self, flush: Flush) -> Tail:
+        """What the commit journal may hold instead of `flush.run()`."""
+        return flush.point.tail(self.key)
+
+    def journaled(self, flush: Flush) -> None:
+        """Take note that the tail is durable in the commit journal."""
+        self.log.journaled(flush.point)
+        self._note_durable(flush.point.end_offset)
+
+    def settlement(self) -> SyncPoint:
+        """What makes the commit journal's entries for this partition superfluous, once synced."""
+        return self.log.sync_point()
+
+    def settled(self, point: SyncPoint) -> None:
+        """Take note that a settlement is synced.
+
+        Records that came after the last round are durable now too, but not yet committed: what
+        they rely on may be in another partition.
+        """
+        self.log.synced(point)
+
+    def _note_durable(self, offset: int) -> None:
+        self.synced_offset = max(self.synced_offset, offset)
         if self.waits_for_sync:
             self._advance(self.synced_offset)
 

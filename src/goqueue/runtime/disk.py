@@ -18,11 +18,12 @@ class LocalFile:
     life, because its name means another file or none.
     """
 
-    __slots__ = ("_disk", "_fd", "_is_new", "_is_retired", "_pins", "path")
+    __slots__ = ("_disk", "_fd", "_is_new", "_is_retired", "_overwriting_fd", "_pins", "path")
 
     def __init__(self, disk: LocalDisk, path: str, *, is_new: bool) -> None:
         self._disk = disk
         self._fd = -1
+        self._overwriting_fd = -1
         self._is_new = is_new
         self._is_retired = False
         self._pins = 0
@@ -56,9 +57,15 @@ class LocalFile:
         # The descriptor is in append mode, where positioned writes would land at the end.
         fd = os.open(self._disk.full(self.path), os.O_WRONLY)
         try:
-            os.pwrite(fd, data, position)
+            _write_all(fd, position, data)
         finally:
             os.close(fd)
+
+    def write_durably(self, position: int, data: bytes) -> None:
+        if self._overwriting_fd < 0:
+            path = self._disk.full(self.path)
+            self._overwriting_fd = os.open(path, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
+        _write_all(self._overwriting_fd, position, data)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fileno(), size)
@@ -124,8 +131,9 @@ class LocalFile:
             return self._fd
 
     def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+        for fd in (self._fd, self._overwriting_fd):
+            if fd >= 0:
+                os.close(fd)
 
 
 class LocalDisk:
@@ -244,3 +252,10 @@ class LocalDisk:
         while path:
             path = os.path.dirname(path)
             self.sync_folder(path)
+
+
+def _write_all(fd: int, position: int, data: bytes) -> None:
+    view = memoryview(data)
+    written = 0
+    while written < len(view):
+        written += os.pwrite(fd, view[written:], position + written)

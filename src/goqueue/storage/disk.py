@@ -25,6 +25,9 @@ class File(Protocol):
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes inside the file; for marks in headers, never for records."""
 
+    def write_durably(self, position: int, data: bytes) -> None:
+        """Replace bytes inside the file, which must have been synced, and sync them. May block."""
+
     def truncate(self, size: int) -> None: ...
 
     def size(self) -> int: ...

@@ -17,6 +17,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.errors import CorruptBatch
+from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.recovery import recover_segments
@@ -100,6 +101,23 @@ class SyncPoint(NamedTuple):
     position: int
     end_offset: int
     index_files: list[File]
+
+    @property
+    def tail_bytes(self) -> int | None:
+        """How much would have to go to the commit journal; None when that would not do.
+
+        A new segment is synced itself, so that its name is durable, and so is a closed one.
+        """
+        start = self.active.durable_to
+        if self.sealed or self.index_files or not start:
+            return None
+        return self.position - start
+
+    def tail(self, log_key: bytes) -> Tail:
+        """What the commit journal must hold for everything up to this point to be durable."""
+        start = self.active.durable_to
+        data = self.active.file.read(start, self.position - start)
+        return Tail(log_key, self.active.base_offset, start, data)
 
     def sync(self) -> None:
         """Make it durable. Blocks, and may run outside the event loop."""
@@ -262,6 +280,7 @@ class Log:
 
     def synced(self, point: SyncPoint) -> None:
         """Take note that `point.sync()` has succeeded."""
+        self.journaled(point)
         try:
             for segment in point.sealed:
                 if segment in self._unsealed:
@@ -273,6 +292,11 @@ class Log:
                 self._index_files += point.active.take_index_files()
         except OSError:
             pass  # There was no room for index entries. They stay in memory until there is.
+
+    def journaled(self, point: SyncPoint) -> None:
+        """Take note that `point.tail()` is durable in the commit journal."""
+        active = point.active
+        active.durable_to = max(active.durable_to, min(point.position, active.size))
 
     def is_roll_due(self, now_ms: int) -> bool:
         """Whether the newest segment is so old that it should be closed even without a write."""

@@ -93,6 +93,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "damages",
+        "durable_to",
         "end_offset",
         "epoch_max",
         "file",
@@ -129,6 +130,8 @@ class Segment:
         self.times = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + name_suffix)
         # Batches of a later epoch than this cannot have been written.
         self.epoch_max = EPOCH_MAX
+        # Bytes before this survive a power cut: in the file, or in the commit journal.
+        self.durable_to = size
         # Bytes from here on were checked and written by this process: they may be sent unread.
         self.trusted_from = size
         # What was found damaged so far, by position.
@@ -234,6 +237,7 @@ class Segment:
         self.file.truncate(place.position)
         self.size, self.end_offset = place
         self.trusted_from = min(self.trusted_from, place.position)
+        self.durable_to = min(self.durable_to, place.position)
         self.damages.clear()
         self.truncate_indexes(place.position)
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.flusher import BACKGROUND_INTERVAL_MS, THREADS_MAX, Flusher, FsyncMode
+from goqueue.broker.flusher import (
+    BACKGROUND_INTERVAL_MS,
+    ROUND_BYTES_MAX,
+    THREADS_MAX,
+    Flusher,
+    FsyncMode,
+)
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, StorageFailed, UnknownTopic
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings
+from goqueue.storage.commit_journal import CommitJournal
 from tests.simulation.clock import VirtualClock
 from tests.simulation.disk import SimulatedDisk
 
@@ -28,7 +35,12 @@ class Threads(VirtualClock):
 
     def finish(self, number: int = 0) -> None:
         work, done = self.waiting.pop(number)
-        done(work(), None)
+        result, error = None, None
+        try:
+            result = work()
+        except OSError as failure:
+            error = failure
+        done(result, error)
 
     def finish_round(self) -> None:
         for _ in range(len(self.waiting)):
@@ -42,10 +54,19 @@ class Threads(VirtualClock):
 class Room:
     """Partitions that share a flusher."""
 
-    def __init__(self, mode: FsyncMode = "every", *, interval_ms: int = 1_000) -> None:
+    def __init__(
+        self,
+        mode: FsyncMode = "every",
+        *,
+        interval_ms: int = 1_000,
+        journal_bytes: int | None = None,
+    ) -> None:
         self.disk = SimulatedDisk()
         self.clock = Threads()
-        self.flusher = Flusher(self.clock, mode=mode, interval_ms=interval_ms)
+        self.journal = journal_bytes and CommitJournal(self.disk, file_bytes=journal_bytes)
+        self.flusher = Flusher(
+            self.clock, mode=mode, interval_ms=interval_ms, journal=self.journal or None
+        )
         self.mode = mode
         self.partitions: dict[str, Partition] = {}
 
@@ -58,12 +79,32 @@ class Room:
         partition.when_committed(appended.last_offset, outcome.append)
         return outcome
 
+    def round(self, *names: str) -> list[list[GoQueueError | None]]:
+        """Write to partitions and let one round come and go."""
+        outcomes = [self.write(name) for name in names]
+        self.clock.turn()
+        self.clock.finish_round()
+        return outcomes
+
+    def fill_journal(self, *names: str) -> None:
+        """Write rounds until the journal has turned to its other file; its settling waits."""
+        self.round(*names)
+        while True:
+            for name in names:
+                self.write(name)
+            self.clock.turn()
+            is_turned = len(self.clock.waiting) > 1
+            self.clock.finish(len(self.clock.waiting) - 1)
+            if is_turned:
+                return
+
     def _open(self, name: str) -> Partition:
         partition, _ = Partition.recover(
             TopicPartition(name, 0),
             self.disk,
             f"logs/{name}/0",
             PartitionSettings(),
+            key=name.encode().ljust(20),
             leader_epoch=0,
             waits_for_sync=self.mode == "every",
             mark_dirty=self.flusher.mark,
@@ -253,3 +294,145 @@ def test_flush_now_is_done_though_a_partition_has_failed() -> None:
     room.flusher.flush_now(lambda: done.append(True))
     room.clock.finish_round()
     assert done == [True]
+
+
+# With a commit journal
+
+
+def test_small_writes_to_many_logs_are_one_write_to_the_journal() -> None:
+    room = Room(journal_bytes=1 << 20)
+    assert room.round("a", "b", "c") == [[None]] * 3
+    assert room.flusher.files_synced == 3, "new logs are synced themselves"
+    synced = [name for name in room.disk.operation_names if name.startswith("sync ")]
+    outcomes = [room.write(name) for name in "abca"]
+    room.clock.turn()
+    assert len(room.clock.waiting) == 1
+    assert outcomes == [[]] * 4
+    room.clock.finish_round()
+    assert outcomes == [[None]] * 4
+    after = [name for name in room.disk.operation_names if name.startswith("sync ")]
+    assert set(after[len(synced) :]) == {"sync meta/commit-journal-0"}
+
+
+def test_a_large_round_is_synced_where_it_was_written() -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a")
+    partition = room.partitions["a"]
+    value = bytes(ROUND_BYTES_MAX)
+    batch = memoryview(encode_batch([Record(b"key", value, timestamp_ms=1)]))
+    partition.append(batch, now_ms=room.clock.now_ms())
+    room.clock.turn()
+    room.clock.finish_round()
+    assert partition.high_watermark == 2
+    assert room.flusher.rounds_journaled == 0
+
+
+def test_a_full_journal_is_settled_while_the_other_file_takes_the_writes() -> None:
+    room = Room(journal_bytes=9 << 10)  # room for a few frames behind the header
+    room.fill_journal("a", "b")
+    assert room.journal
+    assert len(room.clock.waiting) == 2
+    outcome = room.write("a")
+    room.clock.turn()
+    room.clock.finish(2)
+    assert outcome == [None], "writers do not wait for the settling"
+    assert not room.journal.is_empty(0)
+    while room.clock.waiting:
+        room.clock.finish_round()
+    assert room.journal.is_empty(0)
+
+
+def test_writers_go_on_without_the_journal_while_both_files_are_full() -> None:
+    room = Room(journal_bytes=9 << 10)
+    room.fill_journal("a", "b")
+    stuck, room.clock.waiting = room.clock.waiting, []
+    for _ in range(20):
+        assert room.round("a", "b") == [[None]] * 2
+    synced = room.flusher.files_synced
+    assert room.round("a", "b") == [[None]] * 2
+    assert room.flusher.files_synced == synced + 2
+    room.clock.waiting += stuck
+    while room.clock.waiting:
+        room.clock.finish_round()
+    journaled = room.flusher.rounds_journaled
+    room.round("a", "b")
+    assert room.flusher.rounds_journaled == journaled + 1
+
+
+@pytest.mark.parametrize("when", ["idle", "during a round", "during settling"])
+def test_clearing_waits_until_the_logs_have_what_the_journal_held(when: str) -> None:
+    room = Room(journal_bytes=9 << 10)
+    room.round("a", "b")
+    room.round("a", "b")
+    if when == "during a round":
+        room.write("a")
+        room.clock.turn()
+    if when == "during settling":
+        room.fill_journal("a", "b")
+    cleared: list[bool] = []
+    room.flusher.clear_journal(cleared.append)
+    assert cleared == []
+    while room.clock.waiting:
+        room.clock.finish_round()
+    assert cleared == [True]
+    assert room.journal
+    assert room.journal.is_empty(0)
+    assert room.journal.is_empty(1)
+
+
+def test_an_empty_journal_is_clear_at_once() -> None:
+    cleared: list[bool] = []
+    Room(journal_bytes=9 << 10).flusher.clear_journal(cleared.append)
+    Room().flusher.clear_journal(cleared.append)
+    assert cleared == [True, True]
+
+
+def test_a_journal_that_fails_is_given_up_and_the_logs_are_synced_instead() -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a", "b")
+    outcomes = [room.write("a"), room.write("b")]
+    room.clock.turn()
+    room.disk.fail_syncs(1)
+    room.clock.finish_round()
+    assert outcomes == [[], []]
+    room.clock.finish_round()
+    assert outcomes == [[None], [None]]
+    done: list[bool] = []
+    room.write("a")
+    room.flusher.flush_now(lambda: done.append(True))
+    room.clock.turn()
+    while room.clock.waiting:
+        room.clock.finish_round()
+    assert done == [True]
+
+
+def test_a_log_that_cannot_be_settled_fails_and_the_journal_keeps_what_it_held() -> None:
+    room = Room(journal_bytes=9 << 10)
+    room.fill_journal("a", "b")
+    room.disk.fail_syncs(1)
+    room.clock.finish_round()
+    assert room.journal
+    assert not room.journal.is_empty(0)
+    assert [one.failure is not None for one in room.partitions.values()] == [True, False]
+    cleared: list[bool] = []
+    room.flusher.clear_journal(cleared.append)
+    assert cleared == [False]
+    assert room.round("b") == [[None]]
+
+
+def test_everything_is_in_the_logs_themselves_after_flushing_now() -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a", "b")
+    room.round("a", "b")
+    outcome = room.write("a")
+    done: list[bool] = []
+    room.flusher.flush_now(lambda: done.append(True))
+    while room.clock.waiting:
+        room.clock.finish_round()
+    assert (done, outcome) == ([True], [None])
+    room.disk.survival = 0.0
+    room.disk.crash()
+    for name in "ab":
+        size = room.partitions[name].log.active.size
+        assert len(room.disk.read_whole(f"logs/{name}/0/{0:020d}.log")) == size
+    assert CommitJournal(room.disk, file_bytes=1 << 20).is_redone

@@ -151,7 +151,7 @@ def test_a_write_that_finds_no_room_is_answered_with_an_error_to_retry(node: Nod
 def test_a_write_that_cannot_be_synced_is_answered_with_an_error_to_retry(node: Node) -> None:
     node.host_groups()
     node.commit("shop", 1)
-    node.disk.fail_syncs(1)
+    node.disk.fail_syncs(2)  # the commit journal, then the log itself
     error = node.commit("shop", 2)
     assert isinstance(error, CoordinatorNotAvailable)
     assert node.committed("shop") == 1

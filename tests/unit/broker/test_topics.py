@@ -422,7 +422,7 @@ def test_a_partition_that_failed_is_examined_at_the_next_start() -> None:
     node.create("sound")
     node.produce("sound", ["a"])
     node.produce("orders", ["durable"])
-    node.disk.fail_syncs(1)
+    node.disk.fail_syncs(2)  # the commit journal, then the log itself
     with pytest.raises(StorageFailed):
         node.produce("orders", ["doubtful"])
     node.stop()

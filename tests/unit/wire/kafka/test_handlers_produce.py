@@ -217,7 +217,7 @@ def test_an_answer_waits_until_the_records_are_durable(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_that_could_not_be_made_durable_are_not_acknowledged(version: int) -> None:
     client = Client()
-    client.node.disk.fail_syncs(1)
+    client.node.disk.fail_syncs(2)  # the commit journal, then the log itself
     answer = produce(client, version, records_for(version, b"a"))
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert answer.base_offset == -1

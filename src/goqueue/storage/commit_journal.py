@@ -1,0 +1,261 @@
+"""The commit journal: the last small writes of all logs in one file, so that one sync serves all.
+
+Syncing a log costs the disk about the same for one record as for a thousand, and many logs cost
+it many times. So a round of small writes is copied into a journal of which one region is
+overwritten again and again, and only that is synced. The logs themselves follow later, many
+rounds at once, before the journal's space is used again. After a crash the journal is written
+back into the logs before anyone looks at them.
+
+There are two files. While one takes the writes, what the other holds is synced where it belongs.
+A file's header names its generation, and only frames of that generation count; so a file is
+emptied by writing a new generation into its header, in turns at one of two places, because the
+power may fail during that too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from goqueue.storage.disk import Disk, File
+from goqueue.storage.segment import LOG_SUFFIX, segment_name
+
+LOG_KEY_BYTES = 20
+
+_PATHS = ("meta/commit-journal-0", "meta/commit-journal-1")
+_MAGIC = b"GQCJ"
+_VERSION = 1
+_HEADER = struct.Struct(">4sHQ")
+_CHECKSUM = struct.Struct(">I")
+_SLOT_BYTES = 4096  # A page is the most that a failing power supply tears.
+_FRAMES_START = 2 * _SLOT_BYTES
+_FRAME = struct.Struct(">IQQ")  # length of the body, generation, sequence; then the checksum
+_FRAME_HEAD_BYTES = _FRAME.size + _CHECKSUM.size
+_TAIL = struct.Struct(f">{LOG_KEY_BYTES}sQQI")  # log, base offset, position, length
+_GROWTH_BYTES = 1 << 20
+
+
+class Tail(NamedTuple):
+    """Bytes at the end of a segment that no sync of its file has reached."""
+
+    log_key: bytes
+    base_offset: int
+    position: int
+    data: bytes
+
+
+class CommitJournal:
+    """Two files that take turns. `write` and `free` block and may run outside the event loop."""
+
+    def __init__(self, disk: Disk, *, file_bytes: int) -> None:
+        """Take up the journal that an earlier process left, if any."""
+        self._disk = disk
+        self._files = tuple(_JournalFile(disk, path, file_bytes) for path in _PATHS)
+        frames = sorted(frame for file in self._files for frame in file.read_frames())
+        self._sequence = frames[-1].sequence if frames else 0
+        self._left: dict[bytes, list[Tail]] = defaultdict(list)
+        for frame in frames:
+            for tail in _parse_tails(frame.body):
+                self._left[tail.log_key].append(tail)
+        self.current = 0
+
+    # After a crash
+
+    @property
+    def is_redone(self) -> bool:
+        """Whether no log needs anything that an earlier process left here."""
+        return not self._left
+
+    def redo(self, log_key: bytes, folder: str) -> list[str]:
+        """Write back what a log's files may have lost; what could not be is reported. Blocks."""
+        reports: list[str] = []
+        by_base: dict[int, list[Tail]] = defaultdict(list)
+        for tail in self._left.pop(log_key, ()):
+            by_base[tail.base_offset].append(tail)
+        for base_offset, tails in sorted(by_base.items()):
+            path = f"{folder}/{segment_name(base_offset)}{LOG_SUFFIX}"
+            # A segment's name is durable before anything of it comes here. So one that is missing
+            # has been removed since, by retention.
+            if self._disk.exists(path):
+                reports += _redo_file(self._disk.open(path), tails)
+        return reports
+
+    def clear(self) -> None:
+        """Forget everything: all logs are durable without the journal. Blocks."""
+        self._left.clear()
+        for number, file in enumerate(self._files):
+            if not file.is_empty:
+                self.free(number)
+        self.current = 0
+
+    # While running
+
+    def frame(self, tails: list[Tail]) -> bytes:
+        """The bytes that make these tails durable when they are written."""
+        self._sequence += 1
+        body = b"".join(
+            part
+            for tail in tails
+            for part in (
+                _TAIL.pack(tail.log_key, tail.base_offset, tail.position, len(tail.data)),
+                tail.data,
+            )
+        )
+        file = self._files[self.current]
+        head = _FRAME.pack(len(body), file.generation, self._sequence)
+        return b"".join((head, _CHECKSUM.pack(crc32c(body, crc32c(head))), body))
+
+    def has_room(self, tail_count: int, data_bytes: int) -> bool:
+        """Whether the current file can take a frame of so many tails."""
+        size = _FRAME_HEAD_BYTES + tail_count * _TAIL.size + data_bytes
+        return self._files[self.current].has_room(size)
+
+    def is_empty(self, number: int) -> bool:
+        return self._files[number].is_empty
+
+    def write(self, frame: bytes) -> None:
+        """Make a frame durable at the end of the current file."""
+        self._files[self.current].write(frame)
+
+    def switch(self) -> int:
+        """Go on in the other file, which must be empty; the number of the one that was left."""
+        left = self.current
+        self.current = 1 - left
+        assert self._files[self.current].is_empty
+        return left
+
+    def free(self, number: int) -> None:
+        """Empty a file, durably: all that it holds is durable in the logs."""
+        self._files[number].empty()
+
+
+class _Frame(NamedTuple):
+    sequence: int
+    body: memoryview
+
+
+class _JournalFile:
+    """A header of two slots, and frames from a fixed place on."""
+
+    def __init__(self, disk: Disk, path: str, file_bytes: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._file_bytes = file_bytes
+        self._file: File | None = disk.open(path) if disk.exists(path) else None
+        self._size = self._file.size() if self._file is not None else 0
+        self._end = _FRAMES_START
+        self._slot = 0
+        self.generation = 0
+        for slot in range(2):
+            generation = self._read_slot(slot)
+            if generation > self.generation:
+                self._slot, self.generation = slot, generation
+        self._is_header_due = self.generation == 0
+        if self._is_header_due:
+            self.generation = 1
+
+    @property
+    def is_empty(self) -> bool:
+        return self._end == _FRAMES_START
+
+    def has_room(self, size: int) -> bool:
+        return self._end + size <= self._file_bytes
+
+    def read_frames(self) -> list[_Frame]:
+        """The frames of this generation, oldest first."""
+        frames: list[_Frame] = []
+        if self._file is None or self._is_header_due:
+            return frames
+        data = memoryview(self._file.read(_FRAMES_START, self._size))
+        at = 0
+        while at + _FRAME_HEAD_BYTES <= len(data):
+            length, generation, sequence = _FRAME.unpack_from(data, at)
+            end = at + _FRAME_HEAD_BYTES + length
+            if generation != self.generation or end > len(data):
+                break
+            body = data[at + _FRAME_HEAD_BYTES : end]
+            (checksum,) = _CHECKSUM.unpack_from(data, at + _FRAME.size)
+            if crc32c(body, crc32c(data[at : at + _FRAME.size])) != checksum:
+                break  # The power failed while this was written, so nobody was told of it.
+            frames.append(_Frame(sequence, body))
+            at = end
+        self._end = _FRAMES_START + at
+        return frames
+
+    def write(self, frame: bytes) -> None:
+        self._reserve(self._end + len(frame)).write_durably(self._end, frame)
+        self._end += len(frame)
+
+    def empty(self) -> None:
+        """Begin a new generation."""
+        file = self._reserve(_FRAMES_START)
+        self._write_slot(file, 1 - self._slot, self.generation + 1)
+        self._end = _FRAMES_START
+
+    def _reserve(self, end: int) -> File:
+        """Let the file reach at least as far as `end`; overwriting is cheaper than growing."""
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.create(self._path)
+        if end > self._size:
+            step = min(_GROWTH_BYTES, self._file_bytes)
+            growth = -(-(end - self._size) // step) * step
+            file.append(bytes(growth))
+            file.sync()
+            self._size += growth
+        if self._is_header_due:
+            self._write_slot(file, self._slot, self.generation)
+            self._is_header_due = False
+        return file
+
+    def _write_slot(self, file: File, slot: int, generation: int) -> None:
+        head = _HEADER.pack(_MAGIC, _VERSION, generation)
+        file.write_durably(slot * _SLOT_BYTES, head + _CHECKSUM.pack(crc32c(head)))
+        self._slot, self.generation = slot, generation
+
+    def _read_slot(self, slot: int) -> int:
+        """The generation that a slot names; 0 when it names none."""
+        if self._file is None:
+            return 0
+        data = self._file.read(slot * _SLOT_BYTES, _HEADER.size + _CHECKSUM.size)
+        if len(data) < _HEADER.size + _CHECKSUM.size:
+            return 0
+        magic, version, generation = _HEADER.unpack_from(data)
+        (checksum,) = _CHECKSUM.unpack_from(data, _HEADER.size)
+        is_good = (magic, version) == (_MAGIC, _VERSION)
+        return generation if is_good and crc32c(data[: _HEADER.size]) == checksum else 0
+
+
+def _parse_tails(body: memoryview) -> list[Tail]:
+    tails, at = [], 0
+    while at < len(body):
+        log_key, base_offset, position, length = _TAIL.unpack_from(body, at)
+        at += _TAIL.size
+        tails.append(Tail(log_key, base_offset, position, bytes(body[at : at + length])))
+        at += length
+    return tails
+
+
+def _redo_file(file: File, tails: list[Tail]) -> list[str]:
+    """Write tails, oldest first, where they belong, and sync the file."""
+    size = file.size()
+    for tail in tails:
+        if tail.position > size:
+            return [
+                f"{file.path} ends at byte {size}; the commit journal goes on at "
+                f"{tail.position}, so bytes that were durable are missing."
+            ]
+        data = tail.data
+        if file.read(tail.position, len(data)) != data:
+            inside = min(size - tail.position, len(data))
+            if inside:
+                file.overwrite(tail.position, data[:inside])
+            if inside < len(data):
+                file.append(data[inside:])
+        size = max(size, tail.position + len(data))
+    # Equal bytes are in the operating system's memory, but perhaps not on the disk.
+    file.sync()
+    return []
