@@ -19,7 +19,7 @@ KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
 .PHONY: help setup setup-test kcat serve test check format bench demo simulate lock codecs \
-	docs-settings clean
+	docs-settings postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -109,6 +109,9 @@ $(KAFKA_CLIENTS_JAR):
 
 docs-settings: setup ## Write docs/settings.md from the table of settings
 	$(BIN)/python tools/settings_page.py > docs/settings.md
+
+postman: setup ## Write the Postman collection of the HTTP API
+	$(BIN)/python tools/postman_collection.py > docs/goqueue.postman_collection.json
 
 clean: ## Remove what can be made again; keeps data/
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -303,6 +303,44 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """Queue groups: where their state is kept, and what serving them may cost."""
+
+    partitions: int = _count(
+        8, "the state of queue groups spreads over these logs; fixed once one exists", most=1000
+    )
+    snapshot_bytes: int = _size(
+        16 * MiB,
+        "journal written before it is summed up; a start reads at most a few of it",
+        least=4 * KiB,
+    )
+    batch_cache_bytes: int = _size(
+        32 * MiB, "decoded batches kept for the next receive, so that each is decoded once"
+    )
+    receive_bytes_max: int = _size(
+        16 * MiB, "contents of the messages in one answer; one message always fits", least=KiB
+    )
+    waiting_max: int = _count(
+        10_000, "receive calls that wait for messages; one more is answered empty at once"
+    )
+    lanes_save_ms: int = _duration(
+        MINUTE_MS, "how much of a log a start after a crash reads again for its lanes", least=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """Messages that are to appear later."""
+
+    partitions: int = _count(
+        4, "delayed messages spread over these logs; fixed once the first one waits", most=1000
+    )
+    checkpoint_ms: int = _duration(
+        MINUTE_MS, "how much of their logs a start after a crash reads again", least=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """How much reading costs."""
 
@@ -335,6 +373,8 @@ class Settings:
     topics: TopicSettings = TopicSettings()
     producers: ProducerSettings = ProducerSettings()
     groups: GroupSettings = GroupSettings()
+    delivery: DeliverySettings = DeliverySettings()
+    schedules: ScheduleSettings = ScheduleSettings()
     fetch: FetchSettings = FetchSettings()
     logging: LoggingSettings = LoggingSettings()
     # "section.name" to "file goqueue.yaml line 3" and the like; defaults are not listed.

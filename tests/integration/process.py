@@ -34,11 +34,17 @@ class Broker:
         self._output = directory / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = quiet_port()
+        self._http_port = quiet_port()
 
     @property
     def bootstrap(self) -> str:
         """The address to give to a Kafka client."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def http(self) -> str:
+        """Where the HTTP API begins."""
+        return f"http://127.0.0.1:{self._http_port}"
 
     @property
     def pid(self) -> int:
@@ -72,6 +78,7 @@ class Broker:
         )
         addresses = json.loads(ready_file.read_text())
         assert addresses["kafka"] == self.bootstrap
+        assert f"http://{addresses['http']}" == self.http
 
     def stop(self) -> None:
         """Ask the node to end, and expect it to end well."""
@@ -95,6 +102,7 @@ class Broker:
     def _command(self, ready_file: Path) -> list[str]:
         command = [*END_WITH_US, sys.executable, "-m", "goqueue", "serve"]
         command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
+        command += ["--listen-http", f"127.0.0.1:{self._http_port}"]
         command += ["--ready-file", str(ready_file)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]

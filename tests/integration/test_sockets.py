@@ -44,6 +44,10 @@ class Echo:
     def is_blocked(self) -> bool:
         return len(self._held) >= self.requests_max or self.unsent_bytes > 1 << 20
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._held)
+
     def receive(self, data: memoryview) -> int:
         at = 0
         while len(data) - at >= 4 and not self.is_blocked and not self.is_closed:
@@ -288,6 +292,31 @@ def test_a_silent_connection_is_ended(
         assert await client.is_hung_up_on()
         assert server.sessions[0].is_closed
         assert server.listener.connections == set()
+
+    run(story, idle_timeout_ms=20)
+
+
+def test_a_client_that_waits_for_its_answer_is_not_taken_for_silent(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "SWEEP_MS", 5)
+    sweeps = 0
+    sweep = sockets.Listener._sweep
+
+    def counted(listener: sockets.Listener) -> None:
+        nonlocal sweeps
+        sweeps += 1
+        sweep(listener)
+
+    monkeypatch.setattr(sockets.Listener, "_sweep", counted)
+
+    async def story(server: Server) -> None:
+        waiting, silent = await server.client(), await server.client()
+        waiting.send(b"hold")
+        assert await silent.is_hung_up_on()
+        before = sweeps
+        await server.until(lambda: sweeps > before + 10)
+        assert len(server.listener.connections) == 1
 
     run(story, idle_timeout_ms=20)
 

@@ -189,6 +189,10 @@ class SimulatedDisk:
             if all(folder in self._durable_folders for folder in _parents(path))
         }
         self._names = dict(self._durable_names)
+        # A folder is found only if all that lead to it are.
+        self._durable_folders = {
+            one for one in self._durable_folders if self._durable_folders.issuperset(_parents(one))
+        }
         self._folders = set(self._durable_folders)
         self._changes.clear()
         self._crash_at = None

@@ -35,9 +35,17 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "config": {"setting_kinds", "model"},
     "setting_kinds": {"model"},
     "__main__": {"cli"},
-    "__init__": set(),
+    # Names of the client that are loaded when they are first used.
+    "__init__": {"client", "model"},
 }
-CODEC_MODULES = tuple(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api"))
+# Of the HTTP front end the client shares what crosses the wire: fields, problem details, and those
+# bodies that are made of nothing else. Bodies that show structs of the core are the server's alone.
+_HTTP_BODIES = ("groups", "messages", "node", "schedules", "topics")
+CODEC_MODULES = (
+    *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),
+    *(f"goqueue.wire.http.{name}" for name in ("fields", "problems")),
+    *(f"goqueue.wire.http.bodies.{name}" for name in _HTTP_BODIES),
+)
 
 # A room receives its section as a value and may name its class. The broker joins the rooms, so it
 # is handed all sections. Reading the sources is for those who start a process.

@@ -11,16 +11,24 @@ from uuid import UUID
 import msgspec
 
 from goqueue.broker.compactor import Compactor
+from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
 from goqueue.broker.promise import Promise
+from goqueue.broker.publishing import Outgoing, Publisher, PublishResult
+from goqueue.broker.queues import Queues
+from goqueue.broker.reading import Place, Reading
+from goqueue.broker.redrives import Redrives
+from goqueue.broker.schedule_split import Split, append_with_attributes
 from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.schedules import Schedules
 from goqueue.broker.topic_settings import TopicDefaults
 from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
 from goqueue.broker.upkeep import Upkeep
 from goqueue.config import Settings
-from goqueue.model.errors import InternalTopic, RecordsKept, StorageFull, UnknownTopic
+from goqueue.model.attributes import may_have_attributes
+from goqueue.model.errors import InternalTopic, NotCompacted, RecordsKept, StorageFull, UnknownTopic
 from goqueue.model.names import check_topic_name
 from goqueue.partition import Appended, Partition
 from goqueue.storage.commit_journal import CommitJournal
@@ -70,8 +78,36 @@ class Broker:
             new_id=self.new_id,
         )
         self.groups = Groups(scheduler, self.topics, settings.groups)
+        self.queues = Queues(
+            scheduler,
+            disk,
+            self.topics,
+            settings.delivery,
+            random,
+            new_id=self.new_id,
+            is_stream_group=self.groups.is_known,
+        )
+        self.groups.is_queue_group = self.queues.is_known
         self.upkeep = Upkeep(
             disk, scheduler, self.topics, self.flusher, settings.storage, settings.producers
+        )
+        self.schedules = Schedules(
+            scheduler,
+            disk,
+            self.topics,
+            settings.schedules,
+            is_full=lambda: self.upkeep.is_full,
+        )
+        self.dead_letters = DeadLetters(self.topics, self.queues.journal)
+        self.redrives = Redrives(
+            scheduler,
+            self.topics,
+            self.dead_letters,
+            new_id=self.new_id,
+            is_full=lambda: self.upkeep.is_full,
+        )
+        self._publisher = Publisher(
+            scheduler, self.topics, self.schedules, random, is_full=lambda: self.upkeep.is_full
         )
         self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
 
@@ -79,33 +115,62 @@ class Broker:
         """Open everything on disk; afterwards the node can serve."""
         self.topics.open()
         self.groups.open()
+        self.queues.open()
+        self.schedules.open()
+        self.redrives.open()
         self.upkeep.start()
         self.compactor.start()
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable and leave it so that the next start is quick."""
         self.upkeep.stop()
+        self.queues.stop()
+        self.redrives.stop()
 
         def flushed() -> None:
             _log.debug(
                 "%d rounds have synced %d files", self.flusher.rounds, self.flusher.files_synced
             )
+            self.queues.close()
             self.topics.close()
             done()
 
-        self.compactor.stop(lambda: self.flusher.flush_now(flushed))
+        def unscheduled() -> None:
+            self.compactor.stop(lambda: self.flusher.flush_now(flushed))
+
+        self.schedules.stop(unscheduled, self.flusher.flush_now)
 
     def new_id(self) -> bytes:
         """Sixteen random bytes, as topics and members have for their ids."""
         return UUID(int=self.random.getrandbits(128), version=4).bytes
 
-    def produce(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended:
-        """Store a client's batch; `partition.when_committed` tells when it is safe."""
+    def produce(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
+        """Store a client's batch; `partition.when_committed` tells when it is safe.
+
+        A batch with delayed records is split, and then its own `when_committed` tells.
+        """
         if topic.is_internal:
             raise InternalTopic(topic.name)
         if self.upkeep.is_full:
             raise StorageFull("The disk is full; retry when there is room again.")
-        return partition.append(batch, now_ms=self.scheduler.now_ms())
+        now_ms = self.scheduler.now_ms()
+        if topic.settings.has_attributes and may_have_attributes(batch):
+            return append_with_attributes(self.schedules, topic, partition, batch, now_ms=now_ms)
+        return partition.append(batch, now_ms=now_ms)
+
+    def publish(
+        self,
+        topic: str,
+        outgoing: Sequence[Outgoing],
+        *,
+        partition: int | None = None,
+        waits: bool = True,
+    ) -> Promise[list[PublishResult]]:
+        """Store records, or schedule those that are delayed; a result for each when it is safe.
+
+        Who does not wait is told when the records are written, though perhaps not yet synced.
+        """
+        return self._publisher.publish(topic, outgoing, partition=partition, waits=waits)
 
     def fetch(
         self,
@@ -120,6 +185,14 @@ class Broker:
         fetch = Fetch(self.scheduler, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
         fetch.start(wait_ms)
         return fetch
+
+    def read(
+        self, places: Sequence[Place], *, records_max: int, bytes_max: int, wait_ms: int = 0
+    ) -> Reading:
+        """Read committed records one by one, waiting for the first if there is none."""
+        reading = Reading(places, records_max=records_max, bytes_max=bytes_max)
+        reading.start(self.fetch, wait_ms)
+        return reading
 
     async def auto_create(self, name: str, *, may_create: bool) -> Topic:
         """A topic that somebody asks for and that does not exist, if it may come into being so."""
@@ -136,6 +209,16 @@ class Broker:
         if not found.settings.log.is_deleting:
             raise RecordsKept(topic)
         return found.partition(number).delete_before(before_offset)
+
+    def compact(self, topic: str) -> int:
+        """Have a topic compacted soon; the number of its partitions."""
+        found = self.topics.get(topic)
+        if found.is_internal:
+            raise InternalTopic(topic)
+        if not found.settings.log.is_compacting:
+            raise NotCompacted(topic)
+        self.compactor.request(found.partitions)
+        return len(found.partitions)
 
     def free_bytes(self) -> int:
         return self._disk.free_bytes()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topics
 from goqueue.config import CompactionSettings
+from goqueue.model.errors import InvalidRequest, StorageFailed
 from goqueue.partition import Partition
 from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction
 from goqueue.storage.disk import Disk
@@ -38,6 +39,7 @@ class Compactor:
         self._settings = settings
         self._timer: Handle | None = None
         self._current: Compaction | None = None
+        self._requested: dict[Partition, None] = {}
         self._is_stepping = False
         self._is_stopping = False
         self._stopped: Callable[[], None] | None = None
@@ -61,11 +63,35 @@ class Compactor:
             self._current.abandon()
         done()
 
+    def request(self, partitions: Iterable[Partition]) -> None:
+        """Compact these next, however little there is to gain."""
+        if not self._settings.enabled:
+            raise InvalidRequest("This node does not compact (setting compaction.enabled).")
+        now_ms = self._scheduler.now_ms()
+        for partition in partitions:
+            if partition.failure is None and partition.log.active.size:
+                try:
+                    partition.log.roll(now_ms=now_ms)
+                except OSError as error:
+                    raise StorageFailed(
+                        f"{partition.name} cannot be compacted now: {error.strerror}; retry."
+                    ) from error
+                self._flusher.mark(partition)
+            self._requested[partition] = None
+        # Only segments that are synced can be rewritten, and in some modes that would take a while.
+        self._flusher.flush_now(self._look_now)
+
+    def _look_now(self) -> None:
+        if self._current is None and self._timer is not None and not self._is_stopping:
+            self._timer.cancel()
+            self._look()
+
     def _look(self) -> None:
         """Begin with the first log that is due; look again when there is none."""
         now_ms = self._scheduler.now_ms()
-        for partition in self._topics.partitions():
+        for partition in [*self._requested, *self._topics.partitions()]:
             if not partition.log.settings.is_compacting or partition.failure is not None:
+                self._requested.pop(partition, None)
                 continue
             try:
                 plan = self._plan(partition, now_ms)
@@ -104,7 +130,12 @@ class Compactor:
         if log.is_roll_due(now_ms):
             log.roll(now_ms=now_ms)
             self._flusher.mark(partition)
-        return plan_compaction(log, now_ms=now_ms, until_offset=partition.high_watermark)
+        is_forced = partition in self._requested and not log.has_unsealed
+        if is_forced:
+            del self._requested[partition]
+        return plan_compaction(
+            log, now_ms=now_ms, until_offset=partition.high_watermark, is_forced=is_forced
+        )
 
     def _step(self, partition: Partition, compaction: Compaction) -> None:
         def done(_: object, error: Exception | None) -> None:
@@ -149,4 +180,5 @@ class Compactor:
         self.bytes_before += compaction.bytes_before
         self.bytes_after += compaction.bytes_after
         self._current = None
-        self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+        pause_ms = PAUSE_MS if self._requested else self._settings.check_ms
+        self._timer = self._scheduler.call_later(pause_ms, self._look)

@@ -45,7 +45,9 @@ from goqueue.model.errors import (
     CoordinatorNotAvailable,
     CorruptBatch,
     GoQueueError,
+    GroupKindMismatch,
     InvalidGroupId,
+    UnknownGroup,
 )
 from goqueue.partition import Partition
 
@@ -173,6 +175,8 @@ class Groups:
         self._settings = settings
         self._partition_count = settings.offsets_partitions
         self._hosted: dict[int, _Hosted] = {}
+        # A name belongs to one kind of group; the broker says which are taken by the other.
+        self.is_queue_group: Callable[[str], bool] = lambda _: False
         topics.on_change(self._topics_changed)
 
     def open(self) -> None:
@@ -256,6 +260,17 @@ class Groups:
     def rebalances(self, group_id: str) -> RebalanceLog:
         return self._get(group_id).coordinator.rebalances(group_id)
 
+    def is_known(self, group_id: str) -> bool:
+        """Whether there is a stream group of that name."""
+        hosted = self._find(group_id)
+        if hosted is None:
+            return False
+        try:
+            hosted.coordinator.describe_group(group_id)
+        except UnknownGroup:
+            return False
+        return True
+
     def delete(self, group_id: str) -> Promise[Done]:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))
 
@@ -263,6 +278,8 @@ class Groups:
         promise: Promise[Any] = Promise()
         try:
             hosted = self._get(group_id)
+            if self.is_queue_group(group_id):
+                raise GroupKindMismatch(group_id, is_queue=True)
             effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
         except GoQueueError as error:
             promise.reject(error)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from goqueue.config import CompactionSettings, StorageSettings, TopicSettings
+from goqueue.delivery.lanes import LANE_NAMES
+from goqueue.delivery.settings import DEFAULT_WEIGHTS, LaneSettings
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidTopicSetting
 from goqueue.partition import PartitionSettings
@@ -75,10 +77,35 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         ),
         TopicSetting("delete_retention_ms", "long", "How long a tombstone stays readable."),
         TopicSetting(
+            "goqueue_attributes_enable",
+            "boolean",
+            "Look for headers such as goqueue-delay-ms in what producers send, and obey them.",
+            choices=_BOOLEANS,
+        ),
+        TopicSetting(
             "index_interval_bytes", "int", "How far index entries are apart.", 1, _INT_MAX
         ),
         TopicSetting(
+            "lane_mode",
+            "string",
+            "How lanes share the consumers: by their weights, or the first one always first.",
+            choices=("weighted", "strict"),
+        ),
+        TopicSetting(
+            "lane_starvation_ms",
+            "long",
+            "A lane whose oldest message has waited longer gets every second delivery.",
+            1,
+        ),
+        *(
+            TopicSetting(f"lane_weight_{name}", "int", f"The share of the {name} lane.", 1, 1000)
+            for name in LANE_NAMES
+        ),
+        TopicSetting(
             "max_compaction_lag_ms", "long", "Compact records at the latest after this.", 1
+        ),
+        TopicSetting(
+            "message_ttl_ms", "long", "How long queue groups offer a message; -1: always.", -1
         ),
         TopicSetting("max_message_bytes", "int", "The largest batch accepted.", 0, _INT_MAX),
         TopicSetting(
@@ -161,9 +188,17 @@ class TopicDefaults:
             "cleanup_policy": topics.cleanup_policy,
             "compression_type": topics.compression,
             "delete_retention_ms": str(compaction.tombstone_retention_ms),
+            "goqueue_attributes_enable": "true",
             "index_interval_bytes": str(storage.index_interval_bytes),
+            "lane_mode": "weighted",
+            "lane_starvation_ms": "30000",
+            **{
+                f"lane_weight_{name}": str(weight)
+                for name, weight in zip(LANE_NAMES, DEFAULT_WEIGHTS, strict=True)
+            },
             "max_compaction_lag_ms": str(lag_max if lag_max > 0 else _LONG_MAX),
             "max_message_bytes": str(topics.message_bytes_max),
+            "message_ttl_ms": "-1",
             "message_timestamp_after_max_ms": "3600000",
             "message_timestamp_before_max_ms": str(_LONG_MAX),
             "message_timestamp_type": topics.timestamp_type,
@@ -207,7 +242,17 @@ class TopicDefaults:
             compression=None if codec == "producer" else _codec(codec),
             timestamp_before_ms_max=int(values["message_timestamp_before_max_ms"]),
             timestamp_after_ms_max=int(values["message_timestamp_after_max_ms"]),
+            has_attributes=values["goqueue_attributes_enable"] == "true",
         )
+
+
+def lane_settings(values: Mapping[str, str]) -> LaneSettings:
+    """What the settings of a topic, defaults included, mean for its lanes."""
+    return LaneSettings(
+        weights=tuple(int(values[f"lane_weight_{name}"]) for name in LANE_NAMES),
+        is_strict=values["lane_mode"] == "strict",
+        starvation_ms=int(values["lane_starvation_ms"]),
+    )
 
 
 def _codec(name: str) -> Compression:

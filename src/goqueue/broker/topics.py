@@ -15,8 +15,11 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topic_settings import TopicDefaults, check_settings
 from goqueue.cluster.metadata import (
     Fact,
+    JobFact,
     Metadata,
+    NamedProducer,
     NextProducerId,
+    QueueGroupFact,
     TopicFact,
     fact_record,
     forget_record,
@@ -41,9 +44,12 @@ from goqueue.storage.log import LogSettings
 from goqueue.storage.segment import LOG_SUFFIX
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+SCHEDULED_TOPIC = "__scheduled"
+DELIVERY_TOPIC = "__delivery"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC})
 PARTITIONS_MAX = 10_000
 PRODUCER_ID_BLOCK = 1000
+PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
 
 _METADATA = TopicPartition("__metadata", 0)
 _METADATA_KEY = bytes(LOG_KEY_BYTES)
@@ -381,6 +387,62 @@ class Topics:
         fact = NextProducerId(producer_id + PRODUCER_ID_BLOCK)
         now_ms = self._scheduler.now_ms()
         return _after(self._record([fact_record(fact, now_ms=now_ms)], fact), producer_id)
+
+    def producer_named(self, name: str) -> NamedProducer | None:
+        """The producer that a part of the broker was when it last took over."""
+        return self._metadata.producers.get(name)
+
+    def take_over_producer(self, name: str) -> Promise[NamedProducer]:
+        """Be this producer from now on; whoever was it before is turned away."""
+        before = self._metadata.producers.get(name)
+        result: Promise[NamedProducer] = Promise()
+
+        def record(fact: NamedProducer) -> None:
+            try:
+                made = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+            except GoQueueError as error:
+                result.reject(error)
+            else:
+                made.then(lambda _, error: result.settle(None if error else fact, error))
+
+        if before is not None and before.epoch < PRODUCER_EPOCH_MAX:
+            record(msgspec.structs.replace(before, epoch=before.epoch + 1))
+            return result
+
+        def reserved(producer_id: int | None, error: Exception | None) -> None:
+            if producer_id is None:
+                assert error is not None
+                result.reject(error)
+            else:
+                old = -1 if before is None else before.producer_id
+                record(NamedProducer(name, producer_id, 0, old))
+
+        self.reserve_producer_id().then(reserved)
+        return result
+
+    def queue_groups(self) -> dict[str, QueueGroupFact]:
+        """The queue groups that exist, by name."""
+        return self._metadata.queue_groups
+
+    def record_queue_group(self, fact: QueueGroupFact) -> Promise[None]:
+        """A queue group exists from now on, or has other settings."""
+        return self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+
+    def forget_queue_group(self, name: str) -> Promise[None]:
+        gone = self._metadata.queue_groups.pop(name)
+        return self._record([forget_record(gone, now_ms=self._scheduler.now_ms())])
+
+    def jobs(self, kind: str) -> list[JobFact]:
+        """The jobs of a kind that were recorded and not forgotten."""
+        return [fact for fact in self._metadata.jobs.values() if fact.kind == kind]
+
+    def record_job(self, fact: JobFact) -> Promise[None]:
+        """Write down how a job stands; kept when it is durable."""
+        return self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+
+    def forget_job(self, fact: JobFact) -> Promise[None]:
+        self._metadata.jobs.pop(fact.key, None)
+        return self._record([forget_record(fact, now_ms=self._scheduler.now_ms())])
 
     def _record(self, records: list[Record], fact: Fact | None = None) -> Promise[None]:
         """Write to the metadata log, then take the fact for true; kept when it is durable."""

@@ -1,7 +1,7 @@
 """Which broker a command talks to and how it prints, from flags, environment and contexts.
 
-A context is a named broker in the user's own file, as in kubectl. `-b`, `-c` and `-o` are taken
-before and after the name of a command, because nobody remembers which it was.
+A context is a named broker in the user's own file, as in kubectl. `-b`, `--http`, `-c` and `-o` are
+taken before and after the name of a command, because nobody remembers which it was.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from goqueue.model.errors import InvalidRequest
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "GOQUEUE_BOOTSTRAP"
+HTTP_VARIABLE = "GOQUEUE_HTTP"
+HTTP_PORT_DEFAULT = 8080
 CONTEXTS_VARIABLE = "GOQUEUE_CLI_CONFIG"
 
 
@@ -28,6 +30,7 @@ class Context:
 
     bootstrap: str = BOOTSTRAP_DEFAULT
     output: OutputForm = OutputForm.TABLE
+    http: str = ""  # empty: the host of `bootstrap`, at the usual port
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Call:
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     bootstrap_given: str | None = None
+    http_given: str | None = None
     context_given: str | None = None
     output_given: OutputForm | None = None
 
@@ -63,6 +67,21 @@ class Call:
         return self.context.bootstrap
 
     @property
+    def http(self) -> str:
+        """Flag, then a context named by flag, then environment, then the context in use.
+
+        Who names only the other listener means the same machine: a command must not empty a queue
+        of this one because the flag was left out.
+        """
+        if self.http_given:
+            return self.http_given
+        if not self.context_given and self.environ.get(HTTP_VARIABLE):
+            return self.environ[HTTP_VARIABLE]
+        if self.context.http and not self.bootstrap_given:
+            return self.context.http
+        return beside(self.bootstrap)
+
+    @property
     def output(self) -> OutputForm:
         return self.output_given or self.context.output
 
@@ -74,13 +93,20 @@ class Call:
         return contexts.get(name) if name else Context()
 
 
+def beside(bootstrap: str) -> str:
+    """Where the broker of a bootstrap address listens for HTTP, unless it was told otherwise."""
+    from goqueue.client import Address, read_addresses
+
+    return str(Address(read_addresses(bootstrap)[0].host, HTTP_PORT_DEFAULT))
+
+
 def current_call(ctx: typer.Context) -> Call:
     """What the running command was told."""
     return ctx.ensure_object(Call)
 
 
 def add_shared_options(command: Any) -> None:
-    """Let `command` and all commands below it take `-b`, `-c` and `-o`."""
+    """Let `command` and all commands below it take `-b`, `--http`, `-c` and `-o`."""
     command.params.extend(_shared_options())
     for below in getattr(command, "commands", {}).values():
         add_shared_options(below)
@@ -120,12 +146,14 @@ def show_contexts(contexts: Contexts) -> str:
     """The contexts as the text of their file."""
     import yaml
 
-    by_name = {
-        name: {"bootstrap": context.bootstrap, "output": context.output.value}
-        for name, context in contexts.by_name.items()
-    }
+    by_name = {name: _entry(context) for name, context in contexts.by_name.items()}
     tree = {"current-context": contexts.current, "contexts": by_name}
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def _entry(context: Context) -> dict[str, str]:
+    entry = {"bootstrap": context.bootstrap, "output": context.output.value}
+    return {**entry, "http": context.http} if context.http else entry
 
 
 def _contexts_from(tree: Mapping[str, Any]) -> Contexts:
@@ -133,6 +161,7 @@ def _contexts_from(tree: Mapping[str, Any]) -> Contexts:
         str(name): Context(
             bootstrap=str(entry.get("bootstrap", BOOTSTRAP_DEFAULT)),
             output=OutputForm(entry.get("output", OutputForm.TABLE)),
+            http=str(entry.get("http", "")),
         )
         for name, entry in (tree.get("contexts") or {}).items()
     }
@@ -155,6 +184,10 @@ def _options(
         str | None,
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT[,...]", help="Brokers to ask first."),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="HTTP API; else the host of -b, 8080."),
+    ] = None,
     context: Annotated[
         str | None, typer.Option("--context", "-c", help="A broker that `goqueue config` knows.")
     ] = None,
@@ -164,7 +197,12 @@ def _options(
 ) -> None: ...
 
 
-_FIELDS = {"bootstrap": "bootstrap_given", "context": "context_given", "output": "output_given"}
+_FIELDS = {
+    "bootstrap": "bootstrap_given",
+    "http": "http_given",
+    "context": "context_given",
+    "output": "output_given",
+}
 
 
 def _note(ctx: Any, param: Any, value: object) -> None:

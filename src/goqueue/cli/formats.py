@@ -47,14 +47,15 @@ def as_json(record: ReadRecord) -> bytes:
         "offset": record.offset,
         "timestamp": show_time(record.timestamp_ms),
         "timestamp_ms": record.timestamp_ms,
-        **_field("key", record.key),
-        **_field("value", record.value),
-        "headers": [{"name": name, **_field("value", value)} for name, value in record.headers],
+        **as_field("key", record.key),
+        **as_field("value", record.value),
+        "headers": [{"name": name, **as_field("value", value)} for name, value in record.headers],
     }
     return json.dumps(tree, ensure_ascii=False).encode() + b"\n"
 
 
-def _field(name: str, data: bytes | None) -> dict[str, str | None]:
+def as_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """A field of JSON: text under its name, other bytes in base64 under another."""
     if data is None:
         return {name: None}
     try:

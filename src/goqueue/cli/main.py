@@ -19,6 +19,8 @@ COMMANDS = {
     "produce": "goqueue.cli.produce",
     "consume": "goqueue.cli.consume",
     "group": "goqueue.cli.group",
+    "queue": "goqueue.cli.queue",
+    "schedule": "goqueue.cli.schedule",
     "config": "goqueue.cli.settings",
     "version": "goqueue.cli.version",
 }

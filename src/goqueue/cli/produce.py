@@ -6,7 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -15,9 +15,17 @@ import typer
 
 from goqueue.cli.broker import connect
 from goqueue.cli.context import current_call
-from goqueue.cli.moments import read_time_ms
+from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.progress import progress
 from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings
+from goqueue.model.attributes import (
+    DELAY_HEADER,
+    DELIVER_AT_HEADER,
+    PRIORITY_HEADER,
+    TTL_HEADER,
+    parse_attributes,
+)
 from goqueue.model.batch import Header
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest
@@ -40,8 +48,6 @@ NOISE_STEP = 101
 PROGRESS_STEP = 1000
 RATE_COUNT_MIN = 1000  # below this, a rate says more about the typing than about the broker
 
-Tick = Callable[[int], object]
-
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -52,6 +58,7 @@ class Template:
     partition: int | None
     headers: tuple[Header, ...]
     timestamp_ms: int | None
+    due_ms: int | None = None  # when the messages shall appear, if not at once
 
     def send(self, producer: Producer, value: bytes | None, key: bytes | None = None) -> None:
         producer.send(
@@ -103,15 +110,30 @@ def produce(
     timestamp: Annotated[
         str | None, typer.Option(metavar="TIME", help="RFC 3339 or milliseconds; else now.")
     ] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="5m", help="Let the messages appear so much later.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Let the messages appear then.")
+    ] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(metavar="critical|high|normal|low|background", help="Lane for queue groups."),
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(metavar="1h", help="Queue groups do not receive it after this.")
+    ] = None,
 ) -> None:
     """Write messages: those given by -m, or the lines of a file or of standard input."""
     settings = read_producer_settings(acks=acks, compression=compression)
+    attributes = read_attributes(delay=delay, at=at, priority=priority, ttl=ttl)
     template = Template(
         topic=topic,
         key=None if key is None else key.encode(),
         partition=partition,
-        headers=read_headers(header or []),
+        headers=read_headers(header or []) + attributes,
         timestamp_ms=None if timestamp is None else read_time_ms(timestamp),
+        due_ms=parse_attributes(attributes).due_ms(now_ms()),
     )
     form = current_call(ctx).output
     with connect(ctx) as client, client.producer(settings) as producer:
@@ -150,6 +172,23 @@ def read_headers(assignments: list[str]) -> tuple[Header, ...]:
             raise InvalidRequest(f"{assignment!r} is not a header; write NAME=VALUE.")
         headers.append((name, value.encode()))
     return tuple(headers)
+
+
+def read_attributes(
+    *, delay: str | None, at: str | None, priority: str | None, ttl: str | None
+) -> tuple[Header, ...]:
+    """What is asked for the messages, as the headers that every client may set."""
+    if delay is not None and at is not None:
+        raise InvalidRequest("Give --delay or --at, not both.")
+    asked = {
+        PRIORITY_HEADER: priority,
+        DELAY_HEADER: None if delay is None else read_duration_ms(delay),
+        DELIVER_AT_HEADER: None if at is None else read_time_ms(at),
+        TTL_HEADER: None if ttl is None else read_duration_ms(ttl),
+    }
+    headers = tuple((name, str(one).encode()) for name, one in asked.items() if one is not None)
+    parse_attributes(headers)  # a lane that does not exist is refused before anything is sent
+    return headers
 
 
 def split_line(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
@@ -213,7 +252,9 @@ def _send_each(
         print_rows([stored._asdict() for stored in found], form)
         return
     for stored in found:
-        if stored.offset < 0:
+        if stored.offset < 0 and template.due_ms is not None:
+            print(f"Scheduled for {stored.topic}, at {show_time(template.due_ms)}.")
+        elif stored.offset < 0:
             print(f"Sent to {stored.topic}/{stored.partition}; the offset was not asked for.")
         else:
             print(f"Stored in {stored.topic}/{stored.partition} at offset {stored.offset}.")
@@ -224,7 +265,7 @@ def _send_load(
 ) -> None:
     started = time.monotonic()
     byte_count = 0
-    with _progress(count) as tick:
+    with progress(count) as tick:
         for index in range(count):
             value = next(values)
             byte_count += len(value)
@@ -233,7 +274,7 @@ def _send_load(
                 tick(index)
         producer.flush()
         tick(count)
-    _summarise(count, byte_count, time.monotonic() - started, form)
+    _summarise(template, count, byte_count, time.monotonic() - started, form)
 
 
 def _send_lines(
@@ -248,7 +289,7 @@ def _send_lines(
     key_end = None if separator is None else separator.encode()
     with ExitStack() as stack:
         source, total = _open_source(stack, file)
-        tick = stack.enter_context(_progress(total)) if file else lambda _: None
+        tick = stack.enter_context(progress(total)) if file else lambda _: None
         for line in read_lines(source, pause=producer.push):
             key, value = split_line(line, key_end)
             template.send(producer, value, key)
@@ -258,7 +299,7 @@ def _send_lines(
                 tick(byte_count)
         producer.flush()
         tick(byte_count)
-    _summarise(count, byte_count, time.monotonic() - started, form)
+    _summarise(template, count, byte_count, time.monotonic() - started, form)
 
 
 def _open_source(stack: ExitStack, file: Path | None) -> tuple[BinaryIO, int]:
@@ -272,7 +313,9 @@ def _open_source(stack: ExitStack, file: Path | None) -> tuple[BinaryIO, int]:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
 
 
-def _summarise(count: int, byte_count: int, seconds: float, form: OutputForm) -> None:
+def _summarise(
+    template: Template, count: int, byte_count: int, seconds: float, form: OutputForm
+) -> None:
     rate = count / seconds if seconds > 0 else 0.0
     if form is not OutputForm.TABLE:
         print_item(
@@ -286,23 +329,9 @@ def _summarise(count: int, byte_count: int, seconds: float, form: OutputForm) ->
         )
         return
     noun = "message" if count == 1 else "messages"
+    verb = "Stored" if template.due_ms is None else "Scheduled"
     if count < RATE_COUNT_MIN:
-        print(f"Stored {count} {noun}.")
+        print(f"{verb} {count} {noun}.")
         return
     megabytes = byte_count / seconds / 1e6 if seconds > 0 else 0.0
-    print(f"Stored {count:,} {noun} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:.1f} MB/s.")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Tick]:
-    """A bar on standard error, where somebody looks at it."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("produce", total=total)
-        yield lambda done: progress.update(task, completed=done)
+    print(f"{verb} {count:,} {noun} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:.1f} MB/s.")

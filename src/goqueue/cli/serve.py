@@ -27,6 +27,9 @@ def serve(
     advertise_kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told.")
     ] = None,
+    listen_http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
+    ] = None,
     allow_unauthenticated: Annotated[
         bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
     ] = False,
@@ -57,6 +60,7 @@ def serve(
         "--data-dir": data_dir,
         "--listen-kafka": listen_kafka,
         "--advertise-kafka": advertise_kafka,
+        "--listen-http": listen_http,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,
         "--node-id": node_id,
         "--fsync": fsync,

@@ -11,6 +11,7 @@ from goqueue.cli.context import (
     Call,
     Context,
     Contexts,
+    beside,
     contexts_file,
     current_call,
     load_contexts,
@@ -40,6 +41,7 @@ def get_contexts(ctx: typer.Context) -> None:
             "current": "*" if name == contexts.current else "",
             "name": name,
             "bootstrap": context.bootstrap,
+            "http": context.http or beside(context.bootstrap),
             "output": context.output.value,
         }
         for name, context in contexts.by_name.items()
@@ -60,7 +62,7 @@ def use_context(ctx: typer.Context, name: Name) -> None:
 
 @app.command()
 def set_context(ctx: typer.Context, name: Name) -> None:
-    """Remember the -b and -o of this call under a name; the first one is used at once."""
+    """Remember -b, --http and -o of this call under a name; the first one is used at once."""
     call = current_call(ctx)
     contexts = _load(call)
     context = contexts.by_name.get(name, Context())
@@ -68,6 +70,7 @@ def set_context(ctx: typer.Context, name: Name) -> None:
         context,
         bootstrap=call.bootstrap_given or context.bootstrap,
         output=call.output_given or context.output,
+        http=call.http_given or context.http,
     )
     contexts.current = contexts.current or name
     _save(call, contexts)

@@ -4,6 +4,13 @@ This room holds the facts as one deterministic state machine fed by a log. It do
 partitions or talk to clients; `broker` acts on the facts.
 """
 
-from goqueue.cluster.metadata import Fact, Metadata, NextProducerId, TopicFact
+from goqueue.cluster.metadata import (
+    Fact,
+    Metadata,
+    NamedProducer,
+    NextProducerId,
+    QueueGroupFact,
+    TopicFact,
+)
 
-__all__ = ["Fact", "Metadata", "NextProducerId", "TopicFact"]
+__all__ = ["Fact", "Metadata", "NamedProducer", "NextProducerId", "QueueGroupFact", "TopicFact"]

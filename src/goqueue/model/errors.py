@@ -88,6 +88,25 @@ class UnknownPartition(GoQueueError):
         super().__init__(f"Partition {partition} does not exist; refresh the metadata.")
 
 
+class UnknownMessage(GoQueueError):
+    """There is a partition, but no record at that offset."""
+
+    code = "unknown_message"
+
+    def __init__(self, partition: TopicPartition, offset: int, *, start: int, end: int) -> None:
+        super().__init__(
+            f"There is no message at offset {offset} of {partition}: offsets {start} to {end} are "
+            "kept, and compaction leaves gaps."
+        )
+
+
+class TopicDeletionDisabled(GoQueueError):
+    code = "topic_deletion_disabled"
+
+    def __init__(self) -> None:
+        super().__init__("Topics cannot be deleted on this node (setting topics.delete_enabled).")
+
+
 class InvalidPartitionCount(GoQueueError):
     code = "invalid_partition_count"
 
@@ -117,6 +136,15 @@ class RecordsKept(GoQueueError):
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"Topic {topic!r} is compacted; to delete its records add 'delete' to cleanup_policy."
+        )
+
+
+class NotCompacted(GoQueueError):
+    code = "not_compacted"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Topic {topic!r} is not compacted; add 'compact' to its cleanup_policy first."
         )
 
 
@@ -155,6 +183,12 @@ class InvalidRecord(GoQueueError):
     """A record that breaks a rule of its topic or of the format; the batch was not stored."""
 
     code = "invalid_record"
+
+
+class InvalidAttribute(GoQueueError):
+    """A header that asks for something (a delay, a priority) in a way that makes no sense."""
+
+    code = "invalid_attribute"
 
 
 class CorruptBatch(GoQueueError):
@@ -342,6 +376,53 @@ class OffsetMetadataTooLarge(GoQueueError):
     code = "offset_metadata_too_large"
 
 
+# Queue groups
+
+
+class GroupKindMismatch(GoQueueError):
+    """A name belongs to a stream group or to a queue group, never to both."""
+
+    code = "group_kind_mismatch"
+
+    def __init__(self, group: str, *, is_queue: bool) -> None:
+        kind, other = ("queue", "stream") if is_queue else ("stream", "queue")
+        super().__init__(
+            f"Group {group!r} is a {kind} group; choose another name for a {other} group, or "
+            "delete this one first."
+        )
+
+
+class InvalidGroupSettings(GoQueueError):
+    code = "invalid_group_settings"
+
+
+class InvalidReceipt(GoQueueError):
+    code = "invalid_receipt"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"This is no receipt of ours: {reason}. Send the receipt exactly as it was received."
+        )
+
+
+class StaleReceipt(GoQueueError):
+    """The message is no longer with the holder of the receipt; nothing was changed."""
+
+    code = "stale_receipt"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The message is no longer leased under this receipt: it was settled, its time was "
+            "over, or the group was rewound. If it is not done, it will be delivered again."
+        )
+
+
+class CorruptDeliveryState(GoQueueError):
+    """A record of the delivery journal that cannot be read."""
+
+    code = "corrupt_delivery_state"
+
+
 # Fetch sessions
 
 
@@ -353,3 +434,57 @@ class UnknownFetchSession(GoQueueError):
 class InvalidFetchSessionEpoch(GoQueueError):
     code = "invalid_fetch_session_epoch"
     retryable = True
+
+
+# Schedules
+
+
+class UnknownSchedule(GoQueueError):
+    code = "unknown_schedule"
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(
+            f"No message is scheduled as {schedule_id[:100]!r}; it was cancelled or released, or "
+            "the id is wrong."
+        )
+
+
+class ScheduleReleased(GoQueueError):
+    """Too late: the message is in its topic, or on its way there."""
+
+    code = "schedule_released"
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(
+            f"The message scheduled as {schedule_id!r} has been released to its topic and can no "
+            "longer be changed."
+        )
+
+
+# Dead letters
+
+
+class UnknownRedrive(GoQueueError):
+    code = "unknown_redrive"
+
+    def __init__(self, topic: str, redrive_id: str) -> None:
+        super().__init__(
+            f"No redrive of the dead letters of {topic!r} has the id {redrive_id[:100]!r}; the "
+            "list of redrives shows those there are."
+        )
+
+
+class RedriveActive(GoQueueError):
+    code = "redrive_active"
+
+    def __init__(self, topic: str, redrive_id: str) -> None:
+        super().__init__(
+            f"Redrive {redrive_id} of {topic!r} has not ended; wait for it, or cancel it first."
+        )
+
+
+class RedriveEnded(GoQueueError):
+    code = "redrive_ended"
+
+    def __init__(self, redrive_id: str, state: str) -> None:
+        super().__init__(f"Redrive {redrive_id} has ended ({state}); start a new one.")

@@ -35,6 +35,7 @@ class PartitionSettings:
     compression: Compression | None = None  # None: as the producer sent it
     timestamp_before_ms_max: int = (1 << 63) - 1
     timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
+    has_attributes: bool = True  # headers that begin with "goqueue-" mean something
 
 
 def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: int) -> BatchHeader:

@@ -23,6 +23,10 @@ from goqueue.model.errors import InvalidSettings
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.sockets import Listener
+from goqueue.wire.http.application import Application
+from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
+from goqueue.wire.http.front_end import Limits as HttpLimits
+from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 
 _log = logging.getLogger(__name__)
@@ -74,13 +78,29 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
     )
     address = settings.listeners.kafka
     bound = listener.listen(address.host, address.port)
+    http = _http_application(settings, broker)
+    http_listener = Listener(
+        loop,
+        http.connect,
+        connections_max=settings.listeners.http_connections_max,
+        connections_per_address_max=settings.listeners.connections_per_address_max,
+        idle_timeout_ms=settings.listeners.http_idle_timeout_ms,
+        receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
+    )
+    http_address = settings.listeners.http
+    http_bound = http_listener.listen(http_address.host, http_address.port)
     # What start-up made lives as long as the process; there is no need to visit it ever again.
     gc.collect()
     gc.freeze()
-    _announce(settings, {"kafka": _join(*bound)}, ready_file, time.perf_counter() - started)
+    addresses = {"kafka": _join(*bound), "http": _join(*http_bound)}
+    _announce(settings, addresses, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")
     listener.close()
+    answered = asyncio.Event()
+    http.stop(answered.set)
+    await answered.wait()
+    http_listener.close()
     closed = asyncio.Event()
     broker.close(closed.set)
     await closed.wait()
@@ -101,6 +121,17 @@ def _limits(settings: Settings) -> Limits:
         fetch_bytes_max=settings.fetch.bytes_max,
         fetch_sessions_max=settings.fetch.sessions_max,
     )
+
+
+def _http_application(settings: Settings, broker: Broker) -> Application:
+    listeners = settings.listeners
+    limits = HttpLimits(
+        body_bytes_max=listeners.http_body_bytes_max,
+        receiving_bytes_max=listeners.receive_buffer_bytes_total_max,
+        receive_ms_max=listeners.http_receive_timeout_ms,
+        answer_bytes_max=listeners.http_answer_bytes_max,
+    )
+    return Application(HttpFrontEnd(broker, limits, OPERATIONS))
 
 
 def _announce(

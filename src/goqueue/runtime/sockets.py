@@ -42,6 +42,9 @@ class Session(Protocol):
     @property
     def is_blocked(self) -> bool: ...
 
+    @property
+    def is_busy(self) -> bool: ...
+
     def receive(self, data: memoryview) -> int: ...
 
     def wanted_bytes(self, data: memoryview) -> int: ...
@@ -166,7 +169,7 @@ class Listener:
         """End connections that have been silent for too long."""
         now = self.loop.time()
         for connection in list(self.connections):
-            if now - connection.last_active > self._idle_timeout:
+            if now - connection.last_active > self._idle_timeout and not connection.is_busy:
                 _log.debug("closing an idle connection of %s", connection.host)
                 connection.close()
             elif now - connection.last_active > BUFFER_IDLE_SECONDS:
@@ -210,6 +213,11 @@ class SocketConnection:
             host, send=self._send, close=self.close, unblock=self._unblock
         )
         self._loop.add_reader(self._fd, self._readable)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is silent because the client waits for an answer."""
+        return self._session.is_busy
 
     def close(self) -> None:
         if self._socket is None:

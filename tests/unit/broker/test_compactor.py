@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.storage.log import Log
 from tests.unit.broker.node import Node
 
@@ -99,3 +99,31 @@ def test_a_node_stops_while_it_compacts(node: Node) -> None:
     node.start()
     node.run_for(20_000)
     assert len(latest(node)) == 3
+
+
+@pytest.mark.parametrize("fsync", ["every", "interval", "none"])
+def test_a_request_compacts_what_is_not_worth_it_yet(fsync: str) -> None:
+    node = Node(storage__fsync=fsync, compaction__check_ms="1h", compaction__dirty_ratio_min="1")
+    node.create("prices", cleanup_policy="compact")
+    put(node, *many(30))
+    node.broker.compact("prices")
+    node.run_for(10_000)
+    assert len(latest(node)) == 3
+    assert node.broker.compactor.passes == 1
+
+
+def test_a_request_for_what_was_deleted_meanwhile_harms_nobody(node: Node) -> None:
+    put(node, *many(30))
+    node.broker.compact("prices")
+    node.wait(node.broker.topics.delete("prices"))
+    node.create("prices", **SETTINGS)
+    put(node, *many(30))
+    node.run_for(20_000)
+    assert len(latest(node)) == 3
+
+
+def test_a_node_that_does_not_compact_says_so() -> None:
+    node = Node(compaction__enabled="false")
+    node.create("prices", **SETTINGS)
+    with pytest.raises(InvalidRequest, match="compaction.enabled"):
+        node.broker.compact("prices")

@@ -74,8 +74,8 @@ def test_using_and_deleting_a_context(shell: Shell, file: Path) -> None:
 def test_the_list_marks_the_context_in_use(shell: Shell) -> None:
     shell("set-context", "here", "-b", "one:9092")
     lines = shell("get-contexts").splitlines()
-    assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "OUTPUT"]
-    assert lines[1].split() == ["*", "here", "one:9092", "table"]
+    assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "HTTP", "OUTPUT"]
+    assert lines[1].split() == ["*", "here", "one:9092", "one:8080", "table"]
 
 
 def test_options_are_taken_before_and_after_the_command(shell: Shell) -> None:
@@ -102,6 +102,25 @@ def test_the_broker_is_chosen_by_flag_context_environment_and_default(file: Path
     assert named.bootstrap == "flag:4"
     file.unlink()
     assert Call(environ).bootstrap == BOOTSTRAP_DEFAULT
+
+
+def test_the_http_address_is_chosen_the_same_way_and_else_beside_the_other(file: Path) -> None:
+    environ = {"GOQUEUE_CLI_CONFIG": str(file)}
+    assert Call(environ).http == "127.0.0.1:8080"
+    contexts = {"here": Context("one:1", http="one:80"), "there": Context("two:2")}
+    save_contexts(file, Contexts("here", contexts))
+    assert load_contexts(file).by_name == contexts
+    assert Call(environ).http == "one:80"
+    assert Call(environ, context_given="there").http == "two:8080"
+    assert Call({**environ, "GOQUEUE_HTTP": "env:3"}).http == "env:3"
+    assert Call({**environ, "GOQUEUE_HTTP": "env:3"}, context_given="here").http == "one:80"
+    assert Call(environ, http_given="flag:4").http == "flag:4"
+
+
+def test_who_names_another_broker_does_not_mean_the_queues_of_the_one_in_use(file: Path) -> None:
+    save_contexts(file, Contexts("here", {"here": Context("one:1", http="one:80")}))
+    environ = {"GOQUEUE_CLI_CONFIG": str(file)}
+    assert Call(environ, bootstrap_given="[::1]:9092,other:1").http == "[::1]:8080"
 
 
 @pytest.mark.parametrize(

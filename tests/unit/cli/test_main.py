@@ -51,6 +51,7 @@ def test_each_flag_reaches_its_setting(
         "--data-dir": "/srv/queue",
         "--listen-kafka": "0.0.0.0:0",
         "--advertise-kafka": "queue.example:9092",
+        "--listen-http": "127.0.0.1:0",
         "--node-id": "7",
         "--fsync": "none",
         "--log-level": "debug",
@@ -65,6 +66,7 @@ def test_each_flag_reaches_its_setting(
     assert settings.node.data_dir == Path("/srv/queue")
     assert str(settings.listeners.kafka) == "0.0.0.0:0"
     assert str(settings.listeners.kafka_advertised) == "queue.example:9092"
+    assert str(settings.listeners.http) == "127.0.0.1:0"
     assert settings.listeners.allow_unauthenticated
     assert settings.node.id == 7
     assert settings.storage.fsync == "none"

@@ -25,6 +25,21 @@ AMBIGUOUS = {
     model.InternalTopic,
     model.InvalidSettings,
     model.StorageFull,
+    # Errors of other front ends, which Kafka has no codes for.
+    model.UnknownMessage,
+    model.TopicDeletionDisabled,
+    model.NotCompacted,
+    model.InvalidAttribute,
+    model.GroupKindMismatch,
+    model.InvalidGroupSettings,
+    model.InvalidReceipt,
+    model.StaleReceipt,
+    model.CorruptDeliveryState,
+    model.UnknownSchedule,
+    model.ScheduleReleased,
+    model.UnknownRedrive,
+    model.RedriveActive,
+    model.RedriveEnded,
 }
 
 

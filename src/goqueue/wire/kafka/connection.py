@@ -179,6 +179,11 @@ class Connection:
             or self.unsent_bytes + self._outbox_bytes > front.unsent_bytes_max
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client waits for us, not we for the client."""
+        return bool(self._calls) and not self.unsent_bytes
+
     def receive(self, data: memoryview) -> int:
         """Handle the whole requests that `data` begins with; return how many bytes they have."""
         at, end = 0, len(data)

@@ -10,6 +10,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
+from goqueue.broker.schedule_split import Split
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Partition
 from goqueue.wire.kafka.errors import code_of
@@ -54,7 +55,7 @@ class Answer:
         layout: Layout,
         name: bytes,
         partition: Partition,
-        appended: Appended,
+        appended: Appended | Split,
     ) -> None:
         self._connection = connection
         self._correlation_id = correlation_id
@@ -67,8 +68,8 @@ class Answer:
 
     def __call__(self, error: GoQueueError | None) -> None:
         """The batch is committed, or never will be."""
-        base_offset, _, timestamp_ms = self._appended
-        partition = self._partition
+        appended, partition = self._appended, self._partition
+        base_offset, timestamp_ms = appended.base_offset, appended.timestamp_ms
         code = 0
         if error is not None:
             code, base_offset = code_of(error), -1
@@ -153,7 +154,10 @@ def produce_one(
         layout = front.produce_layouts[name, version] = Layout(name, version)
     answer = Answer(connection, correlation_id, layout, name, partition, appended)
     connection.stand_in_line(answer)
-    partition.when_committed(appended.last_offset, answer)
+    if isinstance(appended, Split):
+        appended.when_committed(answer)
+    else:
+        partition.when_committed(appended.last_offset, answer)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.promise import Promise
+from goqueue.broker.schedule_split import Split
 from goqueue.model.errors import GoQueueError, InvalidRecord
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages.produce import (
@@ -131,5 +132,9 @@ def _append(
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.timestamp_ms
     result.log_start_offset = partition.log.start_offset
-    if request.acks != 0:
+    if request.acks == 0:
+        return
+    if isinstance(appended, Split):
+        appended.when_committed(answer.wait_for(result))
+    else:
         partition.when_committed(appended.last_offset, answer.wait_for(result))

@@ -1,0 +1,141 @@
+"""Dead letters: the messages of dead-letter topics that nobody has brought back.
+
+A dead-letter topic is a log like any other. Which of its records are still dead is written in a
+ledger of its own, as a queue group writes down what it has acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from goqueue.broker.promise import Promise
+from goqueue.broker.reading import Damaged, Place, read_page
+from goqueue.broker.topics import Topic, Topics
+from goqueue.delivery import Done, Event, Finish, Ledger, LedgerKey
+from goqueue.delivery.ranges import ranges_of
+from goqueue.delivery.redrive import Letter, LetterFilter, read_letter
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.model.errors import UnknownTopic
+
+LEDGER_GROUP = "__deadletters"
+RUN_LETTERS_MAX = 500
+RUN_BYTES_MAX = 1 << 20
+# One call looks at no more letters than this, so that it ends soon.
+SCAN_LETTERS_MAX = 100_000
+
+
+class Ledgers(Protocol):
+    """Where it is written down which messages are done."""
+
+    def ledger(self, key: LedgerKey) -> Ledger: ...
+
+    def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
+        """Apply events to a ledger; kept when they are durable."""
+
+
+class LetterRun(NamedTuple):
+    """The letters in one part of a partition, and where the next part begins."""
+
+    letters: list[Letter]
+    next_offset: int
+    damaged: list[Damaged]
+
+
+class LetterPage(NamedTuple):
+    """Dead letters, where to go on in each partition, and what could not be read."""
+
+    letters: list[Letter]
+    positions: list[int]
+    damaged: list[Damaged]
+
+
+class DeadLetters:
+    """Finds, reads and counts what is dead, and marks what is not any longer."""
+
+    def __init__(self, topics: Topics, ledgers: Ledgers) -> None:
+        self._topics = topics
+        self._ledgers = ledgers
+
+    def find(self, topic: str, dead_letter_topic: str | None) -> Topic | None:
+        """The dead-letter topic of a topic; None when nothing has died yet."""
+        found = self._topics.find(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
+        if found is None and self._topics.find(topic) is None:
+            raise UnknownTopic(topic)
+        return found
+
+    def page(
+        self,
+        topic: str,
+        *,
+        filter: LetterFilter,
+        count_max: int,
+        positions: list[int] | None = None,
+        dead_letter_topic: str | None = None,
+    ) -> LetterPage:
+        """Dead letters from `positions` on, oldest first in each partition."""
+        found = self.find(topic, dead_letter_topic)
+        if found is None:
+            return LetterPage([], [], [])
+        at = [partition.start_offset for partition in found.partitions]
+        for number, position in enumerate((positions or [])[: len(at)]):
+            at[number] = max(at[number], position)
+        page = LetterPage([], at, [])
+        scanned = 0
+        for number, partition in enumerate(found.partitions):
+            until = partition.high_watermark
+            while at[number] < until and scanned < SCAN_LETTERS_MAX:
+                if len(page.letters) == count_max:
+                    return page
+                run = self.read(found, number, at[number], until)
+                page.damaged.extend(run.damaged)
+                scanned += RUN_LETTERS_MAX
+                at[number] = _take(run, filter, page.letters, count_max)
+        return page
+
+    def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
+        """How many are dead; offsets that compaction or damage took away count too."""
+        found = self.find(topic, dead_letter_topic)
+        if found is None:
+            return 0
+        total = 0
+        for number, partition in enumerate(found.partitions):
+            ledger = self.ledger(found.id, number)
+            first = max(partition.start_offset, ledger.floor)
+            done = sum(end - max(start, first) for start, end in ledger.done if end > first)
+            total += max(0, partition.high_watermark - first - done)
+        return total
+
+    def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:
+        """The letters in the next part of a partition, before `until`."""
+        partition = topic.partitions[number]
+        ledger = self.ledger(topic.id, number)
+        first = max(offset, partition.start_offset, ledger.floor)
+        if first >= until:
+            return LetterRun([], max(offset, until), [])
+        page = read_page(
+            [Place(partition, first, until)], records_max=RUN_LETTERS_MAX, bytes_max=RUN_BYTES_MAX
+        )
+        letters = [
+            read_letter(number, record)
+            for _, record in page.records
+            if not ledger.is_done(record.offset)
+        ]
+        return LetterRun(letters, page.places[0].offset, page.damaged)
+
+    def ledger(self, topic_id: bytes, number: int) -> Ledger:
+        return self._ledgers.ledger(LedgerKey(LEDGER_GROUP, topic_id, number))
+
+    def finish(self, topic_id: bytes, number: int, offsets: list[int]) -> Promise[None]:
+        """These are dead no longer; kept when that is durable."""
+        key = LedgerKey(LEDGER_GROUP, topic_id, number)
+        return self._ledgers.write(key, [Done(Finish.ACKED, ranges_of(sorted(offsets)))])
+
+
+def _take(run: LetterRun, filter: LetterFilter, letters: list[Letter], count_max: int) -> int:
+    """Add the letters of a run that are asked for; where the next look begins."""
+    for letter in run.letters:
+        if len(letters) == count_max:
+            return letter.record.offset
+        if filter.accepts(letter):
+            letters.append(letter)
+    return run.next_offset

@@ -1,0 +1,277 @@
+"""Publishing for front ends whose clients send records and not batches.
+
+Each record gets a partition; what is due now is encoded in batches, one lane to a batch, so that
+lanes can be told apart by whole batches; what is delayed is scheduled. Every record has a result
+of its own, since some may be refused while others are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from goqueue.broker.gathering import BATCH_RECORDS_MAX, Gatherer, Share
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.schedules import Delayed, Schedules
+from goqueue.broker.topics import Topic, Topics
+from goqueue.delivery.schedules import PARTITION_OPEN
+from goqueue.model.attributes import (
+    DELAY_HEADER,
+    DELIVER_AT_HEADER,
+    PRIORITY_DEFAULT,
+    PRIORITY_HEADER,
+    TTL_HEADER,
+    Attributes,
+    parse_attributes,
+)
+from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Header, Record
+from goqueue.model.errors import GoQueueError, InternalTopic, StorageFull
+from goqueue.model.key_hash import partition_of_key
+from goqueue.partition import Partition
+
+RECORD_OVERHEAD_BYTES = 40  # lengths, deltas and the like, at most
+HEADER_OVERHEAD_BYTES = 10
+
+_ATTRIBUTE_HEADERS = frozenset({PRIORITY_HEADER, DELAY_HEADER, DELIVER_AT_HEADER, TTL_HEADER})
+
+
+class Outgoing(NamedTuple):
+    """A record to be published. Its headers say what it asks for, unless `attributes` does."""
+
+    record: Record
+    attributes: Attributes | None = None
+
+
+class Published(NamedTuple):
+    """A record is in its topic."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Scheduled(NamedTuple):
+    """A record will be in its topic."""
+
+    schedule_id: str
+    due_ms: int
+
+
+PublishResult = Published | Scheduled | GoQueueError
+
+_Lane = tuple[int, int]  # partition and priority
+_Numbered = tuple[int, Record]  # place in the call, and the record
+
+
+class Publisher:
+    """Puts records where they belong."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        schedules: Schedules,
+        random: Random,
+        *,
+        is_full: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._schedules = schedules
+        self._gatherer = Gatherer(scheduler)
+        # Nodes that start together should not all begin with the same partition.
+        self._turn = random.randrange(1 << 20)
+        self._is_full = is_full
+
+    def publish(
+        self,
+        topic: str,
+        outgoing: Sequence[Outgoing],
+        *,
+        partition: int | None,
+        waits: bool = True,
+    ) -> Promise[list[PublishResult]]:
+        """Store or schedule records; a result for each, in order, when all is safe.
+
+        Records without a key, and without a partition, of one call go to one partition.
+        """
+        try:
+            target = self._topics.get(topic)
+            if target.is_internal:
+                raise InternalTopic(topic)
+            if self._is_full():
+                raise StorageFull("The disk is full; retry when there is room again.")
+            if partition is not None:
+                target.partition(partition)
+        except GoQueueError as error:
+            refused: Promise[list[PublishResult]] = Promise()
+            refused.reject(error)
+            return refused
+        call = _Call(self, target, len(outgoing), waits=waits)
+        keyless = self._next_keyless(target) if partition is None else partition
+        for index, one in enumerate(outgoing):
+            call.sort_in(index, one, partition=partition, keyless=keyless)
+        return call.carry_out()
+
+    def append(self, partition: Partition, lane: int, share: Share) -> None:
+        self._gatherer.add(partition, lane, share)
+
+    def schedule(self, topic: Topic, delayed: list[Delayed]) -> Promise[list[str]]:
+        return self._schedules.schedule(topic.name, delayed)
+
+    def now_ms(self) -> int:
+        return self._scheduler.now_ms()
+
+    def _next_keyless(self, topic: Topic) -> int:
+        """Partitions in turn: a random one would cost a system call for every message."""
+        self._turn += 1
+        return self._turn % len(topic.partitions)
+
+
+class _Call:
+    """One call of `publish` on its way."""
+
+    def __init__(self, publisher: Publisher, topic: Topic, count: int, *, waits: bool) -> None:
+        self._publisher = publisher
+        self._topic = topic
+        self._now_ms = publisher.now_ms()
+        self.waits = waits
+        self.results: list[PublishResult | None] = [None] * count
+        self._lanes: dict[_Lane, list[_Numbered]] = {}
+        self._delayed: list[tuple[int, Delayed]] = []
+        self._left = 1
+        self._promise: Promise[list[PublishResult]] = Promise()
+
+    def sort_in(self, index: int, one: Outgoing, *, partition: int | None, keyless: int) -> None:
+        """Find out where a record goes; one that makes no sense is refused by itself."""
+        record, attributes = one
+        try:
+            if attributes is None:
+                attributes = parse_attributes(record.headers)
+            else:
+                record = record._replace(headers=_with_attributes(record.headers, attributes))
+            due_ms = attributes.due_ms(self._now_ms)
+        except GoQueueError as error:
+            self.results[index] = error
+            return
+        if record.timestamp_ms == NO_TIMESTAMP:
+            record = record._replace(timestamp_ms=self._now_ms)
+        if due_ms is not None:
+            number = PARTITION_OPEN if partition is None else partition
+            self._delayed.append((index, Delayed(record, due_ms, number)))
+            return
+        if partition is None and record.key is not None:
+            keyless = partition_of_key(record.key, len(self._topic.partitions))
+        self._lanes.setdefault((keyless, attributes.priority), []).append((index, record))
+
+    def carry_out(self) -> Promise[list[PublishResult]]:
+        for (number, lane), numbered in self._lanes.items():
+            room = self._topic.settings.message_bytes_max - HEADER_BYTES
+            for batch, size in _batches(numbered, room):
+                self._left += len(batch)
+                partition = self._topic.partitions[number]
+                self._publisher.append(partition, lane, _Share(self, number, batch, size))
+        if self._delayed:
+            self._schedule()
+        self.done(1)
+        return self._promise
+
+    def _schedule(self) -> None:
+        indexes = [index for index, _ in self._delayed]
+
+        def scheduled(ids: list[str] | None, error: Exception | None) -> None:
+            if ids is None:
+                assert isinstance(error, GoQueueError)
+                for index in indexes:
+                    self.results[index] = error
+            else:
+                for schedule_id, (index, one) in zip(ids, self._delayed, strict=True):
+                    self.results[index] = Scheduled(schedule_id, one.due_ms)
+            self.done(1)
+
+        self._left += 1
+        delayed = [one for _, one in self._delayed]
+        self._publisher.schedule(self._topic, delayed).then(scheduled)
+
+    def done(self, count: int) -> None:
+        """So many records have got their results."""
+        self._left -= count
+        if not self._left:
+            results = [result for result in self.results if result is not None]
+            assert len(results) == len(self.results), "every record has a result"
+            self._promise.resolve(results)
+
+
+class _Share:
+    """Records of one call that go to one partition and lane."""
+
+    __slots__ = ("_call", "_number", "_numbered", "records", "size")
+
+    def __init__(self, call: _Call, number: int, numbered: list[_Numbered], size: int) -> None:
+        self._call = call
+        self._number = number
+        self._numbered = numbered
+        self.records = [record for _, record in numbered]
+        self.size = size
+
+    @property
+    def waits(self) -> bool:
+        return self._call.waits
+
+    def stored(self, base_offset: int, timestamp_ms: int) -> None:
+        results, number = self._call.results, self._number
+        is_append_time = timestamp_ms != NO_TIMESTAMP
+        for offset, (index, record) in enumerate(self._numbered, base_offset):
+            at_ms = timestamp_ms if is_append_time else record.timestamp_ms
+            results[index] = Published(number, offset, at_ms)
+        if not self._call.waits:
+            self._call.done(len(self._numbered))
+
+    def refused(self, error: GoQueueError) -> None:
+        for index, _ in self._numbered:
+            self._call.results[index] = error
+        self._call.done(len(self._numbered))
+
+    def committed(self, error: GoQueueError | None) -> None:
+        if error is not None:
+            self.refused(error)
+        else:
+            self._call.done(len(self._numbered))
+
+    def split(self) -> list[_Share]:
+        return [_Share(self._call, self._number, [one], _size(one[1])) for one in self._numbered]
+
+
+def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[Header, ...]:
+    """The headers that say the same as `wanted`, for whoever reads the record."""
+    kept = [header for header in headers if header[0] not in _ATTRIBUTE_HEADERS]
+    if wanted.priority != PRIORITY_DEFAULT:
+        kept.append((PRIORITY_HEADER, b"%d" % wanted.priority))
+    if wanted.ttl_ms is not None:
+        kept.append((TTL_HEADER, b"%d" % wanted.ttl_ms))
+    return tuple(kept)
+
+
+def _batches(numbered: list[_Numbered], bytes_max: int) -> Iterator[tuple[list[_Numbered], int]]:
+    """Records in groups that fit a batch, with their size; one that is too large stands alone."""
+    batch: list[_Numbered] = []
+    size = 0
+    for one in numbered:
+        record_size = _size(one[1])
+        if batch and (size + record_size > bytes_max or len(batch) == BATCH_RECORDS_MAX):
+            yield batch, size
+            batch, size = [], 0
+        batch.append(one)
+        size += record_size
+    yield batch, size
+
+
+def _size(record: Record) -> int:
+    """The most bytes that a record may take in a batch."""
+    headers = sum(
+        3 * len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES
+        for name, content in record.headers
+    )
+    return len(record.key or b"") + len(record.value or b"") + headers + RECORD_OVERHEAD_BYTES

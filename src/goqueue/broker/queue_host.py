@@ -1,0 +1,347 @@
+"""One queue at work: it reads what was chosen, lets receivers wait, and wakes up in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from goqueue.broker.promise import Promise
+from goqueue.broker.queue_burial import Burial
+from goqueue.broker.queue_journal import DeliveryJournal
+from goqueue.broker.queue_records import RecordReader
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.topics import Topic
+from goqueue.delivery import DeadLetter, Delivery, Event, Message, Pick, Queue, Settled
+from goqueue.model.attributes import TTL_HEADER, parse_attributes
+from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
+from goqueue.model.errors import GoQueueError, InvalidAttribute
+
+# How often one receive chooses again because what it chose could not be handed out.
+ROUNDS_MAX = 8
+
+_log = logging.getLogger(__name__)
+
+
+class ReceivedMessage(NamedTuple):
+    """A message and the delivery it came with."""
+
+    topic: str
+    record: Record
+    delivery: Delivery
+
+
+Received = list[ReceivedMessage]
+
+
+@dataclass(slots=True)
+class WaitingRoom:
+    """How many receivers wait, at all queues of the node together."""
+
+    count_max: int
+    count: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Receiver:
+    """Somebody who asked for messages and waits for them."""
+
+    consumer: str
+    count_max: int
+    visibility_ms: int
+    promise: Promise[Received] = field(default_factory=Promise)
+    timer: Handle | None = None
+    leave: Callable[[], None] = lambda: None
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        if not self.promise.is_done:
+            self.answer([])
+
+    def answer(self, messages: Received) -> None:
+        self._stop_waiting()
+        self.promise.resolve(messages)
+
+    def refuse(self, error: GoQueueError) -> None:
+        self._stop_waiting()
+        self.promise.reject(error)
+
+    def _stop_waiting(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.leave()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What a receive call has read: records by partition and offset, and the room that is left."""
+
+    room: int
+    records: dict[int, dict[int, Record]] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    error: GoQueueError | None = None
+
+
+class HostedQueue:
+    """A queue with its journal, its log and its waiting receivers."""
+
+    def __init__(
+        self,
+        group: str,
+        group_id: str,
+        topic: Topic,
+        queue: Queue,
+        *,
+        scheduler: Scheduler,
+        journal: DeliveryJournal,
+        reader: RecordReader,
+        burial: Burial,
+        room: WaitingRoom,
+        receive_bytes_max: int,
+    ) -> None:
+        self.group = group
+        self.group_id = group_id
+        self.topic = topic
+        self.queue = queue
+        self.ttl_ms = -1
+        self._scheduler = scheduler
+        self._journal = journal
+        self._reader = reader
+        self._burial = burial
+        self._room = room
+        self._receive_bytes_max = receive_bytes_max
+        self._receivers: dict[Receiver, None] = {}
+        self._is_serving_due = False
+        self._timer: Handle | None = None
+        self._timer_at: int | None = None
+        self._is_closed = False
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.topic.id
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return self.queue.settings.dead_letter_topic_of(self.topic.name)
+
+    def take_events(self) -> list[tuple[int, list[Event]]]:
+        return self.queue.take_events()
+
+    def saved(self) -> Promise[None]:
+        return self._journal.saved(self)
+
+    def close(self, error: GoQueueError | None) -> None:
+        """Stop; receivers get nothing, or are told why."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for receiver in list(self._receivers):
+            if error is None:
+                receiver.answer([])
+            else:
+                receiver.refuse(error)
+
+    # Receiving
+
+    def receive(self, receiver: Receiver, wait_ms: int) -> None:
+        """Answer with what there is, or when something comes, or with nothing when time is up."""
+        if not self._receivers:
+            # Whoever waits was here first, so only an empty room is served at once.
+            self.queue.expire(self._scheduler.now_ms())
+            if self._try(receiver):
+                self.settle()
+                return
+        if wait_ms <= 0 or self._room.count >= self._room.count_max:
+            receiver.answer([])
+        else:
+            self._receivers[receiver] = None
+            self._room.count += 1
+            receiver.leave = partial(self._leave, receiver)
+            receiver.timer = self._scheduler.call_later(wait_ms, receiver.cancel)
+            self.wake()
+        self.settle()
+
+    def _leave(self, receiver: Receiver) -> None:
+        if self._receivers.pop(receiver, self) is None:
+            self._room.count -= 1
+
+    def wake(self) -> None:
+        """Something may be there for those who wait."""
+        if self._receivers and not self._is_serving_due:
+            self._is_serving_due = True
+            self._scheduler.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_serving_due = False
+        if self._is_closed:
+            return
+        for receiver in list(self._receivers):
+            # One who may not have more must not hold up those behind.
+            if self.queue.room_for(receiver.consumer) and not self._try(receiver):
+                break
+        self.settle()
+
+    def _try(self, receiver: Receiver) -> bool:
+        """Answer the receiver if there is something for it, be it an error."""
+        try:
+            messages = self._collect(receiver)
+        except GoQueueError as error:
+            receiver.refuse(error)
+            return True
+        if messages:
+            receiver.answer(messages)
+        return bool(messages)
+
+    def _collect(self, receiver: Receiver) -> Received:
+        received: Received = []
+        name, room = self.topic.name, self._receive_bytes_max
+        for _ in range(ROUNDS_MAX):
+            now_ms = self._scheduler.now_ms()
+            picks = self.queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
+            if not picks:
+                break
+            reading = self._read(picks, room, is_first=not received)
+            deliveries = self.queue.lease(
+                now_ms,
+                receiver.consumer,
+                reading.messages,
+                visibility_ms=receiver.visibility_ms,
+                gone=reading.gone,
+            )
+            records = reading.records
+            received += [
+                ReceivedMessage(name, records[one.partition][one.offset], one) for one in deliveries
+            ]
+            if reading.error is not None and not received:
+                raise reading.error
+            room = reading.room
+            if reading.error is not None or room <= 0 or len(received) >= receiver.count_max:
+                break
+        return received
+
+    def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
+        """The records of what was chosen, as far as there is room for them in one answer."""
+        reading = _Reading(room)
+        messages = reading.messages
+        for number, _, offsets in picks:
+            if reading.room <= 0 and (messages or not is_first):
+                break
+            found = self._reader.read(self.topic.partitions[number], offsets)
+            reading.error = reading.error or found.error
+            reading.gone += [(number, offset) for offset in found.gone]
+            records = found.records
+            reading.records.setdefault(number, {}).update(records)
+            for offset in offsets:
+                record = records.get(offset)
+                if record is None:
+                    continue
+                reading.room -= _size(record)
+                if reading.room < 0 and (messages or not is_first):
+                    break
+                expires_ms = None
+                if record.headers or self.ttl_ms >= 0:
+                    expires_ms = self._expires_ms(record)
+                messages.append(Message(number, offset, record.key, expires_ms))
+        return reading
+
+    def _expires_ms(self, record: Record) -> int | None:
+        """When the message's life is over: by its own header, or else by the topic's setting."""
+        ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
+        for name, _ in record.headers:
+            if name.startswith(DEAD_PREFIX):
+                return None  # A dead letter has been given up once; it waits for somebody.
+            if name == TTL_HEADER:
+                try:
+                    ttl_ms = parse_attributes(record.headers).ttl_ms
+                except InvalidAttribute:
+                    pass  # It was stored while nobody looked at such headers.
+        if ttl_ms is None or record.timestamp_ms == NO_TIMESTAMP:
+            return None
+        return record.timestamp_ms + ttl_ms
+
+    # Settling
+
+    def settle(self) -> list[Promise[None]]:
+        """Have everything carried out that the queue wants done, and set the alarm."""
+        letters = self.queue.take_dead_letters()
+        if self.queue.has_events:
+            self._journal.changed(self)
+        self._set_alarm()
+        return self._burial.send(self, letters) if letters else []
+
+    def answer(self, settled: list[Settled]) -> Promise[list[GoQueueError | None]]:
+        """The outcome of each receipt, when it is durable."""
+        promise: Promise[list[GoQueueError | None]] = Promise()
+        results = [one.error for one in settled]
+        if all(error is not None for error in results):
+            self.settle()
+            promise.resolve(results)
+            return promise
+        waits = [self._journal.saved(self), *self.settle()]
+        self.wake()
+        left = len(waits)
+        failures: list[Exception] = []
+
+        def done(_: object, error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                failures.append(error)
+            if not left:
+                promise.settle(None if failures else results, failures[0] if failures else None)
+
+        for wait in waits:
+            wait.then(done)
+        return promise
+
+    def buried(self, letters: list[DeadLetter], grave: Topic, end: int) -> Promise[None]:
+        """Dead letters are in their topic, before its offset `end`; kept when that is noted."""
+        self.queue.buried(letters, self._scheduler.now_ms(), topic_id=grave.id, end=end)
+        self.wake()
+        self._set_alarm()
+        return self._journal.saved(self)
+
+    def given_up(self, letters: list[DeadLetter]) -> None:
+        self.queue.given_up(letters, self._scheduler.now_ms())
+        self.settle()
+        self.wake()
+
+    # Time
+
+    def _set_alarm(self) -> None:
+        """Wake up when a lease ends, and for those who wait also when a retry is due.
+
+        A retry that is due already was not handed out for want of room; time does not change that.
+        """
+        wake_ms = self.queue.leases.next_expiry_ms()
+        due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
+        if due_ms is not None and due_ms > self._scheduler.now_ms():
+            wake_ms = due_ms if wake_ms is None else min(wake_ms, due_ms)
+        if wake_ms == self._timer_at or self._is_closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = wake_ms
+        if wake_ms is not None:
+            delay_ms = max(0, wake_ms - self._scheduler.now_ms())
+            self._timer = self._scheduler.call_later(delay_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, None
+        self.queue.expire(self._scheduler.now_ms())
+        if self._receivers:
+            self._serve()
+        else:
+            self.settle()
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, content in record.headers:
+        size += len(name) + len(content or b"")
+    return size

@@ -1,0 +1,316 @@
+"""The delivery journal: what queues want remembered, in the internal topic `__delivery`.
+
+All queues of a group write to one partition. The events of one turn of the event loop become one
+batch there, and whoever waits for them is answered when it is durable. When a partition has grown
+enough, all its ledgers are written out whole, and what is before that is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from zlib import crc32
+
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topics import DELIVERY_TOPIC, Topic, Topics
+from goqueue.config import DeliverySettings
+from goqueue.delivery import (
+    Event,
+    Forgotten,
+    Ledger,
+    LedgerKey,
+    decode_events,
+    decode_key,
+    encode_events,
+    encode_key,
+)
+from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.errors import (
+    CorruptBatch,
+    CorruptDeliveryState,
+    GoQueueError,
+    StorageFailed,
+)
+from goqueue.partition import Partition
+
+_SETTINGS = {
+    "cleanup_policy": "delete",
+    "compression_type": "producer",
+    "retention_ms": "-1",  # only what a snapshot has replaced may go
+    "retention_bytes": "-1",
+    "segment_bytes": str(16 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+BATCH_BYTES_MAX = 1 << 20
+RETRY_MS = 1000
+
+_log = logging.getLogger(__name__)
+
+# The ledgers of one group for one topic, by partition.
+Ledgers = dict[int, Ledger]
+
+
+class Journaled(Protocol):
+    """A queue that has something to write down."""
+
+    group_id: str
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    def take_events(self) -> list[tuple[int, list[Event]]]: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Shelf:
+    """One partition of the journal."""
+
+    partition: Partition
+    bytes_since: int = 0  # written since its last snapshot
+    snapshot_bytes: int = 0
+    unsaved: list[Record] = field(default_factory=list)
+    is_refused: bool = False  # the disk did not take what is unsaved
+    waiting: list[Promise[None]] = field(default_factory=list)
+    changed: dict[Journaled, None] = field(default_factory=dict)
+
+
+class DeliveryJournal:
+    """Reads ledgers back at the start, and writes their events from then on."""
+
+    def __init__(self, scheduler: Scheduler, topics: Topics, settings: DeliverySettings) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._settings = settings
+        self._shelves: list[_Shelf] = []
+        self._is_due = False
+        self._is_retrying = False
+        # By group id and topic id.
+        self.ledgers: dict[tuple[str, bytes], Ledgers] = {}
+
+    # Opening
+
+    def open(self) -> None:
+        """Read all ledgers; the topic is made when the first queue comes."""
+        topic = self._topics.find(DELIVERY_TOPIC)
+        if topic is not None:
+            self._host(topic)
+            for shelf in self._shelves:
+                self._replay(shelf)
+
+    def ensure_topic(self) -> None:
+        """Make the topic if it is missing; no record in it is durable sooner than it is."""
+        if not self._shelves:
+            count = self._settings.partitions
+            self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=_SETTINGS)
+            self._host(self._topics.get(DELIVERY_TOPIC))
+
+    def _host(self, topic: Topic) -> None:
+        self._shelves = [_Shelf(partition) for partition in topic.partitions]
+
+    def _replay(self, shelf: _Shelf) -> None:
+        partition = shelf.partition
+        offset = partition.start_offset
+        while offset < partition.end_offset:
+            try:
+                batches = partition.log.batches(offset, until_offset=partition.end_offset)
+                for header, batch in batches:
+                    shelf.bytes_since += header.size
+                    for record in decode_batch(batch):
+                        if record.offset >= partition.start_offset:
+                            self._replay_record(record)
+                    offset = header.next_offset
+                break
+            except CorruptBatch as error:
+                _log.error("delivery state is damaged: %s", error)
+                if error.next_offset is None or error.next_offset <= offset:
+                    break
+                offset = error.next_offset
+
+    def _replay_record(self, record: Record) -> None:
+        try:
+            key = decode_key(record.key or b"")
+            events = decode_events(record.value or b"")
+        except CorruptDeliveryState as error:
+            _log.error("a record of %s at %d: %s", DELIVERY_TOPIC, record.offset, error)
+            return
+        ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
+        ledger = ledgers.setdefault(key.partition, Ledger())
+        for event in events:
+            ledger.apply(event)
+        if not ledger.is_known:
+            del ledgers[key.partition]
+            if not ledgers:
+                del self.ledgers[key.group, key.topic_id]
+
+    # Writing
+
+    def check_writable(self, group_id: str) -> None:
+        """Refuse to change a queue while its earlier changes cannot be written down."""
+        shelf = self._shelf(group_id)
+        if shelf.partition.failure is not None:
+            raise shelf.partition.failure
+        if shelf.is_refused:
+            raise StorageFailed("Delivery state cannot be written to the disk now; retry.")
+
+    def changed(self, queue: Journaled) -> None:
+        """The queue has events; they are written at the end of this turn."""
+        self._shelf(queue.group_id).changed[queue] = None
+        self._write_soon()
+
+    def saved(self, queue: Journaled) -> Promise[None]:
+        """Kept when all that the queue has said so far is durable."""
+        promise: Promise[None] = Promise()
+        shelf = self._shelf(queue.group_id)
+        shelf.changed[queue] = None
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
+    def note(self, events: Mapping[LedgerKey, Event]) -> None:
+        """Write events that have been applied already."""
+        for key, event in events.items():
+            self._shelf(key.group).unsaved.append(self._record(key, [event]))
+        self.flush()
+
+    def ledger(self, key: LedgerKey) -> Ledger:
+        """A ledger that belongs to no queue; its keeper's name begins with two underscores."""
+        return self.ledgers.get((key.group, key.topic_id), {}).get(key.partition) or Ledger()
+
+    def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
+        """Apply events to such a ledger; kept when they are durable."""
+        self.ensure_topic()
+        ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
+        ledger = ledgers.setdefault(key.partition, Ledger())
+        for event in events:
+            ledger.apply(event)
+        promise: Promise[None] = Promise()
+        shelf = self._shelf(key.group)
+        shelf.unsaved.append(self._record(key, events))
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
+    def forget(self, group_id: str, topic_id: bytes) -> None:
+        """The group, or the topic, is gone; so is what was known of them."""
+        ledgers = self.ledgers.pop((group_id, topic_id), {})
+        if self._shelves and ledgers:
+            shelf = self._shelf(group_id)
+            shelf.unsaved += [
+                self._record(LedgerKey(group_id, topic_id, number), [Forgotten()])
+                for number in ledgers
+            ]
+            self._write_soon()
+
+    def flush(self) -> None:
+        """Write everything now, without waiting for the end of the turn."""
+        self._is_due = False
+        for shelf in self._shelves:
+            if shelf.changed or shelf.unsaved or shelf.waiting:
+                self._write(shelf)
+
+    def _write_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._write_due)
+
+    def _write_due(self) -> None:
+        if self._is_due:
+            self.flush()
+
+    def _write(self, shelf: _Shelf) -> None:
+        changed, shelf.changed = shelf.changed, {}
+        for queue in changed:
+            for number, events in queue.take_events():
+                key = LedgerKey(queue.group_id, queue.topic_id, number)
+                shelf.unsaved.append(self._record(key, events))
+        waiting, shelf.waiting = shelf.waiting, []
+
+        def committed(error: GoQueueError | None) -> None:
+            for promise in waiting:
+                promise.settle(None, error)
+
+        try:
+            self._append(shelf)
+        except GoQueueError as error:
+            _log.error("delivery state must wait: %s", error)
+            shelf.is_refused = True
+            if not self._is_retrying:
+                self._is_retrying = True
+                self._scheduler.call_later(RETRY_MS, self._retry)
+            committed(error)
+            return
+        shelf.is_refused = False
+        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
+        if shelf.bytes_since > max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes):
+            self._snapshot(shelf)
+
+    def _retry(self) -> None:
+        self._is_retrying = False
+        self._write_soon()
+
+    def _append(self, shelf: _Shelf) -> None:
+        """Write what has not been written; what the disk refuses stays where it is."""
+        if shelf.partition.failure is not None and shelf.unsaved:
+            raise shelf.partition.failure
+        while shelf.unsaved:
+            count = _fitting(shelf.unsaved)
+            shelf.bytes_since += self._append_batch(shelf.partition, shelf.unsaved[:count])
+            del shelf.unsaved[:count]
+
+    def _append_batch(self, partition: Partition, records: list[Record]) -> int:
+        batch = encode_batch(records)
+        partition.write(memoryview(batch), now_ms=self._scheduler.now_ms())
+        return len(batch)
+
+    def _record(self, key: LedgerKey, events: Iterable[Event]) -> Record:
+        now_ms = self._scheduler.now_ms()
+        return Record(encode_key(key), encode_events(events), timestamp_ms=now_ms)
+
+    def _snapshot(self, shelf: _Shelf) -> None:
+        """Write all ledgers of the shelf, then delete what they replace."""
+        first, nothing = shelf.partition.end_offset, Ledger()
+        records = [
+            self._record(LedgerKey(group_id, topic_id, number), [part])
+            for (group_id, topic_id), ledgers in self.ledgers.items()
+            if self._shelf(group_id) is shelf
+            for number, ledger in ledgers.items()
+            if number == 0 or ledger != nothing  # the first one says that there is a queue
+            for part in ledger.snapshot()
+        ]
+        size = 0
+        try:
+            while records:
+                count = _fitting(records)
+                size += self._append_batch(shelf.partition, records[:count])
+                del records[:count]
+        except GoQueueError as error:
+            _log.error("a snapshot of delivery state must wait: %s", error)
+            shelf.bytes_since = 0  # The journal grows on, and then it is tried again.
+            return
+        shelf.bytes_since, shelf.snapshot_bytes = 0, size
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                try:
+                    shelf.partition.delete_before(first)
+                except GoQueueError as refused:
+                    _log.error("old delivery state stays where it is: %s", refused)
+
+        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
+
+    def _shelf(self, group_id: str) -> _Shelf:
+        # The process's own hash() changes from start to start; this must not.
+        return self._shelves[crc32(group_id.encode()) % len(self._shelves)]
+
+
+def _fitting(records: list[Record]) -> int:
+    """How many records, at least one, make a batch of reasonable size."""
+    size = 0
+    for count, record in enumerate(records):
+        size += len(record.key or b"") + len(record.value or b"") + 32
+        if size > BATCH_BYTES_MAX and count:
+            return count
+    return len(records)

@@ -1,0 +1,205 @@
+"""The records that a queue chose, from the log or from batches that were decoded lately."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from goqueue.model.batch import (
+    BatchHeader,
+    Record,
+    decode_records,
+    read_header,
+    unpack_payload,
+)
+from goqueue.model.errors import CorruptBatch, GoQueueError, OffsetOutOfRange
+from goqueue.partition import Partition
+
+READ_BYTES = 256 << 10
+NEAR_OFFSETS = 100  # what is wanted further away is not read along
+# About what Python needs for a decoded batch and for each of its records, besides the bytes.
+_BATCH_COST = 600
+_RECORD_COST = 400
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Found:
+    """What reading offsets of one partition gave."""
+
+    records: dict[int, Record] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
+    error: GoQueueError | None = None  # why the rest was not read
+
+
+@dataclass(slots=True)
+class _Decoded:
+    last_offset: int
+    size: int  # in memory, about
+    records: dict[int, Record]
+
+
+class RecordReader:
+    """Reads single records, and keeps the batches they were in for the next call."""
+
+    def __init__(self, cache_bytes_max: int) -> None:
+        self._cache_bytes_max = cache_bytes_max
+        self._cache_bytes = 0
+        self._cache: OrderedDict[tuple[Partition, int], _Decoded] = OrderedDict()
+        self._bases: dict[Partition, list[int]] = {}
+        self.batches_decoded = 0
+
+    def read(self, partition: Partition, offsets: Sequence[int]) -> Found:
+        """Look for these offsets, sorted or not. What is not committed yet is in no part of it."""
+        found = Found()
+        wanted = sorted(offsets)
+        del wanted[bisect_left(wanted, partition.high_watermark) :]
+        at = 0
+        while at < len(wanted):
+            offset = wanted[at]
+            if offset < partition.start_offset:
+                found.gone.append(offset)
+                at += 1
+                continue
+            batch = self._cached(partition, offset)
+            if batch is None:
+                try:
+                    batch = self._load(partition, wanted, at)
+                except CorruptBatch as error:
+                    at = self._step_over(partition, error, wanted, at, found)
+                    if found.error is not None:
+                        return found
+                    continue
+                except OffsetOutOfRange:
+                    found.gone.append(offset)
+                    at += 1
+                    continue
+                except GoQueueError as error:
+                    found.error = error
+                    return found
+            at = _take(batch, wanted, at, found)
+        return found
+
+    def _load(self, partition: Partition, wanted: list[int], at: int) -> _Decoded:
+        """Decode the batch that holds an offset, and those after it that are wanted too."""
+        offset = wanted[at]
+        is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
+        part = partition.read(offset, bytes_max=READ_BYTES if is_next_near else 1)
+        data = b"" if part is None else part.read()
+        view, position = memoryview(data), 0
+        first: _Decoded | None = None
+        while position < len(data):
+            header = read_header(data, position)
+            batch = view[position : position + header.size]
+            position += header.size
+            following = bisect_right(wanted, header.base_offset - 1, at)
+            if first is None:
+                first = self._decode(partition, header, batch, gap_from=offset)
+            elif following < len(wanted) and wanted[following] <= header.last_offset:
+                try:
+                    self._decode(partition, header, batch, gap_from=header.base_offset)
+                except CorruptBatch:
+                    break  # It will be met again as the first one.
+            elif following >= len(wanted):
+                break
+        if first is None:
+            # Nothing lies between the offset and the high watermark any more.
+            return _Decoded(partition.high_watermark - 1, 0, {})
+        return first
+
+    def _decode(
+        self, partition: Partition, header: BatchHeader, batch: memoryview, *, gap_from: int
+    ) -> _Decoded:
+        try:
+            records = {}
+            if not header.is_control:
+                payload = unpack_payload(batch, header)
+                records = {one.offset: one for one in decode_records(header, payload)}
+        except GoQueueError as error:
+            damage = CorruptBatch(f"A batch of {partition.name} cannot be decoded: {error}")
+            damage.next_offset = header.next_offset
+            raise damage from error
+        cost = header.size + _BATCH_COST + _RECORD_COST * len(records)
+        decoded = _Decoded(header.last_offset, cost, records)
+        self.batches_decoded += 1
+        # Compaction leaves gaps before a batch; they belong to it, and need no second look.
+        self._keep(partition, min(gap_from, header.base_offset), decoded)
+        return decoded
+
+    def _step_over(
+        self,
+        partition: Partition,
+        error: CorruptBatch,
+        wanted: list[int],
+        at: int,
+        found: Found,
+    ) -> int:
+        """Go on after damage; without a place to go on, what is left cannot be read."""
+        if error.next_offset is None or error.next_offset <= wanted[at]:
+            found.error = error
+            return at
+        end = bisect_right(wanted, error.next_offset - 1, at)
+        _log.error(
+            "%s: %d message(s) before offset %d are damaged and cannot be delivered: %s",
+            partition.name,
+            end - at,
+            error.next_offset,
+            error,
+        )
+        found.gone += wanted[at:end]
+        return end
+
+    # The cache
+
+    def _cached(self, partition: Partition, offset: int) -> _Decoded | None:
+        bases = self._bases.get(partition)
+        if not bases:
+            return None
+        at = bisect_right(bases, offset) - 1
+        if at < 0:
+            return None
+        key = (partition, bases[at])
+        batch = self._cache[key]
+        if offset > batch.last_offset:
+            return None
+        self._cache.move_to_end(key)
+        return batch
+
+    def _keep(self, partition: Partition, base: int, batch: _Decoded) -> None:
+        key = (partition, base)
+        if key in self._cache:
+            return
+        self._cache[key] = batch
+        insort(self._bases.setdefault(partition, []), base)
+        self._cache_bytes += batch.size
+        while self._cache_bytes > self._cache_bytes_max and len(self._cache) > 1:
+            oldest, dropped = self._cache.popitem(last=False)
+            self._cache_bytes -= dropped.size
+            self._forget(*oldest)
+
+    def _forget(self, partition: Partition, base: int) -> None:
+        bases = self._bases[partition]
+        del bases[bisect_left(bases, base)]
+        if not bases:
+            del self._bases[partition]
+
+    def drop(self, partition: Partition) -> None:
+        """The partition is gone."""
+        for base in self._bases.pop(partition, []):
+            self._cache_bytes -= self._cache.pop((partition, base)).size
+
+
+def _take(batch: _Decoded, wanted: list[int], at: int, found: Found) -> int:
+    end = bisect_right(wanted, batch.last_offset, at)
+    records = batch.records
+    for offset in wanted[at:end]:
+        record = records.get(offset)
+        if record is None:
+            found.gone.append(offset)
+        else:
+            found.records[offset] = record
+    return end

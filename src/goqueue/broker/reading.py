@@ -1,0 +1,245 @@
+"""Reading records one by one, for front ends that do not take whole batches.
+
+Several partitions are read as one: the record with the oldest timestamp comes first, and inside a
+partition the order is that of its offsets. Damage is stepped over and reported, never hidden.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from goqueue.broker.fetching import Fetch, FetchDone, Fetched, Wanted
+from goqueue.broker.promise import Promise
+from goqueue.model.batch import (
+    BatchHeader,
+    Record,
+    decode_records,
+    read_header,
+    unpack_payload,
+)
+from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.partition import Partition
+
+READ_BYTES = 64 << 10  # taken from the log at once, or one whole batch where that is larger
+RECORD_BYTES = 100  # about what a message costs in an answer besides its contents
+# Batches without anything to hand out, which one read steps over before it takes a rest.
+EMPTY_BATCHES_MAX = 1000
+
+
+class Place(NamedTuple):
+    """Where to read in a partition: from an offset, and before another if one is given."""
+
+    partition: Partition
+    offset: int
+    until_offset: int | None = None
+
+
+class Damaged(NamedTuple):
+    """Offsets that cannot be read any more, and why."""
+
+    partition: Partition
+    offset: int
+    next_offset: int
+    error: CorruptBatch
+
+
+@dataclass(slots=True)
+class Page:
+    """What one read found. `places` says where to go on, in the order they were given."""
+
+    records: list[tuple[Partition, Record]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.records and not self.damaged
+
+
+class _Fetcher(Protocol):
+    def __call__(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_min: int,
+        bytes_max: int,
+        wait_ms: int,
+        done: FetchDone,
+    ) -> Fetch: ...
+
+
+class Reading:
+    """One read that may wait for records; `promise` brings the page, `cancel` ends the wait."""
+
+    def __init__(self, places: Sequence[Place], *, records_max: int, bytes_max: int) -> None:
+        self.promise: Promise[Page] = Promise()
+        self.cancel: Callable[[], None] = _nothing
+        self._places = places
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+
+    def start(self, fetch: _Fetcher, wait_ms: int) -> None:
+        """Read now, and if there is nothing yet, again when there is or when time is up."""
+        try:
+            page = self._read()
+        except GoQueueError as error:
+            self.promise.reject(error)
+            return
+        waiting = [one for one in page.places if not _is_finished(one)]
+        if not page.is_empty or wait_ms <= 0 or not waiting:
+            self.promise.resolve(page)
+            return
+        self._places = page.places
+        wanted = [Wanted(one.partition, one.offset, 1) for one in waiting]
+        fetching = fetch(wanted, bytes_min=1, bytes_max=1, wait_ms=wait_ms, done=self._arrived)
+        self.cancel = fetching.cancel
+
+    def _arrived(self, results: list[Fetched]) -> None:
+        try:
+            for result in results:
+                # Damage is met again by the read below, which can step over it.
+                if result.error is not None and not isinstance(result.error, CorruptBatch):
+                    raise result.error
+            page = self._read()
+        except GoQueueError as error:
+            self.promise.reject(error)
+        else:
+            self.promise.resolve(page)
+
+    def _read(self) -> Page:
+        return read_page(self._places, records_max=self._records_max, bytes_max=self._bytes_max)
+
+
+def read_page(places: Sequence[Place], *, records_max: int, bytes_max: int) -> Page:
+    """The oldest records of all places, up to a number and about up to a size."""
+    page = Page()
+    cursors = [_Cursor(place, page) for place in places]
+    heap: list[tuple[int, int]] = []
+    for number, cursor in enumerate(cursors):
+        if (head := cursor.head()) is not None:
+            heap.append((head.timestamp_ms, number))
+    heapq.heapify(heap)
+    room = bytes_max
+    while heap and len(page.records) < records_max and room > 0:
+        number = heap[0][1]
+        cursor = cursors[number]
+        record = cursor.take()
+        page.records.append((cursor.partition, record))
+        room -= _size(record)
+        if (head := cursor.head()) is not None:
+            heapq.heapreplace(heap, (head.timestamp_ms, number))
+        else:
+            heapq.heappop(heap)
+    page.places = [cursor.place() for cursor in cursors]
+    return page
+
+
+class _Cursor:
+    """Walks through one partition, a batch at a time."""
+
+    __slots__ = (
+        "_batch_end",
+        "_data",
+        "_head",
+        "_page",
+        "_position",
+        "_records",
+        "_until",
+        "offset",
+        "partition",
+    )
+
+    def __init__(self, place: Place, page: Page) -> None:
+        self.partition = place.partition
+        self.offset = place.offset
+        self._page = page
+        self._batch_end = place.offset
+        self._until = place.until_offset
+        self._data = b""
+        self._position = 0
+        self._records: Iterator[Record] = iter(())
+        self._head: Record | None = None
+
+    def head(self) -> Record | None:
+        """The next record, which stays until it is taken; None at the end."""
+        if self._head is None:
+            self._head = self._next()
+        return self._head
+
+    def take(self) -> Record:
+        record, self._head = self._head, None
+        assert record is not None
+        self.offset = record.offset + 1
+        return record
+
+    def place(self) -> Place:
+        return Place(self.partition, self.offset, self._until)
+
+    def _next(self) -> Record | None:
+        for _ in range(EMPTY_BATCHES_MAX):
+            try:
+                for record in self._records:
+                    if record.offset < self.offset:
+                        continue
+                    return None if self._is_beyond(record.offset) else record
+                header = self._next_batch()
+                if header is None:
+                    return None
+            except CorruptBatch as error:
+                self._step_over(error)
+        return None
+
+    def _next_batch(self) -> BatchHeader | None:
+        """Go to the next batch; None when there is no more."""
+        if self._position >= len(self._data):
+            if self._is_beyond(self.offset):
+                return None
+            batches = self.partition.read(self.offset, bytes_max=READ_BYTES)
+            if batches is None:
+                return None
+            try:
+                self._data, self._position = batches.read(), 0
+            except OSError as error:
+                raise self.partition.unreadable(error) from error
+        header = read_header(self._data, self._position)
+        batch = memoryview(self._data)[self._position : self._position + header.size]
+        self._position += header.size
+        self._batch_end = header.next_offset
+        self._records = self._within(header, batch)
+        return header
+
+    def _within(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+        if not header.is_control:
+            yield from decode_records(header, unpack_payload(batch, header))
+        # Whatever this batch holds, the next one begins there: compaction leaves gaps.
+        if not self._is_beyond(header.next_offset - 1):
+            self.offset = max(self.offset, header.next_offset)
+
+    def _step_over(self, error: CorruptBatch) -> None:
+        # Damage in a file says where to go on; records that cannot be decoded end with their batch.
+        following = self._batch_end if error.next_offset is None else error.next_offset
+        following = max(following, self.offset + 1)
+        self._page.damaged.append(Damaged(self.partition, self.offset, following, error))
+        self.offset = following
+        self._data, self._position, self._records = b"", 0, iter(())
+
+    def _is_beyond(self, offset: int) -> bool:
+        return self._until is not None and offset >= self._until
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
+    for name, content in record.headers:
+        size += len(name) + len(content or b"")
+    return size
+
+
+def _is_finished(place: Place) -> bool:
+    return place.until_offset is not None and place.offset >= place.until_offset
+
+
+def _nothing() -> None:
+    """There is nothing to cancel."""

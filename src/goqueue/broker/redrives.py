@@ -1,0 +1,448 @@
+"""Redrives: jobs that bring dead letters back to their topics, and can be paused and cancelled.
+
+A letter is marked as brought back only after it is committed in its topic, so a job that is
+cancelled, or dies, loses nothing. Nor does it bring a letter back twice. Letters go out by an
+idempotent producer of our own, with the job and their origin in headers; after a restart its newest
+batches tell what the last step of a job had brought back and not yet marked. One job at a time
+works on a dead-letter topic, one step after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from goqueue.broker.dead_letters import SCAN_LETTERS_MAX, DeadLetters, LetterRun
+from goqueue.broker.promise import Promise, start
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topics import Topic, Topics
+from goqueue.cluster.metadata import JobFact, NamedProducer
+from goqueue.delivery.redrive import (
+    Letter,
+    Redrive,
+    RedriveEvent,
+    RedriveOrder,
+    State,
+    read_source,
+    revived,
+)
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.model.batch import Record, add_sequence, decode_batch, encode_batch
+from goqueue.model.errors import (
+    CorruptBatch,
+    GoQueueError,
+    RedriveActive,
+    RedriveEnded,
+    UnknownRedrive,
+    UnknownTopic,
+)
+from goqueue.model.key_hash import partition_of_key
+from goqueue.partition import Partition
+
+JOB_KIND = "redrive"
+PRODUCER_NAME = "redrive"
+JOBS_KEPT_MAX = 100  # ended ones, per dead-letter topic
+STEP_LETTERS_MAX = 500
+PREVIEW_LETTERS_MAX = 10
+RETRY_MS = 1000
+RATE_STEPS_PER_S = 10
+
+_log = logging.getLogger(__name__)
+_encode_job = msgspec.msgpack.Encoder().encode
+_decode_job = msgspec.msgpack.Decoder(Redrive).decode
+
+
+class Preview(NamedTuple):
+    """What a job would do, as far as was looked."""
+
+    matching: int
+    passed_over: int
+    letters: list[Letter]
+    is_complete: bool
+
+
+class Redrives:
+    """The dead letters of all topics, and the jobs that bring them back."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        letters: DeadLetters,
+        *,
+        new_id: Callable[[], bytes],
+        is_full: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._letters = letters
+        self._new_id = new_id
+        self._is_full = is_full
+        self._jobs: dict[str, Redrive] = {}
+        self._producer: NamedProducer | None = None
+        self._sequences: dict[Partition, int] = {}
+        self._working: set[str] = set()
+        self._is_stopped = False
+
+    # Starting and stopping
+
+    def open(self) -> None:
+        """Read the jobs back, and go on with those that were running."""
+        for fact in self._topics.jobs(JOB_KIND):
+            self._jobs[fact.id] = _decode_job(fact.body)
+        before = self._topics.producer_named(PRODUCER_NAME)
+        unended = [job for job in self._jobs.values() if not job.is_ended]
+        if before is not None and unended:
+            self._recover(before, {job.id: job for job in unended})
+        for job in unended:
+            start(self._note_found(job), partial(self._noted, job))
+
+    def stop(self) -> None:
+        """Begin no more steps; running jobs go on after the next start."""
+        self._is_stopped = True
+
+    def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
+        """Mark what was brought back before the last stop and is not marked."""
+        known = {producer.producer_id, producer.producer_id_before}
+        for topic in self._topics:
+            for partition in topic.partitions:
+                for state in partition.producers:
+                    if state.producer_id in known:
+                        for batch in state.batches:
+                            self._recover_batch(
+                                partition, batch.base_offset, batch.last_offset, jobs
+                            )
+
+    def _recover_batch(
+        self, partition: Partition, first: int, last: int, jobs: dict[str, Redrive]
+    ) -> None:
+        found: list[Record] = []
+        try:
+            start_offset = max(first, partition.start_offset)
+            for _, batch in partition.log.batches(start_offset, until_offset=last + 1):
+                found += decode_batch(batch)
+        except CorruptBatch as error:
+            _log.error("what was redriven to %s cannot be read: %s", partition.name, error)
+        for record in found:
+            source = read_source(record)
+            job = None if source is None else jobs.get(source.redrive_id)
+            if source is not None and job is not None:
+                self._recover_letter(job, source.partition, source.offset)
+
+    def _recover_letter(self, job: Redrive, number: int, offset: int) -> None:
+        if number >= len(job.positions) or offset < job.positions[number]:
+            return
+        if (number, offset) not in job.already_moved:
+            job.already_moved.append((number, offset))
+
+    # Jobs
+
+    def preview(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+    ) -> Preview:
+        """What a job with this order would bring back now."""
+        job = self._new_job(topic, order, dead_letter_topic)
+        found = self._topics.get(job.dead_letter_topic)
+        matching, passed_over = 0, 0
+        shown: list[Letter] = []
+        for number in range(len(job.positions)):
+            while job.positions[number] < job.until_offsets[number]:
+                if matching + passed_over >= SCAN_LETTERS_MAX:
+                    return Preview(matching, passed_over, shown, is_complete=False)
+                page = self._letters.read(
+                    found, number, job.positions[number], job.until_offsets[number]
+                )
+                for letter in page.letters:
+                    if order.count_max is not None and matching >= order.count_max:
+                        return Preview(matching, passed_over, shown, is_complete=True)
+                    if not job.wants(letter):
+                        passed_over += 1
+                        continue
+                    matching += 1
+                    if len(shown) < PREVIEW_LETTERS_MAX:
+                        shown.append(letter)
+                if page.next_offset == job.positions[number]:
+                    break
+                job.positions[number] = page.next_offset
+        return Preview(matching, passed_over, shown, is_complete=True)
+
+    def start(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+    ) -> Promise[Redrive]:
+        """Begin a job; kept when the job itself is durable."""
+        job = self._new_job(topic, order, dead_letter_topic)
+        if order.target_topic is not None:
+            self._topics.get(order.target_topic)
+        for one in self._jobs.values():
+            if one.dead_letter_topic_id == job.dead_letter_topic_id and not one.is_ended:
+                raise RedriveActive(job.dead_letter_topic, one.id)
+        saved = self._save(job)
+        self._jobs[job.id] = job
+        self._forget_old(job.dead_letter_topic_id)
+
+        def begin(_: None, error: Exception | None) -> None:
+            if error is None:
+                self._work(job)
+            else:
+                del self._jobs[job.id]
+
+        saved.then(begin)
+        return _then(saved, job)
+
+    def get(self, topic: str, job_id: str) -> Redrive:
+        job = self._jobs.get(job_id)
+        if job is None or job.topic != topic:
+            raise UnknownRedrive(topic, job_id)
+        return job
+
+    def jobs(self, topic: str) -> list[Redrive]:
+        """The jobs of a topic, newest first."""
+        jobs = [job for job in self._jobs.values() if job.topic == topic]
+        return sorted(jobs, key=lambda job: (job.created_ms, job.id), reverse=True)
+
+    def pause(self, topic: str, job_id: str) -> Promise[Redrive]:
+        """Stop after the step that is running, if one is."""
+        return self._change(topic, job_id, "paused")
+
+    def resume(self, topic: str, job_id: str) -> Promise[Redrive]:
+        changed = self._change(topic, job_id, "running")
+        self._work(self._jobs[job_id])
+        return changed
+
+    def cancel(self, topic: str, job_id: str) -> Promise[Redrive]:
+        """End a job. What was brought back stays so, what was not stays a dead letter."""
+        return self._change(topic, job_id, "cancelled")
+
+    def _change(self, topic: str, job_id: str, state: State) -> Promise[Redrive]:
+        job = self.get(topic, job_id)
+        if job.state == state:
+            return _then(self._save(job), job)
+        if job.is_ended:
+            raise RedriveEnded(job_id, job.state)
+        changed = msgspec.structs.replace(job)
+        changed.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        saved = self._save(changed)
+        job.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        return _then(saved, job)
+
+    def _new_job(self, topic: str, order: RedriveOrder, dead_letter_topic: str | None) -> Redrive:
+        found = self._letters.find(topic, dead_letter_topic)
+        if found is None:
+            raise UnknownTopic(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
+        now_ms = self._scheduler.now_ms()
+        job = Redrive(
+            id=self._new_id().hex()[:16],
+            topic=topic,
+            dead_letter_topic=found.name,
+            dead_letter_topic_id=found.id,
+            order=order,
+            positions=[partition.start_offset for partition in found.partitions],
+            until_offsets=[partition.high_watermark for partition in found.partitions],
+            created_ms=now_ms,
+            history=[RedriveEvent(now_ms, "created")],
+        )
+        job.narrow()
+        return job
+
+    def _save(self, job: Redrive) -> Promise[None]:
+        return self._topics.record_job(JobFact(JOB_KIND, job.id, _encode_job(job)))
+
+    def _forget_old(self, topic_id: bytes) -> None:
+        ended = [
+            job
+            for job in self._jobs.values()
+            if job.is_ended and job.dead_letter_topic_id == topic_id
+        ]
+        ended.sort(key=lambda job: job.created_ms)
+        for job in ended[: max(0, len(ended) - JOBS_KEPT_MAX)]:
+            del self._jobs[job.id]
+            self._topics.forget_job(JobFact(JOB_KIND, job.id, b""))
+
+    # Working
+
+    def _noted(self, job: Redrive, _: None, error: Exception | None) -> None:
+        if error is None:
+            self._work(job)
+        else:
+            self._ended(job, error)
+
+    def _work(self, job: Redrive) -> None:
+        """See to it that a running job runs, once."""
+        if job.id in self._working or job.state != "running" or self._is_stopped:
+            return
+        self._working.add(job.id)
+        start(self._run(job), lambda _, error: self._ended(job, error))
+
+    def _ended(self, job: Redrive, error: Exception | None) -> None:
+        self._working.discard(job.id)
+        if isinstance(error, GoQueueError):
+            # The next start finds the job as it was last written, and goes on from there.
+            _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
+        elif error is not None:
+            raise error
+
+    async def _run(self, job: Redrive) -> None:
+        if self._producer is None:
+            self._producer = await self._topics.take_over_producer(PRODUCER_NAME)
+        while job.state == "running" and not self._is_stopped:
+            topic = self._topics.find(job.dead_letter_topic)
+            if topic is None or topic.id != job.dead_letter_topic_id:
+                job.problem = f"Topic {job.dead_letter_topic!r} was deleted."
+                await self._end(job, "failed")
+            elif job.is_through:
+                await self._end(job, "done")
+            elif self._is_full():
+                await self._sleep(RETRY_MS)
+            else:
+                await self._step_and_rest(job, topic)
+
+    async def _note_found(self, job: Redrive) -> None:
+        """Mark what a restart has found brought back.
+
+        The first batch of a new epoch hides those of the last, so this comes before it.
+        """
+        if not job.already_moved:
+            return
+        await self._save(job)
+        if job.order.keep_copy:
+            return
+        for number in {partition for partition, _ in job.already_moved}:
+            offsets = [offset for partition, offset in job.already_moved if partition == number]
+            await self._letters.finish(job.dead_letter_topic_id, number, offsets)
+
+    async def _end(self, job: Redrive, state: State) -> None:
+        job.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        await self._save(job)
+
+    async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
+        """Take a step, and then as long a rest as the job's rate asks for."""
+        began_ms = self._scheduler.now_ms()
+        try:
+            moved = await self._step(job, topic)
+        except GoQueueError as error:
+            if not error.retryable:
+                raise
+            _log.warning("redrive %s waits: %s", job.id, error)
+            await self._sleep(RETRY_MS)
+            return
+        rate = job.order.rate_per_s
+        if rate is not None and moved:
+            due_ms = began_ms + moved * 1000 // rate
+            await self._sleep(max(0, due_ms - self._scheduler.now_ms()))
+
+    async def _step(self, job: Redrive, topic: Topic) -> int:
+        """Bring back some letters of one partition, mark them, and note how far that is."""
+        number = job.next_partition
+        until = min(job.until_offsets[number], topic.partitions[number].high_watermark)
+        page = self._letters.read(topic, number, job.positions[number], until)
+        chosen, next_offset = self._choose(job, page)
+        moved: list[int] = []
+        for (target, target_number), letters in self._by_target(job, chosen).items():
+            moved += await self._send(job, target.partitions[target_number], letters)
+        job.moved += len(moved)
+        job.go_on(number, next_offset)
+        # In this order: a letter that is behind the job's position must not count as dead.
+        if moved and not job.order.keep_copy:
+            await self._letters.finish(topic.id, number, moved)
+        await self._save(job)
+        return len(moved)
+
+    def _choose(self, job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
+        """The letters of a page to be brought back now, and where the next step begins."""
+        room = STEP_LETTERS_MAX
+        if job.order.rate_per_s is not None:
+            room = min(room, max(1, job.order.rate_per_s // RATE_STEPS_PER_S))
+        if job.order.count_max is not None:
+            room = min(room, job.order.count_max - job.moved)
+        chosen: list[Letter] = []
+        for letter in page.letters:
+            if (letter.partition, letter.record.offset) in job.already_moved:
+                continue
+            if not job.wants(letter):
+                job.passed_over += 1
+            elif len(chosen) == room:
+                return chosen, letter.record.offset
+            else:
+                chosen.append(letter)
+        return chosen, page.next_offset
+
+    def _by_target(
+        self, job: Redrive, letters: list[Letter]
+    ) -> dict[tuple[Topic, int], list[Letter]]:
+        """Letters by the partition they go to; those that cannot go anywhere are counted."""
+        found: dict[tuple[Topic, int], list[Letter]] = {}
+        for letter in letters:
+            name = job.target_of(letter)
+            topic = None if name is None else self._topics.find(name)
+            if topic is None or topic.is_internal:
+                job.failed += 1
+                job.problem = (
+                    f"Letter {letter.partition}/{letter.record.offset} stays where it is: "
+                    + (f"there is no topic {name!r}." if name else "it names no topic of origin.")
+                )
+                continue
+            found.setdefault((topic, _target_partition(letter, topic, name)), []).append(letter)
+        return found
+
+    async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:
+        """Append letters to their partition and wait until they are committed; their offsets."""
+        while True:
+            try:
+                last_offset = self._append(job, target, letters)
+                break
+            except GoQueueError as error:
+                if not error.retryable:
+                    job.failed += len(letters)
+                    job.problem = f"{len(letters)} letters stay where they are: {error}"
+                    return []
+                _log.warning("redrive %s waits: %s", job.id, error)
+                await self._sleep(RETRY_MS)
+                if job.state == "cancelled" or self._is_stopped:
+                    return []
+        committed: Promise[None] = Promise()
+        target.when_committed(last_offset, lambda error: committed.settle(None, error))
+        await committed
+        return [letter.record.offset for letter in letters]
+
+    def _append(self, job: Redrive, target: Partition, letters: list[Letter]) -> int:
+        assert self._producer is not None
+        now_ms = self._scheduler.now_ms()
+        records = [
+            revived(letter, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
+            for letter in letters
+        ]
+        sequence = self._sequences.get(target, 0)
+        batch = encode_batch(
+            records,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.epoch,
+            base_sequence=sequence,
+        )
+        appended = target.append(memoryview(batch), now_ms=now_ms)
+        self._sequences[target] = add_sequence(sequence, len(records))
+        return appended.last_offset
+
+    def _sleep(self, delay_ms: float) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        return over
+
+
+def _target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
+    """Where the letter was when it died, if it goes back there; else where its key belongs."""
+    count, origin = len(topic.partitions), letter.origin
+    if origin is not None and origin.topic == name and 0 <= origin.partition < count:
+        return origin.partition
+    if letter.record.key is not None:
+        return partition_of_key(letter.record.key, count)
+    return letter.partition % count
+
+
+def _then(promise: Promise[Any], job: Redrive) -> Promise[Redrive]:
+    result: Promise[Redrive] = Promise()
+    promise.then(lambda _, error: result.settle(None if error else job, error))
+    return result

@@ -1,0 +1,502 @@
+"""Releasing: messages whose time has come are appended to their topics, each once.
+
+A release has two steps: the message is appended to its topic, and when it is committed there, the
+log of schedules is told that it is over. A crash may fall between the two. The first step is
+therefore done by an idempotent producer of our own, with the schedule id in a header, and with one
+batch at a time for each partition. At the next start the newest batches of that producer are read
+back, and what they carry counts as released before anything else is released.
+
+Why the newest batches are enough: what ends the messages of one batch is written before the next
+batch for the same partition, and a round of syncing commits all that was written before it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from goqueue.broker.schedule_log import ScheduleLog
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.topics import Topic, Topics
+from goqueue.cluster.metadata import NamedProducer
+from goqueue.delivery.schedules import DamagedBucket, Entry, ScheduledMessage, ScheduleIds
+from goqueue.model.attributes import SCHEDULE_ID_HEADER
+from goqueue.model.batch import (
+    Header,
+    Record,
+    add_sequence,
+    decode_batch,
+    encode_batch,
+    read_header,
+)
+from goqueue.model.compression import Compression
+from goqueue.model.errors import CorruptBatch, GoQueueError, UnknownSchedule
+from goqueue.model.key_hash import partition_of_key
+from goqueue.partition import Partition
+
+DEAD_LETTER_SUFFIX = ".dlq"
+REASON_HEADER = "goqueue-dead-letter-reason"
+MESSAGES_MAX = 10_000  # on their way at once, all topics together
+BYTES_MAX = 32 << 20
+TAKE_MAX = 64  # of one log in one turn of the event loop
+BATCH_RECORDS_MAX = 1000
+BATCH_BYTES_MAX = 512 << 10
+RECORD_BYTES = 64  # of a record besides its contents, with the schedule id
+RETRY_MS = 1000
+UNREADABLE_RETRY_MS = 3_600_000
+DEAL_PAUSE_MS = 1  # between two blocks of entries, for everybody else
+CLOCK_CHECK_MS = 1000  # the wall clock may jump, so no sleep is longer
+LATENESSES_KEPT = 8192
+
+_log = logging.getLogger(__name__)
+
+
+class _Release(NamedTuple):
+    """One message on its way to its topic."""
+
+    log: ScheduleLog
+    number: int
+    due_ms: int
+    message: ScheduledMessage
+    size: int
+    reason: str = ""  # why it goes to the dead letters instead
+
+
+class _Lane:
+    """What goes to one partition: one batch on its way, the rest in line."""
+
+    __slots__ = ("is_busy", "partition", "sequence", "topic", "waiting")
+
+    def __init__(self, topic: Topic, partition: Partition) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.waiting: deque[_Release] = deque()
+        self.is_busy = False
+        self.sequence = 0
+
+
+class Releaser:
+    """Carries due messages from the logs of schedules to their topics."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        logs: list[ScheduleLog],
+        ids: ScheduleIds,
+        *,
+        is_full: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._logs = logs
+        self._ids = ids
+        self._is_full = is_full
+        self._producer: NamedProducer | None = None
+        self._lanes: dict[Partition, _Lane] = {}
+        self._timer: Handle | None = None
+        self._timer_ms = 0
+        self._is_turn_set = False
+        self._committing: set[ScheduleLog] = set()
+        self._turn = 0
+        self._messages = 0
+        self._bytes = 0
+        self._stopped: Callable[[], None] | None = None
+        self.latenesses_ms: deque[int] = deque(maxlen=LATENESSES_KEPT)
+        self.lateness_ms_max = 0
+        self.is_clean = True  # nothing was left between the two steps at the stop
+        self.dead_lettered = 0
+        self.dropped = 0
+
+    # Starting and stopping
+
+    def recover(self, producer: NamedProducer) -> None:
+        """Find what was released before the last stop and is not marked so; mark it."""
+        known = {producer.producer_id, producer.producer_id_before} - {-1}
+        for topic in self._topics:
+            for partition in topic.partitions:
+                for state in partition.producers:
+                    if state.producer_id in known:
+                        for batch in state.batches:
+                            self._recover(partition, batch.base_offset, batch.last_offset)
+
+    def _recover(self, partition: Partition, first: int, last: int) -> None:
+        found: dict[int, list[int]] = {}
+        start = max(first, partition.start_offset)
+        try:
+            for _, batch in partition.log.batches(start, until_offset=last + 1):
+                for record in decode_batch(batch):
+                    self._note_released(record, found)
+        except CorruptBatch as error:
+            _log.error("released messages in %s cannot be read: %s", partition.name, error)
+        for number, numbers in found.items():
+            self._logs[number].end(numbers, is_released=True)
+
+    def _note_released(self, record: Record, found: dict[int, list[int]]) -> None:
+        for name, content in record.headers:
+            if name == SCHEDULE_ID_HEADER and content is not None:
+                try:
+                    log, number = self._ids.read(content.decode("ascii", "replace"))
+                except UnknownSchedule:
+                    continue
+                if log < len(self._logs) and self._logs[log].agenda.is_waiting(number):
+                    found.setdefault(log, []).append(number)
+
+    def start(self, producer: NamedProducer) -> None:
+        """Begin to release, as this producer, whose epoch nobody has used before."""
+        self._producer = producer
+        self.wake()
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Let what is on its way arrive, release nothing more, then call `done`."""
+        self._stopped = done
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for lane in self._lanes.values():
+            self._give_back(lane)
+        self._check_stopped()
+
+    def _check_stopped(self) -> None:
+        if self._stopped is not None and not any(one.is_busy for one in self._lanes.values()):
+            done, self._stopped = self._stopped, lambda: None
+            done()
+
+    # Turns
+
+    def wake(self) -> None:
+        """There may be something to do: look soon."""
+        if not self._is_turn_set and self._producer is not None and self._stopped is None:
+            self._is_turn_set = True
+            self._scheduler.call_soon(self._take_turn)
+
+    def wake_at(self, due_ms: int) -> None:
+        """A message has become due at a time: see to it that somebody looks then."""
+        if self._timer is not None and due_ms < self._timer_ms:
+            self._set_timer(due_ms)
+
+    def _take_turn(self) -> None:
+        self._is_turn_set = False
+        if self._stopped is not None:
+            return
+        now_ms = self._scheduler.now_ms()
+        is_dealing = False
+        for log in self._logs:
+            is_dealing |= self._advance(log, now_ms)
+        if self._is_full():
+            self._set_timer(now_ms + RETRY_MS)
+            return
+        has_more = False
+        self._turn += 1
+        usable = [
+            log
+            for log in self._logs
+            if log.partition.failure is None and log not in self._committing
+        ]
+        for index in range(len(usable)):
+            has_more |= self._take(usable[(self._turn + index) % len(usable)], now_ms)
+        for lane in list(self._lanes.values()):
+            self._send(lane)
+        if has_more:
+            self.wake()
+        elif is_dealing:
+            self._set_timer(now_ms + DEAL_PAUSE_MS)
+        else:
+            # Without room nobody need look before something has arrived, which wakes us.
+            times = [
+                log.agenda.timetable.next_ms()
+                for log in usable
+                if self._has_room() and log not in self._committing
+            ]
+            self._set_timer(min(times, default=now_ms + CLOCK_CHECK_MS))
+
+    def _advance(self, log: ScheduleLog, now_ms: int) -> bool:
+        """Deal out a block of what comes near; whether there is more of it."""
+        timetable = log.agenda.timetable
+        try:
+            timetable.advance(now_ms)
+            if timetable.is_dealing:
+                timetable.deal()
+        except (DamagedBucket, OSError) as error:
+            _log.error("the buckets of %s are made anew: %s", log.partition.name, error)
+            log.rebuild()
+        return log.agenda.timetable.is_dealing
+
+    def _set_timer(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        delay_ms = min(max(0, at_ms - self._scheduler.now_ms()), CLOCK_CHECK_MS)
+        self._timer = self._scheduler.call_later(delay_ms, self._take_turn)
+
+    def _has_room(self) -> bool:
+        return self._messages < MESSAGES_MAX and self._bytes < BYTES_MAX
+
+    # Taking
+
+    def _take(self, log: ScheduleLog, now_ms: int) -> bool:
+        """Put due messages in line; whether there may be more that are due."""
+        if not self._has_room():
+            return False
+        room = min(TAKE_MAX, MESSAGES_MAX - self._messages)
+        entries = self._only_committed(log, log.agenda.take_due(now_ms, room))
+        messages = self._read_all(log, [number for _, number in entries], now_ms)
+        for due_ms, number in entries:
+            message = messages.get(number)
+            if message is None:
+                continue
+            due_now_ms = log.agenda.moved.get(number, message.due_ms)
+            if due_now_ms > now_ms:
+                # A bucket cannot be trusted more than the log: nothing is ever early.
+                log.agenda.give_back(number, retry_ms=due_now_ms)
+            else:
+                self._route(_Release(log, number, due_ms, message, _size(message)))
+        return len(entries) == room and self._has_room()
+
+    def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
+        """Give back what is due and not durable yet; a crash could take it back after its release.
+
+        The log is left alone until that is committed.
+        """
+        mark = log.partition.high_watermark
+        early = [number for _, number in entries if number >= mark]
+        if not early:
+            return entries
+        for number in early:
+            log.agenda.give_back(number)
+
+        def committed(_: GoQueueError | None) -> None:
+            self._committing.discard(log)
+            self.wake()
+
+        self._committing.add(log)
+        log.partition.when_committed(max(early), committed)
+        return [entry for entry in entries if entry[1] < mark]
+
+    def _read_all(
+        self, log: ScheduleLog, numbers: list[int], now_ms: int
+    ) -> dict[int, ScheduledMessage]:
+        """The messages, as many as there is room for; the others are given back."""
+        messages: dict[int, ScheduledMessage] = {}
+        room = BYTES_MAX - self._bytes
+        for number in sorted(numbers):  # Those of one batch are then found in one pass.
+            if room <= 0:
+                log.agenda.give_back(number)
+                continue
+            message = self._read(log, number, now_ms)
+            if message is not None:
+                messages[number] = message
+                room -= _size(message)
+        return messages
+
+    def _read(self, log: ScheduleLog, number: int, now_ms: int) -> ScheduledMessage | None:
+        try:
+            message = log.read(number)
+        except (CorruptBatch, GoQueueError) as error:
+            _log.error("the message %d in %s must wait: %s", number, log.partition.name, error)
+            log.agenda.give_back(number, retry_ms=now_ms + UNREADABLE_RETRY_MS)
+            return None
+        if message is None:
+            # Compaction removes a message only after its end, so it is over.
+            _log.warning("the message %d in %s is gone", number, log.partition.name)
+            log.agenda.end(number, is_released=False)
+        return message
+
+    def _route(self, release: _Release) -> None:
+        message = release.message
+        topic = self._topics.find_by_id(message.topic_id)
+        if topic is not None and not release.reason:
+            if message.key is None and topic.settings.log.is_compacting:
+                self._bury(release, "key_missing")
+                return
+            self._line_up(topic, release)
+        else:
+            self._bury(release, release.reason or "topic_deleted")
+
+    def _bury(self, release: _Release, reason: str) -> None:
+        """Send a message that cannot be delivered to the dead letters, or drop it."""
+        name = release.message.topic
+        dead_letters = self._topics.find(name + DEAD_LETTER_SUFFIX)
+        if dead_letters is not None:
+            self._line_up(dead_letters, release._replace(reason=reason))
+            return
+        _log.warning(
+            "a message scheduled for topic %s at %d ms is dropped (%s), because there is no topic "
+            "%s%s for it",
+            name,
+            release.due_ms,
+            reason,
+            name,
+            DEAD_LETTER_SUFFIX,
+        )
+        try:
+            release.log.end([release.number], is_released=False)
+            self.dropped += 1
+        except GoQueueError:
+            retry_ms = self._scheduler.now_ms() + RETRY_MS
+            release.log.agenda.give_back(release.number, retry_ms=retry_ms)
+
+    def _line_up(self, topic: Topic, release: _Release) -> None:
+        message = release.message
+        number = message.partition
+        if not 0 <= number < len(topic.partitions):
+            if message.key is not None:
+                number = partition_of_key(message.key, len(topic.partitions))
+            else:
+                number = release.number % len(topic.partitions)
+        partition = topic.partitions[number]
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane(topic, partition)
+        lane.waiting.append(release)
+        self._messages += 1
+        self._bytes += release.size
+
+    # Sending
+
+    def _send(self, lane: _Lane) -> None:
+        if lane.is_busy or not lane.waiting:
+            if lane.partition.is_gone and not lane.is_busy:
+                del self._lanes[lane.partition]
+            return
+        batch = self._take_batch(lane)
+        if not batch:
+            return
+        try:
+            last_offset = self._append(lane, batch)
+        except GoQueueError:
+            self._leave(batch)
+            self._put_off(lane, batch)
+            return
+        lane.is_busy = True
+        lane.sequence = add_sequence(lane.sequence, len(batch))
+        lane.partition.when_committed(
+            last_offset, lambda error: self._committed(lane, batch, error)
+        )
+
+    def _take_batch(self, lane: _Lane) -> list[_Release]:
+        room = min(BATCH_BYTES_MAX, lane.partition.settings.message_bytes_max)
+        now_ms = self._scheduler.now_ms()
+        batch: list[_Release] = []
+        while lane.waiting and len(batch) < BATCH_RECORDS_MAX:
+            release = lane.waiting[0]
+            room -= release.size
+            if batch and room < 0:
+                break
+            lane.waiting.popleft()
+            if release.due_ms <= now_ms:
+                batch.append(release)
+            else:  # The clock was set back while the message stood in line.
+                self._leave([release])
+                release.log.agenda.give_back(release.number)
+        return batch
+
+    def _append(self, lane: _Lane, batch: list[_Release]) -> int:
+        """Write a batch to its partition; the offset to wait for."""
+        partition, producer = lane.partition, self._producer
+        assert producer is not None
+        if partition.failure is not None:
+            raise partition.failure
+        now_ms = self._scheduler.now_ms()
+        write_id = self._ids.write
+        records = [
+            Record(
+                one.message.key,
+                one.message.value,
+                _release_headers(one, write_id(one.log.number, one.number)),
+                now_ms,
+            )
+            for one in batch
+        ]
+        encoded = encode_batch(
+            records,
+            codec=partition.settings.compression or Compression.NONE,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=lane.sequence,
+        )
+        earlier = partition.producers.check(read_header(encoded))
+        assert earlier is None, "a sequence number is used once"
+        # The limit on sizes was checked when the message came; the id makes it a little larger.
+        is_append_time = partition.settings.is_append_time
+        view = memoryview(encoded)
+        return partition.write(view, now_ms=now_ms, is_append_time=is_append_time).last_offset
+
+    def _put_off(self, lane: _Lane, batch: Iterable[_Release]) -> None:
+        """A partition cannot be written to: try again later, or elsewhere if it is gone."""
+        retry_ms = self._scheduler.now_ms() + RETRY_MS
+        for release in batch:
+            release.log.agenda.give_back(release.number, retry_ms=retry_ms)
+        self._give_back(lane, retry_ms=retry_ms)
+        if lane.partition.is_gone:
+            self._lanes.pop(lane.partition, None)
+
+    def _give_back(self, lane: _Lane, *, retry_ms: int | None = None) -> None:
+        self._leave(lane.waiting)
+        for release in lane.waiting:
+            release.log.agenda.give_back(release.number, retry_ms=retry_ms)
+        lane.waiting.clear()
+
+    def _leave(self, releases: Iterable[_Release]) -> None:
+        for release in releases:
+            self._messages -= 1
+            self._bytes -= release.size
+
+    def _committed(self, lane: _Lane, batch: list[_Release], error: GoQueueError | None) -> None:
+        if error is None:
+            self._finish(lane, batch)
+            return
+        # The partition takes nothing more in this life, so nothing can be released twice: the
+        # next start looks at what it holds. If it was deleted, its records are gone.
+        lane.is_busy = self.is_clean = False
+        self._leave(batch)
+        self._put_off(lane, batch)
+        self._check_stopped()
+
+    def _finish(self, lane: _Lane, batch: list[_Release]) -> None:
+        """What was released is committed: say so in the logs of schedules."""
+        by_log: dict[ScheduleLog, list[int]] = {}
+        for release in batch:
+            if release.log.agenda.is_waiting(release.number):
+                by_log.setdefault(release.log, []).append(release.number)
+        try:
+            for log, numbers in by_log.items():
+                log.end(numbers, is_released=True)
+        except GoQueueError as error:
+            # Until that is written the next batch must wait, or a crash could hide this one.
+            _log.warning("releases cannot be marked as such yet: %s", error)
+            if self._stopped is None:
+                self._scheduler.call_later(RETRY_MS, lambda: self._finish(lane, batch))
+            else:
+                self.is_clean = lane.is_busy = False  # The next start will find them.
+                self._check_stopped()
+            return
+        self._note(batch)
+        self._leave(batch)
+        lane.is_busy = False
+        if self._stopped is None:
+            self._send(lane)
+        self.wake()
+        self._check_stopped()
+
+    def _note(self, batch: list[_Release]) -> None:
+        now_ms = self._scheduler.now_ms()
+        late = [now_ms - release.due_ms for release in batch]
+        self.latenesses_ms.extend(late)
+        self.lateness_ms_max = max(self.lateness_ms_max, *late)
+        self.dead_lettered += sum(1 for release in batch if release.reason)
+
+
+def _size(message: ScheduledMessage) -> int:
+    """About how many bytes a message has in a batch."""
+    headers = sum(len(name) + len(content or b"") + 4 for name, content in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers + RECORD_BYTES
+
+
+def _release_headers(release: _Release, schedule_id: str) -> tuple[Header, ...]:
+    id_header: Header = (SCHEDULE_ID_HEADER, schedule_id.encode())
+    if release.reason:
+        return (*release.message.headers, (REASON_HEADER, release.reason.encode()), id_header)
+    return (*release.message.headers, id_header)

@@ -1,0 +1,427 @@
+"""Schedules: messages that appear in their topics later, and everything one can ask about them.
+
+A message waits in an internal topic, made when the first one comes. The answer to a call waits for
+the durability of its records, like that of any producer. Cancelling and releasing exclude each
+other: whichever comes first in the agenda wins, and the other caller is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from goqueue.broker.promise import Promise, start
+from goqueue.broker.schedule_listing import ScheduleListing, SchedulePage, Wanted
+from goqueue.broker.schedule_log import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ScheduleLog
+from goqueue.broker.schedule_release import RETRY_MS, Releaser
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.topics import SCHEDULED_TOPIC, Topic, Topics
+from goqueue.cluster.metadata import NamedProducer
+from goqueue.config import ScheduleSettings
+from goqueue.delivery.schedules import (
+    NEVER_MS,
+    PARTITION_OPEN,
+    Origin,
+    ScheduledMessage,
+    ScheduleIds,
+)
+from goqueue.model.attributes import DELAY_HEADER, DELIVER_AT_HEADER, check_due
+from goqueue.model.batch import HEADER_BYTES, Header, Record
+from goqueue.model.errors import (
+    GoQueueError,
+    InternalTopic,
+    InvalidRecord,
+    InvalidRequest,
+    RecordTooLarge,
+    StorageFull,
+    UnknownSchedule,
+)
+from goqueue.storage.disk import Disk
+
+PRODUCER_NAME = "schedules"
+CHECKPOINT_CHECK_MS = 1000
+CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
+_RECORD_OVERHEAD_BYTES = 32
+_SCHEDULED_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(64 << 20),
+    "max_message_bytes": str(64 << 20),
+    # Records stay at least until a checkpoint knows them.
+    "min_compaction_lag_ms": str(600_000),
+}
+_OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER})
+
+_log = logging.getLogger(__name__)
+
+
+class Delayed(NamedTuple):
+    """A record that is to appear at a time; without a partition, one is chosen then."""
+
+    record: Record
+    due_ms: int
+    partition: int = PARTITION_OPEN
+
+
+class Schedule(NamedTuple):
+    """A message that waits, for whoever asks."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+
+
+class ScheduleStats(NamedTuple):
+    """Counts since the topic was made, except those of `dropped` and lateness: since the start."""
+
+    pending: int
+    released: int
+    cancelled: int
+    dead_lettered: int
+    dropped: int
+    late_ms_p50: int
+    late_ms_p99: int
+    late_ms_max: int
+    next_due_ms: int | None
+
+
+class Schedules:
+    """All schedules of the node."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        disk: Disk,
+        topics: Topics,
+        settings: ScheduleSettings,
+        *,
+        is_full: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._disk = disk
+        self._topics = topics
+        self._settings = settings
+        self._is_full = is_full
+        self._logs: list[ScheduleLog] = []
+        self._ids = ScheduleIds(b"")
+        self._releaser: Releaser | None = None
+        self._producer: NamedProducer | None = None
+        self._timer: Handle | None = None
+        self._next_log = 0
+
+    # Starting and stopping
+
+    def open(self) -> None:
+        """Load what waits; the topic is made when the first message comes."""
+        topic = self._topics.find(SCHEDULED_TOPIC)
+        if topic is not None:
+            self._host(topic)
+
+    def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
+        """Finish what is being released, and leave checkpoints so that the next start is quick."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._releaser is None:
+            done()
+            return
+        releaser = self._releaser
+
+        def save(index: int) -> None:
+            if index == len(self._logs):
+                done()
+                return
+            is_clean = releaser.is_clean and self._producer is not None
+            epoch = self._producer.epoch if is_clean and self._producer is not None else -1
+            self._logs[index].save(lambda: save(index + 1), clean_epoch=epoch)
+
+        releaser.stop(lambda: flush(lambda: save(0)))
+
+    def _host(self, topic: Topic) -> None:
+        self._ids = ScheduleIds(topic.id)
+        for partition in topic.partitions:
+            log = ScheduleLog(self._scheduler, self._disk, partition, topic_id=topic.id)
+            log.load()
+            self._logs.append(log)
+        self._releaser = Releaser(
+            self._scheduler, self._topics, self._logs, self._ids, is_full=self._is_full
+        )
+        self._begin()
+        self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+
+    def _begin(self) -> None:
+        """Find out what was released before, then become the producer that releases more."""
+        assert self._releaser is not None
+        before = self._topics.producer_named(PRODUCER_NAME)
+        is_clean = before is not None and all(log.clean_epoch == before.epoch for log in self._logs)
+        try:
+            if before is not None and not is_clean:
+                self._releaser.recover(before)
+            taken = self._topics.take_over_producer(PRODUCER_NAME)
+        except GoQueueError as error:
+            _log.error("nothing can be released yet: %s", error)
+            self._scheduler.call_later(RETRY_MS, self._begin)
+            return
+        taken.then(self._taken_over)
+
+    def _taken_over(self, producer: NamedProducer | None, error: Exception | None) -> None:
+        if producer is None:
+            _log.error("nothing can be released yet: %s", error)
+            self._scheduler.call_later(RETRY_MS, self._begin)
+            return
+        assert self._releaser is not None
+        self._producer = producer
+        self._releaser.start(producer)
+
+    def _check_checkpoints(self) -> None:
+        self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+        for log in self._logs:
+            if log.is_checkpoint_due(
+                interval_ms=self._settings.checkpoint_ms, records_max=CHECKPOINT_RECORDS_MAX
+            ):
+                log.save(lambda: None)
+
+    def _ensure(self) -> None:
+        """Make the internal topic if it is missing; it is usable at once.
+
+        Nobody waits for its durability here: the first message is committed together with it.
+        """
+        if not self._logs:
+            if self._topics.find(SCHEDULED_TOPIC) is None:
+                self._topics.create(
+                    SCHEDULED_TOPIC,
+                    partition_count=self._settings.partitions,
+                    settings=_SCHEDULED_SETTINGS,
+                )
+            self._host(self._topics.get(SCHEDULED_TOPIC))
+
+    # Scheduling
+
+    def schedule(self, topic: str, delayed: Sequence[Delayed]) -> Promise[list[str]]:
+        """Let records appear in a topic later; their ids, in the same order, when it is sure."""
+        promise: Promise[list[str]] = Promise()
+        try:
+            target = self._topics.get(topic)
+            if target.is_internal:
+                raise InternalTopic(topic)
+            messages = [self._message(target, one) for one in delayed]
+            if not messages:
+                raise InvalidRequest("Nothing is to be scheduled; send at least one record.")
+            log, numbers = self._store(target, messages)
+        except GoQueueError as error:
+            promise.reject(error)
+            return promise
+        write_id = self._ids.write
+
+        def committed(error: GoQueueError | None) -> None:
+            ids = [write_id(log.number, number) for number in numbers] if error is None else None
+            promise.settle(ids, error)
+
+        log.partition.when_committed(numbers[-1], committed)
+        return promise
+
+    def _message(
+        self, topic: Topic, delayed: Delayed, origin: Origin | None = None
+    ) -> ScheduledMessage:
+        record, due_ms, partition = delayed
+        check_due(due_ms, now_ms=self._scheduler.now_ms())
+        if partition != PARTITION_OPEN:
+            topic.partition(partition)
+        headers = record.headers
+        if headers:
+            headers = tuple(header for header in headers if header[0] not in _OWN_HEADERS)
+        size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        if size + HEADER_BYTES > topic.settings.message_bytes_max:
+            raise RecordTooLarge(
+                f"A record of {size} bytes is over the limit of topic {topic.name!r}, "
+                f"{topic.settings.message_bytes_max} bytes for a batch; send a smaller one."
+            )
+        if record.key is None and topic.settings.log.is_compacting:
+            raise InvalidRecord(f"Topic {topic.name!r} is compacted; give each record a key.")
+        return ScheduledMessage(
+            due_ms,
+            topic.id,
+            topic.name,
+            partition,
+            record.key,
+            record.value,
+            headers,
+            record.timestamp_ms,
+            origin,
+        )
+
+    def _store(
+        self, topic: Topic, messages: list[ScheduledMessage]
+    ) -> tuple[ScheduleLog, list[int]]:
+        """Write messages in a few batches of one log; all of them or, on an error, none."""
+        log = self._log_for(topic, messages[0].partition)
+        numbers: list[int] = []
+        start, size = 0, 0
+        try:
+            for stop, message in enumerate(messages, 1):
+                size += len(message.value or b"") + len(message.key or b"")
+                is_full = stop - start == BATCH_RECORDS_MAX or size >= BATCH_BYTES_MAX
+                if is_full or stop == len(messages):
+                    first = log.schedule(messages[start:stop])
+                    numbers += range(first, first + stop - start)
+                    start, size = stop, 0
+        except GoQueueError:
+            self._undo(log, numbers)
+            raise
+        assert self._releaser is not None
+        self._releaser.wake_at(min(message.due_ms for message in messages))
+        return log, numbers
+
+    def _undo(self, log: ScheduleLog, numbers: list[int]) -> None:
+        try:
+            log.end(numbers, is_released=False)
+        except GoQueueError as error:
+            _log.warning(
+                "%d messages of a refused call stay scheduled in %s: %s",
+                len(numbers),
+                log.partition.name,
+                error,
+            )
+
+    def _log_for(self, topic: Topic, partition: int) -> ScheduleLog:
+        if topic.is_internal:
+            raise InternalTopic(topic.name)
+        if self._is_full():
+            raise StorageFull("The disk is full; retry when there is room again.")
+        self._ensure()
+        if partition == PARTITION_OPEN:
+            self._next_log += 1
+            return self._logs[self._next_log % len(self._logs)]
+        return self._logs[(crc32(topic.id) + partition) % len(self._logs)]
+
+    def schedule_batch(
+        self, topic: Topic, delayed: Sequence[Delayed], origin: Origin | None
+    ) -> tuple[ScheduleLog, int]:
+        """Store the delayed records of one producer's batch, unless they were stored before.
+
+        They all go to one partition and are stored as one batch, so that a crash leaves all of
+        them or none. The log and the number to wait for.
+        """
+        partition = delayed[0].partition
+        log = self._log_for(topic, partition)
+        if origin is not None:
+            known = log.agenda.origins.find(topic.id, partition, origin)
+            if known is not None:
+                return log, known
+        messages = [self._message(topic, one, origin) for one in delayed]
+        first = log.schedule(messages)
+        assert self._releaser is not None
+        self._releaser.wake_at(min(message.due_ms for message in messages))
+        return log, first + len(messages) - 1
+
+    # Changing
+
+    def cancel(self, schedule_id: str) -> Promise[None]:
+        """Let a message never appear; refused when it has been released."""
+        try:
+            log, number = self._find(schedule_id)
+            if log.is_being_cancelled(number):
+                raise UnknownSchedule(schedule_id)
+            log.agenda.check_changeable(number, schedule_id)
+        except GoQueueError as error:
+            promise: Promise[None] = Promise()
+            promise.reject(error)
+            return promise
+        return log.cancel(number)
+
+    def reschedule(self, schedule_id: str, due_ms: int) -> Promise[None]:
+        """Let a message appear at another time; refused when it has been released."""
+        promise: Promise[None] = Promise()
+        try:
+            check_due(due_ms, now_ms=self._scheduler.now_ms())
+            log, number = self._find(schedule_id)
+            if log.is_being_cancelled(number):
+                raise UnknownSchedule(schedule_id)
+            log.agenda.check_changeable(number, schedule_id)
+            offset = log.move(number, due_ms)
+        except GoQueueError as error:
+            promise.reject(error)
+            return promise
+        assert self._releaser is not None
+        self._releaser.wake_at(due_ms)
+        log.partition.when_committed(offset, lambda error: promise.settle(None, error))
+        return promise
+
+    def _find(self, schedule_id: str) -> tuple[ScheduleLog, int]:
+        number_of_log, number = self._ids.read(schedule_id)
+        if number_of_log >= len(self._logs):
+            raise UnknownSchedule(schedule_id)
+        return self._logs[number_of_log], number
+
+    # Asking
+
+    def get(self, schedule_id: str) -> Schedule:
+        """A message that waits."""
+        log, number = self._find(schedule_id)
+        if not log.agenda.is_waiting(number) or log.is_being_cancelled(number):
+            log.agenda.check_changeable(number, schedule_id)
+            raise UnknownSchedule(schedule_id)
+        message = log.read(number)
+        if message is None:
+            raise UnknownSchedule(schedule_id)
+        return Schedule(
+            schedule_id,
+            message.topic,
+            message.partition,
+            log.agenda.moved.get(number, message.due_ms),
+            message.key,
+            message.value,
+            message.headers,
+            message.timestamp_ms,
+        )
+
+    def list(
+        self,
+        *,
+        topic: str | None = None,
+        from_ms: int = 0,
+        until_ms: int = NEVER_MS,
+        limit: int = 100,
+        after: str = "",
+    ) -> Promise[SchedulePage]:
+        """What waits, by due time; messages whose release is under way are left out."""
+        promise: Promise[SchedulePage] = Promise()
+        listing = ScheduleListing(self._scheduler, self._logs, self._ids)
+        wanted = Wanted(topic, from_ms, until_ms)
+        start(listing.page(wanted, limit=limit, after=after), promise.settle)
+        return promise
+
+    def count(
+        self, *, topic: str | None = None, from_ms: int = 0, until_ms: int = NEVER_MS
+    ) -> Promise[int]:
+        """How many messages wait, for one topic or all, in a stretch of time or at all."""
+        promise: Promise[int] = Promise()
+        if from_ms <= 0 and until_ms >= NEVER_MS:
+            promise.resolve(sum(log.agenda.count(topic) for log in self._logs))
+        else:
+            listing = ScheduleListing(self._scheduler, self._logs, self._ids)
+            start(listing.count(Wanted(topic, from_ms, until_ms)), promise.settle)
+        return promise
+
+    def stats(self) -> ScheduleStats:
+        agendas = [log.agenda for log in self._logs]
+        releaser = self._releaser
+        late = sorted(releaser.latenesses_ms) if releaser is not None else []
+        next_due_ms = min((one.timetable.due_min_ms() for one in agendas), default=NEVER_MS)
+        return ScheduleStats(
+            pending=sum(one.count() for one in agendas),
+            released=sum(one.released_count for one in agendas),
+            cancelled=sum(one.cancelled_count for one in agendas),
+            dead_lettered=releaser.dead_lettered if releaser is not None else 0,
+            dropped=releaser.dropped if releaser is not None else 0,
+            late_ms_p50=late[len(late) // 2] if late else 0,
+            late_ms_p99=late[len(late) * 99 // 100] if late else 0,
+            late_ms_max=releaser.lateness_ms_max if releaser is not None else 0,
+            next_due_ms=next_due_ms if next_due_ms < NEVER_MS else None,
+        )

@@ -1,0 +1,76 @@
+"""The HTTP API of the broker that a command talks to, and how its messages are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.formats import as_field
+from goqueue.cli.moments import show_time
+from goqueue.client.http import Client, HttpSettings, Message, RetrySettings, Unreachable
+from goqueue.model.errors import InvalidRequest
+
+# Somebody waits for the answer: a broker that restarts is worth a moment, a wrong address is not.
+_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
+_TEXT_SHOWN = 60  # of a key or a value in a table
+
+
+@contextmanager
+def connect_http(ctx: typer.Context) -> Iterator[Client]:
+    """A client of the broker that was named; a missing broker is answered with what to do."""
+    address = current_call(ctx).http
+    try:
+        with Client(address, _SETTINGS) as client:
+            yield client
+    except Unreachable as error:
+        raise Unreachable(
+            f"No broker answers HTTP at {address}; start one with `goqueue serve` (or `make "
+            "serve`), or name another with --http HOST:PORT."
+        ) from error
+
+
+def message_row(message: Message) -> dict[str, object]:
+    """A message for a table: text that is not too long."""
+    return {
+        "id": message.id,
+        "time": show_time(message.timestamp_ms),
+        "key": shorten(message.key),
+        "value": shorten(message.value),
+    }
+
+
+def message_tree(message: Message) -> dict[str, object]:
+    """A message for programs, whole; bytes that are not UTF-8 are in `value_base64` and so on."""
+    return {
+        "id": message.id,
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": show_time(message.timestamp_ms),
+        "timestamp_ms": message.timestamp_ms,
+        **as_field("key", message.key),
+        **as_field("value", message.value),
+        "headers": [{"name": name, **as_field("value", one)} for name, one in message.headers],
+    }
+
+
+def shorten(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    text = data.decode("utf-8", "backslashreplace")
+    text = " ".join(text.split())
+    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
+
+
+def read_places(texts: list[str], what: str) -> list[tuple[int, int]]:
+    """Pairs such as `0:42`, a partition and an offset."""
+    places = []
+    for text in texts:
+        number, colon, offset = text.partition(":")
+        if not (colon and number.isdecimal() and offset.isdecimal()):
+            raise InvalidRequest(f"{what} {text} is not PARTITION:OFFSET, such as 0:42.")
+        places.append((int(number), int(offset)))
+    return places

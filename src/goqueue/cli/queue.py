@@ -1,0 +1,349 @@
+"""`goqueue queue`: receive and settle messages, and look after queue groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.http import connect_http, message_row, message_tree, read_places
+from goqueue.cli.moments import read_duration_ms, show_time
+from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.redrive import add_redrive_commands
+from goqueue.client.http import PeekedMessage, QueueStats, ReceivedMessage
+from goqueue.client.http.areas import Queue
+from goqueue.model.errors import GoQueueError, InvalidRequest
+
+app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups.")
+add_redrive_commands(app)
+
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+Group = Annotated[str, typer.Option("--group", "-g", help="Name of the queue group.")]
+Receipts = Annotated[list[str], typer.Argument(help="Receipts, as `receive` printed them.")]
+Settle = Callable[[Queue], list[GoQueueError | None]]
+
+
+@app.command()
+def receive(
+    ctx: typer.Context,
+    topic: Topic,
+    group: Group,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="At most.")] = 10,
+    wait: Annotated[str, typer.Option(metavar="5s", help="For the first message.")] = "0s",
+    visibility: Annotated[
+        str | None, typer.Option(metavar="30s", help="How long they are ours; else as the group.")
+    ] = None,
+    consumer: Annotated[str | None, typer.Option(help="Who receives, for those who peek.")] = None,
+    ack: Annotated[
+        bool, typer.Option("--ack", help="Acknowledge them once they are printed.")
+    ] = False,
+) -> None:
+    """Take messages for a while; what is not settled in time is delivered again."""
+    form = current_call(ctx).output
+    with connect_http(ctx) as client:
+        queue = client.queue(topic, group=group, consumer=consumer)
+        messages = queue.receive(
+            count,
+            wait=_seconds(wait),
+            visibility=None if visibility is None else _seconds(visibility),
+        )
+        _print_received(messages, form)
+        if ack and messages:
+            _settle_all(queue.ack_many(messages), [one.receipt for one in messages], "ack", form)
+
+
+@app.command()
+def ack(ctx: typer.Context, receipts: Receipts, group: Group) -> None:
+    """Say that messages are done."""
+    _settle(ctx, group, receipts, "ack", lambda queue: queue.ack_many(receipts))
+
+
+@app.command()
+def nack(
+    ctx: typer.Context,
+    receipts: Receipts,
+    group: Group,
+    delay: Annotated[
+        str | None, typer.Option(metavar="30s", help="Until then; else the group's backoff.")
+    ] = None,
+) -> None:
+    """Let messages come again."""
+    seconds = None if delay is None else _seconds(delay)
+    _settle(ctx, group, receipts, "nack", lambda queue: queue.nack_many(receipts, delay=seconds))
+
+
+@app.command()
+def reject(
+    ctx: typer.Context,
+    receipts: Receipts,
+    group: Group,
+    reason: Annotated[str, typer.Option(help="Kept with the dead letter.")] = "rejected",
+) -> None:
+    """Put messages among the dead letters."""
+    _settle(ctx, group, receipts, "reject", lambda one: one.reject_many(receipts, reason=reason))
+
+
+@app.command()
+def extend(
+    ctx: typer.Context,
+    receipts: Receipts,
+    group: Group,
+    visibility: Annotated[
+        str | None, typer.Option(metavar="30s", help="From now on; else as the group.")
+    ] = None,
+) -> None:
+    """Keep messages for longer."""
+    seconds = None if visibility is None else _seconds(visibility)
+    _settle(
+        ctx, group, receipts, "extend", lambda one: one.extend_many(receipts, visibility=seconds)
+    )
+
+
+@app.command()
+def peek(
+    ctx: typer.Context,
+    topic: Topic,
+    group: Group,
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0)] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Where to begin.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=100)] = 10,
+) -> None:
+    """Show messages and what has become of them in the group; nothing is changed."""
+    with connect_http(ctx) as client:
+        found = client.queue(topic, group=group).peek(
+            partition=partition, offset=offset, limit=count
+        )
+    form = current_call(ctx).output
+    if not found and form is OutputForm.TABLE:
+        print(f"There are no messages in {topic}/{partition} from offset {offset} on.")
+    print_rows([_peek_row(one, form) for one in found], form)
+
+
+@app.command()
+def stats(ctx: typer.Context, topic: Topic, group: Group) -> None:
+    """Show how much is ready, in flight and waiting for another try, by lane and partition."""
+    with connect_http(ctx) as client:
+        found = client.queue(topic, group=group).stats()
+    form = current_call(ctx).output
+    lanes = [_row(one, "longest_wait_ms") for one in found.lanes]
+    partitions = [_row(one, "lanes") for one in found.partitions]
+    if form is not OutputForm.TABLE:
+        tree = {**_counts(found), "totals": _row(found.totals)}
+        print_item(
+            {"group": group, "topic": topic, **tree, "lanes": lanes, "partitions": partitions}, form
+        )
+        return
+    print(
+        f"{group} in {topic}: "
+        + ", ".join(f"{n:,} {_words(name)}" for name, n in _counts(found).items())
+    )
+    print(
+        "since the node started: "
+        + ", ".join(f"{n:,} {_words(name)}" for name, n in _row(found.totals).items() if n),
+        end="\n\n",
+    )
+    print_rows(lanes, form)
+    print()
+    print_rows(partitions, form)
+
+
+@app.command()
+def rewind(
+    ctx: typer.Context,
+    topic: Topic,
+    group: Group,
+    to: Annotated[
+        str | None, typer.Option(metavar="earliest|latest|2h|TIME", help="From this moment on.")
+    ] = None,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PARTITION:OFFSET", help="From here on; may be repeated."),
+    ] = None,
+) -> None:
+    """Deliver messages again from a moment or from offsets on, whatever was acknowledged."""
+    if (to is None) == (offset is None):
+        raise InvalidRequest("Say where to go: --to MOMENT, or --offset PARTITION:OFFSET.")
+    offsets = None if offset is None else dict(read_places(offset, "--offset"))
+    with connect_http(ctx) as client:
+        moved = client.queue(topic, group=group).rewind(to, offsets=offsets)
+    _print_places(moved, current_call(ctx).output)
+
+
+@app.command()
+def purge(
+    ctx: typer.Context,
+    topic: Topic,
+    group: Group,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Finish everything that is there now; the group will not receive it any more."""
+    with connect_http(ctx) as client:
+        queue = client.queue(topic, group=group)
+        left = sum(_counts(queue.stats()).values())
+        if not yes:
+            noun = "message" if left == 1 else "messages"
+            typer.confirm(f"Finish {left:,} {noun} of {topic} for group {group}?", abort=True)
+        moved = queue.purge()
+    _print_places(moved, current_call(ctx).output)
+
+
+@app.command()
+def lanes(ctx: typer.Context, topic: Topic) -> None:
+    """Show the priority lanes of a topic: weights, and what they hold."""
+    with connect_http(ctx) as client:
+        found = client.topics.lanes(topic)
+    form = current_call(ctx).output
+    rows = [{"lane": one.lane, "weight": one.weight, "stored": one.stored} for one in found.lanes]
+    if form is not OutputForm.TABLE:
+        rules = {"topic": topic, "strict": found.strict, "starvation_ms": found.starvation_ms}
+        print_item({**rules, "lanes": rows}, form)
+        return
+    order = "strict" if found.strict else "weighted"
+    print(f"{topic}: {order}, no lane waits longer than about {found.starvation_ms / 1000:g} s\n")
+    print_rows(rows, form)
+
+
+@app.command()
+def configure(
+    ctx: typer.Context,
+    group: Annotated[str, typer.Argument(help="Name of the queue group.")],
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A setting; may be repeated."),
+    ] = None,
+) -> None:
+    """Make a queue group, or set it anew; settings that are not named have their default."""
+    with connect_http(ctx) as client:
+        found = client.groups.put_queue(group, read_group_settings(config or []))
+    print_item(_row(found.settings), current_call(ctx).output)
+
+
+def read_group_settings(assignments: list[str]) -> dict[str, object]:
+    """Settings of a queue group, with durations as milliseconds."""
+    settings: dict[str, object] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{assignment!r} is not a setting; write NAME=VALUE.")
+        settings[name.strip().replace(".", "_")] = _value(name.strip(), text.strip())
+    return settings
+
+
+def _value(name: str, text: str) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if "_ms" in name or ".ms" in name:
+        return read_duration_ms(text)
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _seconds(text: str) -> float:
+    return read_duration_ms(text) / 1000
+
+
+def _print_received(messages: Sequence[ReceivedMessage], form: OutputForm) -> None:
+    if form is not OutputForm.TABLE:
+        own = [
+            {
+                **message_tree(one),
+                "priority": one.priority,
+                "attempt": one.attempt,
+                "lease_until": show_time(one.lease_until_ms),
+                "receipt": one.receipt,
+            }
+            for one in messages
+        ]
+        print_rows(own, form)
+        return
+    if not messages:
+        print("There is nothing to receive now.")
+    rows = [
+        {
+            **message_row(one),
+            "priority": one.priority,
+            "attempt": one.attempt,
+            "receipt": one.receipt,
+        }
+        for one in messages
+    ]
+    print_rows(rows, form)
+
+
+def _settle(ctx: typer.Context, group: str, receipts: list[str], verb: str, settle: Settle) -> None:
+    with connect_http(ctx) as client:
+        # Receipts know their topic themselves.
+        errors = settle(client.queue("", group=group))
+    _settle_all(errors, receipts, verb, current_call(ctx).output)
+
+
+def _settle_all(
+    errors: list[GoQueueError | None], receipts: list[str], verb: str, form: OutputForm
+) -> None:
+    """Tell what became of each receipt; one that was refused makes the command fail."""
+    refused = [(one, error) for one, error in zip(receipts, errors, strict=True) if error]
+    if form is not OutputForm.TABLE:
+        print_rows(
+            [
+                {
+                    "receipt": one,
+                    "ok": error is None,
+                    "problem": None if error is None else str(error),
+                }
+                for one, error in zip(receipts, errors, strict=True)
+            ],
+            form,
+        )
+    elif len(receipts) > len(refused):
+        done = len(receipts) - len(refused)
+        print(f"{_PAST[verb]} {done} {'message' if done == 1 else 'messages'}.")
+    if refused:
+        raise _with_count(refused)
+
+
+_PAST = {"ack": "Acknowledged", "nack": "Returned", "reject": "Rejected", "extend": "Extended"}
+
+
+def _with_count(refused: list[tuple[str, GoQueueError]]) -> GoQueueError:
+    receipt, error = refused[0]
+    more = "" if len(refused) == 1 else f" ({len(refused) - 1} more were refused)"
+    return InvalidRequest(f"Receipt {receipt}: {error}{more}")
+
+
+def _peek_row(one: PeekedMessage, form: OutputForm) -> dict[str, object]:
+    state: dict[str, object] = {
+        "priority": one.priority,
+        "state": one.state,
+        "attempts": one.attempts,
+        "consumer": one.consumer,
+        "lease_until": None if one.lease_until_ms is None else show_time(one.lease_until_ms),
+        "due_at": None if one.due_at_ms is None else show_time(one.due_at_ms),
+    }
+    shown = message_row(one) if form is OutputForm.TABLE else message_tree(one)
+    return {**shown, **state}
+
+
+def _counts(found: QueueStats) -> dict[str, int]:
+    names = ("ready", "in_flight", "retrying", "parked", "dead_lettering")
+    return {name: getattr(found, name) for name in names}
+
+
+def _row(struct: object, *without: str) -> dict[str, object]:
+    import msgspec
+
+    fields: Mapping[str, object] = msgspec.to_builtins(struct)
+    return {name: one for name, one in fields.items() if name not in without}
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _print_places(places: Mapping[int, int], form: OutputForm) -> None:
+    print_rows([{"partition": one, "goes_on_at": offset} for one, offset in places.items()], form)

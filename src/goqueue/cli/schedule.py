@@ -1,0 +1,138 @@
+"""`goqueue schedule`: look at messages that appear later, move them, take them back."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.formats import as_field
+from goqueue.cli.http import connect_http
+from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
+from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.client.http import Schedule
+from goqueue.model.errors import InvalidRequest
+
+app = typer.Typer(no_args_is_help=True, help="Look at messages that appear later.")
+
+Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
+TopicOption = Annotated[str | None, typer.Option(help="Only messages of this topic.")]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="TIME|2h", help="Due then or later; 2h from now.")
+]
+Until = Annotated[str | None, typer.Option(metavar="TIME|2h", help="Due before then.")]
+
+
+@app.command("list")
+def list_schedules(
+    ctx: typer.Context,
+    topic: TopicOption = None,
+    from_: From = None,
+    until: Until = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="At most.")] = 100,
+) -> None:
+    """List what waits, the next to come first."""
+    with connect_http(ctx) as client:
+        all_of_them = client.schedules.list_all(topic=topic, from_=_due(from_), until=_due(until))
+        found = list(islice(all_of_them, count))
+    form = current_call(ctx).output
+    if not found and form is OutputForm.TABLE:
+        print("Nothing is scheduled; publish with a delay to see it here.")
+    rows = [
+        {"id": one.id, "topic": one.topic, "deliver_at": show_time(one.deliver_at)} for one in found
+    ]
+    print_rows(rows, form)
+
+
+@app.command()
+def show(ctx: typer.Context, schedule_id: Id) -> None:
+    """Show one message that waits."""
+    with connect_http(ctx) as client:
+        found = client.schedules.get(schedule_id)
+    print_item(_as_tree(found), current_call(ctx).output)
+
+
+@app.command()
+def count(
+    ctx: typer.Context, topic: TopicOption = None, from_: From = None, until: Until = None
+) -> None:
+    """Count what waits."""
+    with connect_http(ctx) as client:
+        found = client.schedules.count(topic=topic, from_=_due(from_), until=_due(until))
+    form = current_call(ctx).output
+    if form is OutputForm.TABLE:
+        print(found)
+    else:
+        print_item({"count": found}, form)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    schedule_ids: Annotated[list[str], typer.Argument(help="Ids of schedules.")],
+) -> None:
+    """Let messages never appear; one that is on its way already cannot be taken back."""
+    with connect_http(ctx) as client:
+        for one in schedule_ids:
+            client.schedules.cancel(one)
+            print(f"Schedule {one} is cancelled.")
+
+
+@app.command()
+def reschedule(
+    ctx: typer.Context,
+    schedule_id: Id,
+    delay: Annotated[str | None, typer.Option(metavar="5m", help="So much later than now.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="At this time.")] = None,
+) -> None:
+    """Let a message appear at another time."""
+    if (delay is None) == (at is None):
+        raise InvalidRequest("Say when: --delay 5m, or --at 2030-01-31T12:00:00Z.")
+    with connect_http(ctx) as client:
+        due_ms = client.schedules.reschedule(
+            schedule_id,
+            delay=None if delay is None else read_duration_ms(delay) / 1000,
+            deliver_at=None if at is None else read_time_ms(at),
+        )
+    form = current_call(ctx).output
+    if form is OutputForm.TABLE:
+        print(f"Schedule {schedule_id} is due at {show_time(due_ms)}.")
+    else:
+        print_item({"id": schedule_id, "deliver_at": show_time(due_ms)}, form)
+
+
+@app.command()
+def stats(ctx: typer.Context) -> None:
+    """Show how much waits, what became of the rest, and how late it was."""
+    import msgspec
+
+    with connect_http(ctx) as client:
+        found = client.schedules.stats()
+    print_item(msgspec.to_builtins(found), current_call(ctx).output)
+
+
+def _due(text: str | None) -> int | None:
+    """A time, or a duration from now on: what is scheduled lies ahead."""
+    if text is None:
+        return None
+    if not text.isdecimal():
+        try:
+            return now_ms() + read_duration_ms(text)
+        except InvalidRequest:
+            pass
+    return read_time_ms(text)
+
+
+def _as_tree(found: Schedule) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "topic": found.topic,
+        "partition": found.partition,
+        "deliver_at": show_time(found.deliver_at_ms),
+        "timestamp": show_time(found.timestamp_ms),
+        **as_field("key", found.key),
+        **as_field("value", found.value),
+        "headers": [{"name": name, **as_field("value", one)} for name, one in found.headers],
+    }

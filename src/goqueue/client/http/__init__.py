@@ -1,0 +1,72 @@
+"""The client of the HTTP API, with threads (`Client`) and with coroutines (`AsyncClient`).
+
+Requests are values made in `requests`; `transport` carries them, `attempts` says whether they are
+sent again. What takes several requests is a state machine without connections (`workload`,
+`membership`, `batching`, `reading`), and two thin shells around it. It knows of the broker what
+crosses the wire, and nothing else.
+"""
+
+from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable
+from goqueue.client.http.async_client import AsyncClient
+from goqueue.client.http.async_consumer import AsyncConsumer
+from goqueue.client.http.batching import ProducerSettings
+from goqueue.client.http.client import Client
+from goqueue.client.http.consumer import Consumer
+from goqueue.client.http.membership import Rebalance
+from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
+from goqueue.client.http.producer import AsyncProducer, Producer
+from goqueue.client.http.publishing import PartlyPublished
+from goqueue.client.http.queue_answers import (
+    Lanes,
+    PeekedMessage,
+    QueueGroup,
+    QueueStats,
+    StreamGroup,
+)
+from goqueue.client.http.reading import AsyncMessageReader, MessageReader
+from goqueue.client.http.requests.dead_letters import DeadLetter, LetterFilter, Redrive
+from goqueue.client.http.requests.messages import Page
+from goqueue.client.http.requests.schedules import Schedule
+from goqueue.client.http.settings import HttpSettings, RetrySettings
+from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
+from goqueue.client.http.workload import ConsumerSettings, Reject, Retry, Tally
+
+__all__ = [
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncMessageReader",
+    "AsyncProducer",
+    "AsyncStreamConsumer",
+    "BrokerRefused",
+    "BrokerUnready",
+    "Client",
+    "ConnectionLost",
+    "Consumer",
+    "ConsumerSettings",
+    "DeadLetter",
+    "HttpSettings",
+    "Lanes",
+    "LetterFilter",
+    "Message",
+    "MessageReader",
+    "Outgoing",
+    "Page",
+    "PartlyPublished",
+    "PeekedMessage",
+    "Producer",
+    "ProducerSettings",
+    "Published",
+    "QueueGroup",
+    "QueueStats",
+    "Rebalance",
+    "ReceivedMessage",
+    "Redrive",
+    "Reject",
+    "Retry",
+    "RetrySettings",
+    "Schedule",
+    "StreamConsumer",
+    "StreamGroup",
+    "Tally",
+    "Unreachable",
+]

@@ -1,0 +1,236 @@
+"""The areas of the API, for threads and for coroutines: thin shells around the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from goqueue.client.http.moments import Moment
+from goqueue.client.http.requests.dead_letters import (
+    NO_FILTER,
+    DeadLetter,
+    DeadLetterRequests,
+    LetterFilter,
+)
+from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.node import NodeRequests
+from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
+from goqueue.wire.http.bodies.schedules import ScheduleEntry
+
+_PAGE = 1000
+
+
+class Topics(Shell[TopicRequests]):
+    """Administration of topics."""
+
+    create = call(TopicRequests.create)
+    list_all = call(TopicRequests.list_all)
+    describe = call(TopicRequests.describe)
+    configure = call(TopicRequests.configure)
+    delete = call(TopicRequests.delete)
+    partitions = call(TopicRequests.partitions)
+    grow = call(TopicRequests.grow)
+    compact = call(TopicRequests.compact)
+    delete_records = call(TopicRequests.delete_records)
+    lanes = call(TopicRequests.lanes)
+
+
+class AsyncTopics(AsyncShell[TopicRequests]):
+    """Administration of topics."""
+
+    create = async_call(TopicRequests.create)
+    list_all = async_call(TopicRequests.list_all)
+    describe = async_call(TopicRequests.describe)
+    configure = async_call(TopicRequests.configure)
+    delete = async_call(TopicRequests.delete)
+    partitions = async_call(TopicRequests.partitions)
+    grow = async_call(TopicRequests.grow)
+    compact = async_call(TopicRequests.compact)
+    delete_records = async_call(TopicRequests.delete_records)
+    lanes = async_call(TopicRequests.lanes)
+
+
+class Groups(Shell[GroupRequests]):
+    """Groups of both kinds."""
+
+    list_all = call(GroupRequests.list_all)
+    put_queue = call(GroupRequests.put_queue)
+    put_stream = call(GroupRequests.put_stream)
+    describe = call(GroupRequests.describe)
+    delete = call(GroupRequests.delete)
+    lag = call(GroupRequests.lag)
+    offsets = call(GroupRequests.offsets)
+    reset = call(GroupRequests.reset)
+    assignment = call(GroupRequests.assignment)
+    rebalances = call(GroupRequests.rebalances)
+
+
+class AsyncGroups(AsyncShell[GroupRequests]):
+    """Groups of both kinds."""
+
+    list_all = async_call(GroupRequests.list_all)
+    put_queue = async_call(GroupRequests.put_queue)
+    put_stream = async_call(GroupRequests.put_stream)
+    describe = async_call(GroupRequests.describe)
+    delete = async_call(GroupRequests.delete)
+    lag = async_call(GroupRequests.lag)
+    offsets = async_call(GroupRequests.offsets)
+    reset = async_call(GroupRequests.reset)
+    assignment = async_call(GroupRequests.assignment)
+    rebalances = async_call(GroupRequests.rebalances)
+
+
+class Queue(Shell[QueueRequests]):
+    """The messages of a topic as one queue group has them."""
+
+    receive = call(QueueRequests.receive)
+    ack = call(QueueRequests.ack)
+    nack = call(QueueRequests.nack)
+    reject = call(QueueRequests.reject)
+    extend = call(QueueRequests.extend)
+    ack_many = call(QueueRequests.ack_many)
+    nack_many = call(QueueRequests.nack_many)
+    reject_many = call(QueueRequests.reject_many)
+    extend_many = call(QueueRequests.extend_many)
+    peek = call(QueueRequests.peek)
+    stats = call(QueueRequests.stats)
+    rewind = call(QueueRequests.rewind)
+    purge = call(QueueRequests.purge)
+
+
+class AsyncQueue(AsyncShell[QueueRequests]):
+    """The messages of a topic as one queue group has them."""
+
+    receive = async_call(QueueRequests.receive)
+    ack = async_call(QueueRequests.ack)
+    nack = async_call(QueueRequests.nack)
+    reject = async_call(QueueRequests.reject)
+    extend = async_call(QueueRequests.extend)
+    ack_many = async_call(QueueRequests.ack_many)
+    nack_many = async_call(QueueRequests.nack_many)
+    reject_many = async_call(QueueRequests.reject_many)
+    extend_many = async_call(QueueRequests.extend_many)
+    peek = async_call(QueueRequests.peek)
+    stats = async_call(QueueRequests.stats)
+    rewind = async_call(QueueRequests.rewind)
+    purge = async_call(QueueRequests.purge)
+
+
+class Schedules(Shell[ScheduleRequests]):
+    """Messages that appear in their topics later."""
+
+    list_page = call(ScheduleRequests.list_page)
+    count = call(ScheduleRequests.count)
+    get = call(ScheduleRequests.get)
+    cancel = call(ScheduleRequests.cancel)
+    reschedule = call(ScheduleRequests.reschedule)
+    stats = call(ScheduleRequests.stats)
+
+    def list_all(
+        self,
+        *,
+        topic: str | None = None,
+        from_: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Iterator[ScheduleEntry]:
+        """All schedules of a stretch of time, asked for page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(topic=topic, from_=from_, until=until, limit=_PAGE, cursor=cursor)
+            yield from page.schedules
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class AsyncSchedules(AsyncShell[ScheduleRequests]):
+    """Messages that appear in their topics later."""
+
+    list_page = async_call(ScheduleRequests.list_page)
+    count = async_call(ScheduleRequests.count)
+    get = async_call(ScheduleRequests.get)
+    cancel = async_call(ScheduleRequests.cancel)
+    reschedule = async_call(ScheduleRequests.reschedule)
+    stats = async_call(ScheduleRequests.stats)
+
+    async def list_all(
+        self,
+        *,
+        topic: str | None = None,
+        from_: Moment | None = None,
+        until: Moment | None = None,
+    ) -> AsyncIterator[ScheduleEntry]:
+        """All schedules of a stretch of time, asked for page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(
+                topic=topic, from_=from_, until=until, limit=_PAGE, cursor=cursor
+            )
+            for one in page.schedules:
+                yield one
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class DeadLetters(Shell[DeadLetterRequests]):
+    """The dead letters of a topic, and the jobs that bring them back."""
+
+    list_page = call(DeadLetterRequests.list_page)
+    preview = call(DeadLetterRequests.preview)
+    redrive = call(DeadLetterRequests.redrive)
+    redrives = call(DeadLetterRequests.redrives)
+    show_redrive = call(DeadLetterRequests.show_redrive)
+    pause = call(DeadLetterRequests.pause)
+    resume = call(DeadLetterRequests.resume)
+    cancel = call(DeadLetterRequests.cancel)
+
+    def list_all(self, filter: LetterFilter = NO_FILTER) -> Iterator[DeadLetter]:
+        """All dead letters that are meant, asked for page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(filter, limit=_PAGE, cursor=cursor)
+            yield from page.letters
+            if page.cursor == cursor or not page.cursor:
+                return
+            cursor = page.cursor
+
+
+class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
+    """The dead letters of a topic, and the jobs that bring them back."""
+
+    list_page = async_call(DeadLetterRequests.list_page)
+    preview = async_call(DeadLetterRequests.preview)
+    redrive = async_call(DeadLetterRequests.redrive)
+    redrives = async_call(DeadLetterRequests.redrives)
+    show_redrive = async_call(DeadLetterRequests.show_redrive)
+    pause = async_call(DeadLetterRequests.pause)
+    resume = async_call(DeadLetterRequests.resume)
+    cancel = async_call(DeadLetterRequests.cancel)
+
+    async def list_all(self, filter: LetterFilter = NO_FILTER) -> AsyncIterator[DeadLetter]:
+        """All dead letters that are meant, asked for page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(filter, limit=_PAGE, cursor=cursor)
+            for letter in page.letters:
+                yield letter
+            if page.cursor == cursor or not page.cursor:
+                return
+            cursor = page.cursor
+
+
+class Node(Shell[NodeRequests]):
+    """The node at the address of the client."""
+
+    health = call(NodeRequests.health)
+    version = call(NodeRequests.version)
+
+
+class AsyncNode(AsyncShell[NodeRequests]):
+    """The node at the address of the client."""
+
+    health = async_call(NodeRequests.health)
+    version = async_call(NodeRequests.version)

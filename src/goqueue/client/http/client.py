@@ -1,0 +1,181 @@
+"""`goqueue.Client`: everything that the HTTP API can do, for programs that use threads or none.
+
+    from goqueue import Client
+
+    with Client("127.0.0.1:8080") as client:
+        client.topics.create("orders", partitions=3)
+        client.publish("orders", "hello", key="customer-7")
+        for message in client.queue("orders", group="billing").receive(wait=5):
+            ...
+
+One client may be used by many threads; its connections are shared and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from goqueue.client.http.areas import DeadLetters, Groups, Node, Queue, Schedules, Topics
+from goqueue.client.http.batching import ProducerSettings
+from goqueue.client.http.consumer import Consumer
+from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.messages import Acks, Data, Outgoing, Published
+from goqueue.client.http.moments import Duration, Place, duration_ms
+from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
+from goqueue.client.http.producer import Producer
+from goqueue.client.http.publishing import publish_all
+from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
+from goqueue.client.http.requests.dead_letters import DeadLetterRequests
+from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.members import MemberRequests
+from goqueue.client.http.requests.messages import MessageRequests
+from goqueue.client.http.requests.node import NodeRequests
+from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
+from goqueue.client.http.shells import Shell, call
+from goqueue.client.http.steps import take_steps
+from goqueue.client.http.stream_consumer import StreamConsumer
+from goqueue.client.http.transport import Transport
+from goqueue.client.http.workload import ConsumerSettings
+from goqueue.wire.http.bodies.groups import PartitionReset
+from goqueue.wire.http.fields import Start
+
+
+class Client(Shell[MessageRequests]):
+    """A broker, through its HTTP API."""
+
+    def __init__(
+        self, address: str = ADDRESS_DEFAULT, settings: HttpSettings | None = None
+    ) -> None:
+        super().__init__(MessageRequests(), Transport(address, settings or HttpSettings()))
+        self.topics = Topics(TopicRequests(), self._transport)
+        self.groups = Groups(GroupRequests(), self._transport)
+        self.schedules = Schedules(ScheduleRequests(), self._transport)
+        self.node = Node(NodeRequests(), self._transport)
+
+    publish = call(MessageRequests.publish)
+    read_page = call(MessageRequests.read_page)
+    read_one = call(MessageRequests.read_one)
+
+    def publish_many(
+        self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
+    ) -> list[Published]:
+        """Publish messages in their order; raises `PartlyPublished` when some were not."""
+        return take_steps(publish_all(topic, messages, acks), self._transport)
+
+    def producer(self, settings: ProducerSettings | None = None, *, acks: Acks = "all") -> Producer:
+        """Publish in the background, in batches; a future for each message."""
+        return Producer(self._transport, settings or ProducerSettings(), acks)
+
+    def read(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_: Place | None = None,
+        until: Place | None = None,
+        cursor: str = "",
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> MessageReader:
+        """The messages of a topic from a place on, to `until` or to the newest."""
+        progress = Progress(topic, partition, offset, from_, until, False, limit, on_damage, cursor)
+        return MessageReader(self._transport, progress, 0)
+
+    def follow(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_: Place | None = "latest",
+        cursor: str = "",
+        limit: int | None = None,
+        wait: Duration = FOLLOW_WAIT_SECONDS,
+        on_damage: OnDamage | None = None,
+    ) -> MessageReader:
+        """The messages of a topic as they come, until the reader is closed.
+
+        Its `cursor` can be kept, and given to another reader that goes on there.
+        """
+        begin = None if offset is not None else from_
+        progress = Progress(topic, partition, offset, begin, None, True, limit, on_damage, cursor)
+        return MessageReader(self._transport, progress, wait)
+
+    def queue(self, topic: str, *, group: str, consumer: str | None = None) -> Queue:
+        """The messages of a topic as a queue group has them; the first receive makes the group."""
+        requests = QueueRequests(topic, group, consumer or new_consumer_name())
+        return Queue(requests, self._transport)
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        group: str,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility: Duration = 30,
+        shutdown: Duration = 30,
+        name: str | None = None,
+    ) -> Consumer:
+        """Have a handler called for each message of a queue; see `Consumer`."""
+        settings = ConsumerSettings(
+            concurrency=concurrency,
+            prefetch=prefetch,
+            visibility_ms=duration_ms(visibility),
+            shutdown_ms=duration_ms(shutdown),
+        )
+        requests = QueueRequests(topic, group, name or new_consumer_name())
+        return Consumer(self._transport, requests, settings)
+
+    def stream_consumer(
+        self,
+        topics: str | Iterable[str] = (),
+        *,
+        group: str,
+        topic_pattern: str = "",
+        start: Start = "earliest",
+        auto_commit: bool = True,
+        limit: int = 500,
+        instance_id: str | None = None,
+        on_rebalance: OnRebalance | None = None,
+        on_reset: Callable[[PartitionReset], object] | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> StreamConsumer:
+        """Read topics as a member of a stream group; see `StreamConsumer`."""
+        settings = StreamSettings(
+            topics=topic_names(topics),
+            topic_pattern=topic_pattern,
+            start=start,
+            auto_commit=auto_commit,
+            limit=limit,
+            on_rebalance=on_rebalance,
+            on_reset=on_reset,
+            on_damage=on_damage,
+        )
+        requests = MemberRequests(group, new_member_id(), instance_id)
+        return StreamConsumer(self._transport, Membership(requests, settings))
+
+    def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> DeadLetters:
+        """The dead letters of a topic, and the jobs that bring them back."""
+        return DeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,141 @@
+"""What can go wrong with a request, as the same errors that the broker itself raises.
+
+Problem details name their error by `code`; the class with that code is raised here with the
+broker's own words, so that `except UnknownTopic` works on both sides of the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable
+from goqueue.model import errors
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http import problems
+
+E = TypeVar("E", bound=GoQueueError)
+
+TEXT_SHOWN = 200  # of an answer that is not ours
+RETRY_AFTER_SECONDS_MAX = 60.0
+_ERROR_STATUS_MIN = 400
+# What an answer with this status asked for was not done, and may be done later. Codes that are
+# retryable under another status (an unknown topic, a stale epoch) stay what they are when the same
+# request is sent again: here is no metadata that could have been old.
+_PASSING_STATUSES = frozenset({408, 421, 429, 502, 503, 504, 507})
+# These say that nobody knows whether the request was done.
+_UNCERTAIN_CODES = frozenset(
+    {errors.RequestTimedOut.code, errors.StorageFailed.code, errors.NotEnoughReplicas.code}
+)
+_UNCERTAIN_STATUSES = frozenset({500, 502, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One attempt that came to nothing."""
+
+    error: GoQueueError
+    is_passing: bool  # another attempt may succeed
+    is_uncertain: bool = False  # the request may have been done
+    wait_seconds_min: float = 0.0  # the broker asked for so much patience
+
+
+class Refusal(msgspec.Struct, kw_only=True):
+    """The part of problem details that a client acts on."""
+
+    code: str = ""
+    detail: str = ""
+    title: str = ""
+    retryable: bool = False
+
+
+_decode_refusal = msgspec.json.Decoder(Refusal).decode
+
+
+def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> Failure | None:
+    """Why an answer is a refusal, or None when it is none."""
+    if status < _ERROR_STATUS_MIN:
+        return None
+    try:
+        refusal = _decode_refusal(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        refusal = Refusal()  # not ours: a proxy, or another server altogether
+    if not refusal.code:
+        text = body[:TEXT_SHOWN].decode("utf-8", "replace").strip()
+        refusal = Refusal(detail=f"The address answered with status {status}: {text or 'no text'}")
+    is_passing = status in _PASSING_STATUSES
+    error = error_of_code(
+        refusal.code,
+        refusal.detail or refusal.title or f"The broker answered {refusal.code}.",
+        is_retryable=refusal.retryable or is_passing,
+    )
+    return Failure(
+        error,
+        is_passing=is_passing,
+        is_uncertain=refusal.code in _UNCERTAIN_CODES or status in _UNCERTAIN_STATUSES,
+        wait_seconds_min=_retry_after(headers),
+    )
+
+
+def error_of_code(code: str, text: str, *, is_retryable: bool) -> GoQueueError:
+    """The error that a code names, in the words of whoever sent it."""
+    kind = ERRORS_BY_CODE.get(code)
+    if kind is None:
+        return BrokerUnready(text) if is_retryable else BrokerRefused(text)
+    return with_text(kind, text)
+
+
+def error_of_problem(problem: problems.Problem) -> GoQueueError:
+    """The error of one item of a batch."""
+    return error_of_code(problem.code, problem.detail, is_retryable=problem.retryable)
+
+
+def with_text(kind: type[E], text: str) -> E:
+    """An error whose text was written elsewhere; the arguments behind the text are not known."""
+    error = kind.__new__(kind, text)
+    Exception.__init__(error, text)
+    return error
+
+
+def unreachable(url: str, reason: object) -> Failure:
+    """No connection was made, so nothing was done."""
+    text = f"No broker answers at {url} ({reason}); start one, or name another address."
+    return Failure(Unreachable(text), is_passing=True)
+
+
+def answer_lost(url: str, reason: object) -> Failure:
+    text = (
+        f"The connection to {url} broke before the answer came ({reason}); the request may or may "
+        "not have been done."
+    )
+    return Failure(ConnectionLost(text), is_passing=True, is_uncertain=True)
+
+
+def answer_late(url: str, seconds: float) -> Failure:
+    text = (
+        f"{url} did not answer within {seconds:g} s; the request may or may not have been done. "
+        "Allow more time (answer_ms_max), or look whether it was."
+    )
+    return Failure(with_text(errors.RequestTimedOut, text), is_passing=True, is_uncertain=True)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    text = headers.get("retry-after", "")
+    if text.isascii() and text.isdigit():
+        return min(float(text), RETRY_AFTER_SECONDS_MAX)
+    return 0.0
+
+
+def _below(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+_WHERE_ERRORS_STAND = (errors.__name__, problems.__name__)
+ERRORS_BY_CODE: Mapping[str, type[GoQueueError]] = {
+    one.code: one for one in _below(GoQueueError) if one.__module__ in _WHERE_ERRORS_STAND
+}

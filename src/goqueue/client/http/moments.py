@@ -1,0 +1,48 @@
+"""Times and durations as Python has them, in the form that the API takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from goqueue.model.errors import InvalidRequest
+
+Duration: TypeAlias = float | timedelta  # a number counts seconds
+Moment: TypeAlias = datetime | int  # a number counts milliseconds since 1970
+Place: TypeAlias = str | datetime | int | timedelta  # also "earliest", "2h", or so long before now
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def duration_ms(duration: Duration) -> int:
+    """Milliseconds, never fewer than asked for: a part of one counts as a whole."""
+    if not isinstance(duration, timedelta):
+        try:
+            duration = timedelta(seconds=duration)
+        except (OverflowError, ValueError):
+            raise InvalidRequest(f"{duration} s is no duration that can be waited.") from None
+    if duration < timedelta(0):
+        raise InvalidRequest(f"A duration cannot be negative, and {duration} is.")
+    return -(-duration // _MILLISECOND)
+
+
+def moment_ms(moment: Moment) -> int:
+    """Milliseconds since 1970, rounded up so that nothing is early."""
+    if isinstance(moment, int):
+        return moment
+    if moment.tzinfo is None:
+        raise InvalidRequest(
+            f"{moment} has no time zone, so it means different moments on different machines; "
+            "write datetime(..., tzinfo=UTC), or use moment.astimezone()."
+        )
+    return -(-(moment - _EPOCH) // _MILLISECOND)
+
+
+def place_text(place: Place) -> str:
+    """Where to begin or to end, as a query says it."""
+    if isinstance(place, str):
+        return place
+    if isinstance(place, timedelta):
+        return f"{duration_ms(place)}ms"
+    return str(moment_ms(place))

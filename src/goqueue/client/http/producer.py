@@ -1,0 +1,248 @@
+"""Publishing in the background: messages go out in batches, each with a future of its own.
+
+    with client.producer() as producer:
+        future = producer.send("orders", "hello", key="42")
+        ...
+    future.result().offset
+
+Leaving the block waits until everything is answered. A message that was not published has its
+error in its future, and `flush` and `close` raise the first such error since the last flush, so
+that it cannot be overlooked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from goqueue.client.http.batching import Batch, Batcher, ProducerSettings
+from goqueue.client.http.messages import Acks, Data, Outgoing, Published, encoded
+from goqueue.client.http.requests.messages import MessageRequests, Outcome
+from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.model.errors import GoQueueError, InvalidRequest
+
+_CLOSED = "This producer is closed; make another one."
+_requests = MessageRequests()
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+class Producer:
+    """May be used by many threads. `send` waits only when too much is on its way already."""
+
+    def __init__(self, transport: Transport, settings: ProducerSettings, acks: Acks) -> None:
+        self._transport = transport
+        self._acks: Acks = acks
+        self._batcher: Batcher[Future[Published]] = Batcher(settings)
+        self._changed = threading.Condition()
+        self._failure: GoQueueError | None = None
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"goqueue-producer-{number}", daemon=True)
+            for number in range(settings.in_flight_max)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def send(
+        self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
+    ) -> Future[Published]:
+        """Publish soon. `value` may be a whole `Outgoing`; else its fields are taken by name."""
+        part = encoded(_outgoing(value, key, fields))
+        future: Future[Published] = Future()
+        future.set_running_or_notify_cancel()  # what is handed over cannot be taken back
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._batcher.has_room(len(part)))
+            if self._is_closed:
+                raise InvalidRequest(_CLOSED)
+            self._batcher.add(topic, part, future, _now_ms())
+            self._changed.notify_all()
+        return future
+
+    def flush(self) -> None:
+        """Wait until nothing is on its way; raise the first failure since the last flush."""
+        with self._changed:
+            self._batcher.flush()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._batcher.message_count)
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Flush, and end the threads behind."""
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._is_closed = True
+                self._changed.notify_all()
+            for thread in self._threads:
+                thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                outcomes = self._transport.send(
+                    _requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
+                )
+            except Exception as error:
+                outcomes = [_as_outcome(error)] * len(batch.parts)
+            with self._changed:
+                self._failure = self._failure or _first_failure(outcomes)
+                self._batcher.done(batch)
+                self._changed.notify_all()
+            _settle(batch.futures, outcomes)
+
+    def _next_batch(self) -> Batch[Future[Published]] | None:
+        with self._changed:
+            while True:
+                batch = self._batcher.take(_now_ms())
+                if batch is not None:
+                    return batch
+                if self._is_closed:
+                    return None
+                due_ms = self._batcher.next_due_ms()
+                self._changed.wait(None if due_ms is None else (due_ms - _now_ms()) / 1000)
+
+
+class AsyncProducer:
+    """For the coroutines of one event loop. `send` waits only when too much is on its way."""
+
+    def __init__(self, transport: AsyncTransport, settings: ProducerSettings, acks: Acks) -> None:
+        self._transport = transport
+        self._acks: Acks = acks
+        self._batcher: Batcher[asyncio.Future[Published]] = Batcher(settings)
+        self._changed = asyncio.Condition()
+        self._failure: GoQueueError | None = None
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def send(
+        self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
+    ) -> asyncio.Future[Published]:
+        """Publish soon; the result is a future to await, or to leave to `flush`."""
+        part = encoded(_outgoing(value, key, fields))
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self._is_closed or self._batcher.has_room(len(part))
+            )
+            if self._is_closed:
+                raise InvalidRequest(_CLOSED)
+            future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
+            # A failure that nobody awaits is raised by `flush`, so the loop need not complain.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._batcher.add(topic, part, future, _now_ms())
+        self._pump()
+        return future
+
+    async def flush(self) -> None:
+        """Wait until nothing is on its way; raise the first failure since the last flush."""
+        self._batcher.flush()
+        self._pump()
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._batcher.message_count)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Flush, and take no more messages."""
+        try:
+            await self.flush()
+        finally:
+            self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _pump(self) -> None:
+        """Start a request for every batch that is ripe, and come back when the next one is."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while (batch := self._batcher.take(_now_ms())) is not None:
+            task = loop.create_task(self._publish(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        due_ms = self._batcher.next_due_ms()
+        if due_ms is not None:
+            self._timer = loop.call_later(max(0.0, due_ms - _now_ms()) / 1000, self._pump)
+
+    async def _publish(self, batch: Batch[asyncio.Future[Published]]) -> None:
+        try:
+            outcomes = await self._transport.send(
+                _requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
+            )
+        except Exception as error:
+            outcomes = [_as_outcome(error)] * len(batch.parts)
+        self._failure = self._failure or _first_failure(outcomes)
+        self._batcher.done(batch)
+        _settle(batch.futures, outcomes)
+        self._pump()
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _outgoing(value: Data | Outgoing | None, key: Data | None, fields: dict[str, Any]) -> Outgoing:
+    if not isinstance(value, Outgoing):
+        return Outgoing(value, key, **fields)
+    if key is not None or fields:
+        raise InvalidRequest("A whole message has its key and all else; give nothing beside it.")
+    return value
+
+
+def _as_outcome(error: Exception) -> GoQueueError:
+    if isinstance(error, GoQueueError):
+        return error
+    outcome = InvalidRequest(f"The messages could not be sent: {error!r}.")
+    outcome.__cause__ = error
+    return outcome
+
+
+def _first_failure(outcomes: list[Outcome]) -> GoQueueError | None:
+    return next((one for one in outcomes if isinstance(one, GoQueueError)), None)
+
+
+def _settle(
+    futures: Sequence[Future[Published] | asyncio.Future[Published]], outcomes: list[Outcome]
+) -> None:
+    for future, outcome in zip(futures, outcomes, strict=True):
+        if future.done():
+            continue  # whoever waited has given up
+        if isinstance(outcome, GoQueueError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -1,0 +1,135 @@
+"""What a queue group answers: how it is set, how it fares, and the state of single messages.
+
+The broker makes these of structs of its core, which a client does not know; a test holds both
+sides together.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from goqueue.client.http.messages import Message
+from goqueue.wire.http.bodies.groups import GroupMember
+
+
+class StreamGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="stream"):
+    """A stream group: its members share the partitions and commit offsets."""
+
+    name: str
+    state: str
+    epoch: int
+    assignor: str
+    members: tuple[GroupMember, ...]
+
+
+class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a queue group takes, returns and gives up messages."""
+
+    visibility_ms: int
+    deliveries_max: int
+    backoff_ms: int
+    backoff_factor: float
+    backoff_ms_max: int
+    backoff_jitter: float
+    unacked_max: int
+    consumer_unacked_max: int
+    retrying_max: int
+    parked_max: int
+    key_order: bool
+    start: str
+    dead_letter_topic: str
+
+
+class QueueGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="queue"):
+    """A queue group: whoever receives a message has it alone, until it is acknowledged."""
+
+    name: str
+    settings: QueueGroupSettings
+    topics: tuple[str, ...]
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """What has happened since the node was started, in messages."""
+
+    delivered: int
+    redelivered: int
+    acked: int
+    nacked: int
+    rejected: int
+    leases_expired: int
+    dead_lettered: int
+    ttl_expired: int
+    skipped: int
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    lane: str
+    ready: int
+    in_flight: int
+    in_total: int
+    out_total: int
+    oldest_age_ms: int
+    longest_wait_ms: int
+
+
+class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    in_total: int
+    out_total: int
+    done_before: int
+    high_watermark: int
+    oldest_age_ms: int
+    lanes: tuple[int, ...]
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a group has still to do in a topic."""
+
+    group: str
+    topic: str
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    totals: Totals
+    lanes: tuple[LaneStats, ...]
+    partitions: tuple[PartitionStats, ...]
+
+
+class LaneOfTopic(msgspec.Struct, frozen=True, kw_only=True):
+    lane: str
+    weight: int
+    stored: int
+    stored_by_partition: tuple[int, ...]
+
+
+class LanesOfGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    lanes: tuple[LaneStats, ...]
+
+
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of a topic: their rules, what they hold, and how each group fares."""
+
+    topic: str
+    strict: bool
+    starvation_ms: int
+    lanes: tuple[LaneOfTopic, ...]
+    groups: tuple[LanesOfGroup, ...]
+
+
+class PeekedMessage(Message, frozen=True, kw_only=True):
+    """A message and what has become of it in a group."""
+
+    priority: str
+    state: str
+    attempts: int
+    consumer: str | None
+    lease_until_ms: int | None
+    due_at_ms: int | None

@@ -1,0 +1,190 @@
+"""Reading a topic message by message, to its end or for as long as one likes.
+
+A reader remembers where it is in every partition as a `cursor`, a short text that can be kept and
+given to another reader later. Records that are damaged on the broker's disk are never passed over
+in silence: without `on_damage` the reader raises `CorruptBatch`, and goes on behind them when it is
+asked for the next message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from goqueue.client.http.messages import Message
+from goqueue.client.http.moments import Duration, Place
+from goqueue.client.http.request import Request
+from goqueue.client.http.requests.messages import MessageRequests, Page
+from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.model.errors import CorruptBatch
+from goqueue.wire.http.bodies.messages import Damage
+
+OnDamage = Callable[[Damage], object]
+
+PAGE_MESSAGES = 500
+FOLLOW_WAIT_SECONDS = 20.0
+
+_requests = MessageRequests()
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a reader is, and what it has fetched and not yet handed out."""
+
+    topic: str
+    partition: int | None = None
+    offset: int | None = None
+    from_: Place | None = None
+    until: Place | None = None
+    is_followed: bool = False
+    count_max: int | None = None
+    on_damage: OnDamage | None = None
+    cursor: str = ""
+    is_at_end: bool = False
+    fetched: deque[Message] = field(default_factory=deque)
+    damaged: deque[Damage] = field(default_factory=deque)
+    _offsets: dict[int, int] = field(default_factory=dict)  # after what was handed out
+    _page_cursor: str = ""
+
+    def __post_init__(self) -> None:
+        self._page_cursor = self.cursor
+
+    def take(self) -> Message | None:
+        """The next message that is here already."""
+        self._tell_damage()
+        if self.count_max == 0:
+            self.is_at_end = True
+            return None
+        if not self.fetched:
+            return None
+        message = self.fetched.popleft()
+        if self.count_max is not None:
+            self.count_max -= 1
+        self._offsets[message.partition] = message.offset + 1
+        self.cursor = _cursor_of(self._offsets) if self.fetched else self._page_cursor
+        return message
+
+    def next_request(self, wait: Duration) -> Request[Page]:
+        if self._page_cursor:
+            return _requests.read_page(
+                self.topic,
+                cursor=self._page_cursor,
+                until=self.until,
+                limit=PAGE_MESSAGES,
+                wait=wait if self.is_followed else 0,
+            )
+        return _requests.read_page(
+            self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            from_=self.from_,
+            until=self.until,
+            limit=PAGE_MESSAGES,
+            wait=wait if self.is_followed else 0,
+        )
+
+    def arrived(self, page: Page) -> None:
+        """Take in a page. The end is where one more request brings nothing and moves nowhere."""
+        has_moved = page.cursor != self._page_cursor
+        is_first = not self._page_cursor
+        if is_first:
+            # Partitions begin at the first message they bring, or else where the page ends.
+            self._offsets = _offsets_of(page.cursor)
+            for message in reversed(page.messages):
+                self._offsets[message.partition] = message.offset
+        self._page_cursor = page.cursor
+        self.fetched.extend(page.messages)
+        self.damaged.extend(page.damaged)
+        if not page.messages:
+            self.cursor = page.cursor
+            self._offsets = _offsets_of(page.cursor)
+            is_idle = not page.damaged and (is_first or not has_moved)
+            self.is_at_end = is_idle and not self.is_followed
+
+    def _tell_damage(self) -> None:
+        while self.damaged:
+            damage = self.damaged.popleft()
+            if self.on_damage is None:
+                raise CorruptBatch(
+                    f"Records of {self.topic}/{damage.partition} from offset {damage.offset} to "
+                    f"{damage.next_offset - 1} cannot be read: {damage.detail} Ask for the next "
+                    "message to go on behind them, or give on_damage."
+                )
+            self.on_damage(damage)
+
+
+class MessageReader:
+    """Messages of a topic, one after the other. `close` lets a reader that follows end."""
+
+    def __init__(self, transport: Transport, progress: Progress, wait: Duration) -> None:
+        self._transport = transport
+        self._progress = progress
+        self._wait = wait
+        self._is_closed = False
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on after the last message handed out; empty before anything was read."""
+        return self._progress.cursor
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        progress = self._progress
+        while not self._is_closed:
+            message = progress.take()
+            if message is not None:
+                return message
+            if progress.is_at_end:
+                break
+            progress.arrived(self._transport.send(progress.next_request(self._wait)))
+        raise StopIteration
+
+    def close(self) -> None:
+        """End after the wait that is under way, if there is one."""
+        self._is_closed = True
+
+
+class AsyncMessageReader:
+    """Messages of a topic, one after the other, for `async for`."""
+
+    def __init__(self, transport: AsyncTransport, progress: Progress, wait: Duration) -> None:
+        self._transport = transport
+        self._progress = progress
+        self._wait = wait
+        self._is_closed = False
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on after the last message handed out; empty before anything was read."""
+        return self._progress.cursor
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        progress = self._progress
+        while not self._is_closed:
+            message = progress.take()
+            if message is not None:
+                return message
+            if progress.is_at_end:
+                break
+            progress.arrived(await self._transport.send(progress.next_request(self._wait)))
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """End after the wait that is under way, if there is one."""
+        self._is_closed = True
+
+
+def _offsets_of(cursor: str) -> dict[int, int]:
+    pairs = (pair.split(":") for pair in cursor.split(",") if pair)
+    return {int(number): int(offset) for number, offset in pairs}
+
+
+def _cursor_of(offsets: dict[int, int]) -> str:
+    return ",".join(f"{number}:{offset}" for number, offset in offsets.items())

@@ -1,0 +1,106 @@
+"""Groups of both kinds: make, look at, move and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from goqueue.client.http.moments import Place, place_text
+from goqueue.client.http.queue_answers import QueueGroup, StreamGroup
+from goqueue.client.http.request import (
+    Repeat,
+    Request,
+    body_with,
+    nothing,
+    path_of,
+    query_of,
+    reading,
+)
+from goqueue.wire.http.bodies import groups as bodies
+from goqueue.wire.http.bodies.groups import (
+    Assignment,
+    CommittedOffset,
+    Group,
+    GroupKind,
+    Lag,
+    Rebalances,
+    ResetOffset,
+)
+from goqueue.wire.http.fields import Start
+
+_read_groups = reading(bodies.Groups)
+_read_queue_group = reading(QueueGroup)
+_read_stream_group = reading(StreamGroup)
+_read_group = reading(QueueGroup | StreamGroup)  # type: ignore[arg-type]  # unions are no type
+_read_lag = reading(Lag)
+_read_offsets = reading(bodies.Offsets)
+_read_assignment = reading(Assignment)
+_read_rebalances = reading(Rebalances)
+_read_reset = reading(bodies.ResetDone)
+
+
+class GroupRequests:
+    def list_all(self, *, kind: GroupKind | None = None, prefix: str = "") -> Request[list[Group]]:
+        """The groups, by name."""
+        query = query_of(bodies.ListGroups(kind=kind, prefix=prefix))
+        return Request("GET", path_of("groups"), lambda data: _read_groups(data).groups, query)
+
+    def put_queue(
+        self, group: str, settings: Mapping[str, object] | None = None
+    ) -> Request[QueueGroup]:
+        """Make a queue group or change it; settings that are not named have their default."""
+        body = body_with(kind="queue", settings=dict(settings or {}))
+        return Request("PUT", path_of("groups", group), _read_queue_group, body=body)
+
+    def put_stream(
+        self, group: str, topics: Iterable[str], *, start: Start = "earliest"
+    ) -> Request[StreamGroup]:
+        """Let a stream group begin in topics at `start`, where it has not committed anything."""
+        body = body_with(kind="stream", topics=list(topics), start=start)
+        return Request("PUT", path_of("groups", group), _read_stream_group, body=body)
+
+    def describe(self, group: str) -> Request[QueueGroup | StreamGroup]:
+        """A group of either kind."""
+        return Request("GET", path_of("groups", group), _read_group)
+
+    def delete(self, group: str) -> Request[None]:
+        """Forget a group and all it has done."""
+        return Request("DELETE", path_of("groups", group), nothing, repeat=Repeat.CONFUSES)
+
+    def lag(self, group: str) -> Request[Lag]:
+        """How much the group has still to read, or to acknowledge."""
+        return Request("GET", path_of("groups", group, "lag"), _read_lag)
+
+    def offsets(self, group: str) -> Request[list[CommittedOffset]]:
+        """What a stream group has committed."""
+        path = path_of("groups", group, "offsets")
+        return Request("GET", path, lambda data: _read_offsets(data).offsets)
+
+    def reset(
+        self,
+        group: str,
+        topic: str,
+        to: Place,
+        *,
+        partitions: Iterable[int] | None = None,
+        dry_run: bool = False,
+    ) -> Request[list[ResetOffset]]:
+        """Move the committed offsets of a stream group that has no members.
+
+        `to` may also be an offset, as `offset:42`.
+        """
+        body = body_with(
+            topic=topic,
+            to=place_text(to),
+            partitions=None if partitions is None else list(partitions),
+            dry_run=dry_run,
+        )
+        path = path_of("groups", group, "reset")
+        return Request("POST", path, lambda data: _read_reset(data).offsets, body=body)
+
+    def assignment(self, group: str) -> Request[Assignment]:
+        """Who holds which partitions of a stream group, and who shall."""
+        return Request("GET", path_of("groups", group, "assignment"), _read_assignment)
+
+    def rebalances(self, group: str) -> Request[Rebalances]:
+        """How often, why and for how long a stream group was rebalanced."""
+        return Request("GET", path_of("groups", group, "rebalances"), _read_rebalances)

@@ -1,0 +1,147 @@
+"""Publishing, and reading by offset and by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from goqueue.client.http.failures import error_of_problem
+from goqueue.client.http.messages import (
+    NO_HEADERS,
+    Acks,
+    Data,
+    Headers,
+    Message,
+    Outgoing,
+    Published,
+    batch_body,
+    message_of,
+    publish_body,
+    published_of,
+)
+from goqueue.client.http.moments import Duration, Moment, Place, duration_ms, place_text
+from goqueue.client.http.request import Repeat, Request, path_of, query_of, reading
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http.bodies import messages as bodies
+from goqueue.wire.http.bodies.messages import Damage
+from goqueue.wire.http.fields import Priority
+
+Outcome: TypeAlias = Published | GoQueueError
+
+_read_published = reading(bodies.Published)
+_read_results = reading(bodies.PublishedMany)
+_read_messages = reading(bodies.Messages)
+_read_message = reading(bodies.Message)
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Some messages, where the next page begins, and what could not be read on the way."""
+
+    messages: tuple[Message, ...]
+    cursor: str
+    damaged: tuple[Damage, ...] = ()
+
+
+class MessageRequests:
+    def publish(
+        self,
+        topic: str,
+        value: Data | None,
+        *,
+        key: Data | None = None,
+        headers: Headers = NO_HEADERS,
+        priority: Priority | None = None,
+        delay: Duration | None = None,
+        deliver_at: Moment | None = None,
+        ttl: Duration | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        acks: Acks = "all",
+    ) -> Request[Published]:
+        """Publish one message; the answer comes when it is as durable as `acks` asks for.
+
+        If the answer is lost, the message may be stored or not: `ConnectionLost` or
+        `RequestTimedOut` says so, and nothing is sent again unless the settings of the client
+        allow that a message may come twice (`repeats_publishes`).
+        """
+        message = Outgoing(
+            value, key, headers, priority, delay, deliver_at, ttl, partition, timestamp_ms
+        )
+        return Request(
+            "POST",
+            path_of("topics", topic, "publish"),
+            _published,
+            body=publish_body(message, acks),
+            repeat=Repeat.PUBLISHES,
+        )
+
+    def publish_encoded(
+        self, topic: str, parts: Sequence[bytes], *, acks: Acks = "all"
+    ) -> Request[list[Outcome]]:
+        """Publish messages that `encoded` has made ready; an outcome for each."""
+        return Request(
+            "POST",
+            path_of("topics", topic, "batch"),
+            _outcomes,
+            body=batch_body(parts, acks),
+            repeat=Repeat.PUBLISHES,
+        )
+
+    def read_page(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_: Place | None = None,
+        until: Place | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+        wait: Duration = 0,
+    ) -> Request[Page]:
+        """Read up to `limit` messages; wait so long for one if there is none."""
+        query = bodies.Read(
+            partition=partition,
+            offset=offset,
+            from_=None if from_ is None else place_text(from_),
+            until=None if until is None else place_text(until),
+            cursor=cursor,
+            limit=limit,
+            wait_ms=duration_ms(wait),
+        )
+        path = path_of("topics", topic, "messages")
+        return Request("GET", path, _page, query_of(query), wait_ms=query.wait_ms)
+
+    def read_one(self, topic: str, *, partition: int, offset: int) -> Request[Message]:
+        """The message at one offset of a partition."""
+        return Request("GET", path_of("topics", topic, "messages", partition, offset), _message)
+
+
+def _published(data: bytes) -> Published:
+    return published_of(_read_published(data))
+
+
+def _outcomes(data: bytes) -> list[Outcome]:
+    return [_outcome(one) for one in _read_results(data).results]
+
+
+def _outcome(result: bodies.PublishResult) -> Outcome:
+    if isinstance(result.published, bodies.Published):
+        return published_of(result.published)
+    assert not isinstance(result.problem, msgspec.UnsetType), "a result is one or the other"
+    return error_of_problem(result.problem)
+
+
+def _page(data: bytes) -> Page:
+    answer = _read_messages(data)
+    return Page(
+        messages=tuple(map(message_of, answer.messages)),
+        cursor=answer.cursor,
+        damaged=tuple(answer.damaged),
+    )
+
+
+def _message(data: bytes) -> Message:
+    return message_of(_read_message(data))

@@ -1,0 +1,72 @@
+"""What a client of the HTTP API may be told: where, how patiently, and how often again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from goqueue.client.addresses import Address
+from goqueue.model.errors import InvalidRequest
+
+ADDRESS_DEFAULT = "127.0.0.1:8080"
+PORT_DEFAULT = 8080
+_SCHEMES = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """How often a request is sent again, and after which waits.
+
+    A request that surely did nothing (no connection, 429, 503) is always worth another try. When
+    an answer is lost, nobody knows whether the request was done: those that do no harm a second
+    time are repeated, and publishes only if `repeats_publishes` allows that a message may then be
+    stored twice.
+    """
+
+    retries_max: int = 8
+    backoff_ms_min: int = 100  # the first wait; each further one may be twice as long
+    backoff_ms_max: int = 5_000
+    repeats_publishes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.retries_max < 0:
+            raise InvalidRequest("retries_max must be 0 or more.")
+        if not 1 <= self.backoff_ms_min <= self.backoff_ms_max:
+            raise InvalidRequest("backoff_ms_min must be from 1 to backoff_ms_max.")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How a client connects."""
+
+    connect_ms_max: int = 5_000
+    answer_ms_max: int = 30_000  # on top of what a long poll was asked to wait
+    connections_max: int = 100
+    # Shorter than brokers and most proxies keep a silent connection, so that none is used that the
+    # other side is about to close.
+    idle_ms_max: int = 20_000
+    retry: RetrySettings = field(default_factory=RetrySettings)
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
+
+
+def base_url(address: str) -> str:
+    """`HOST:PORT`, or a URL, as the URL that all paths are put after."""
+    text = address.strip().rstrip("/")
+    scheme = next((one for one in _SCHEMES if text.lower().startswith(one)), "")
+    if scheme:
+        if len(text) > len(scheme):
+            return text
+    elif text and "/" not in text:
+        return f"http://{_with_port(text)}"
+    raise InvalidRequest(
+        f"{address!r} is not the address of a broker; write HOST:PORT or http://HOST:PORT."
+    )
+
+
+def _with_port(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if text.endswith("]") or not colon or (text.count(":") > 1 and not host.endswith("]")):
+        return str(Address(text.strip("[]"), PORT_DEFAULT))
+    if host and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535:
+        return text
+    raise InvalidRequest(f"{text!r} is not the address of a broker; write HOST:PORT.")

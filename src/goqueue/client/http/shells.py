@@ -1,0 +1,62 @@
+"""Turns functions that build requests into methods that have them done.
+
+    class Topics(Shell[TopicRequests]):
+        create = call(TopicRequests.create)
+
+    class AsyncTopics(AsyncShell[TopicRequests]):
+        create = async_call(TopicRequests.create)
+
+Both methods have the arguments and the text of the function that builds the request, so that the
+two clients cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from goqueue.client.http.request import Request
+from goqueue.client.http.transport import AsyncTransport, Transport
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Shell(Generic[R]):
+    """Requests of one area, carried by threads."""
+
+    def __init__(self, requests: R, transport: Transport) -> None:
+        self._requests = requests
+        self._transport = transport
+
+
+class AsyncShell(Generic[R]):
+    """Requests of one area, carried by coroutines."""
+
+    def __init__(self, requests: R, transport: AsyncTransport) -> None:
+        self._requests = requests
+        self._transport = transport
+
+
+def call(build: Callable[Concatenate[R, P], Request[T]]) -> Callable[Concatenate[Shell[R], P], T]:
+    """A method that builds a request and waits for its answer."""
+
+    def method(self: Shell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._transport.send(build(self._requests, *args, **kwargs))
+
+    functools.update_wrapper(method, build)
+    return method
+
+
+def async_call(
+    build: Callable[Concatenate[R, P], Request[T]],
+) -> Callable[Concatenate[AsyncShell[R], P], Coroutine[Any, Any, T]]:
+    """A coroutine that builds a request and awaits its answer."""
+
+    async def method(self: AsyncShell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._transport.send(build(self._requests, *args, **kwargs))
+
+    functools.update_wrapper(method, build)
+    return method

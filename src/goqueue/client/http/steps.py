@@ -1,0 +1,70 @@
+"""Work of several requests, written once and carried out by threads or by coroutines.
+
+A function with steps is a generator: it yields requests, and calls to functions of the user, and is
+given their answers or their errors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from goqueue.client.http.request import Request
+from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.model.errors import GoQueueError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A function of the user to call; with coroutines it may be one itself."""
+
+    function: Callable[..., object]
+    about: object
+
+
+Step: TypeAlias = Request[Any] | Tell
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def take_steps(steps: Steps[T], transport: Transport) -> T:
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Tell):
+                step.function(step.about)
+                step = next(steps)
+                continue
+            try:
+                answer = transport.send(step)
+            except GoQueueError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def take_steps_async(steps: Steps[T], transport: AsyncTransport) -> T:
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Tell):
+                told = step.function(step.about)
+                if inspect.isawaitable(told):
+                    await told
+                step = next(steps)
+                continue
+            try:
+                answer = await transport.send(step)
+            except GoQueueError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result

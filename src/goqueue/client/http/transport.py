@@ -1,0 +1,162 @@
+"""Carries requests over connections that are kept and shared, and sends them again if need be.
+
+The two carriers differ in `await` alone; what a failure is and whether to go on is decided in
+`failures` and `attempts`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeVar
+
+import httpx
+
+from goqueue.client.http.attempts import Attempts
+from goqueue.client.http.failures import (
+    Failure,
+    answer_late,
+    answer_lost,
+    failure_of_answer,
+    unreachable,
+)
+from goqueue.client.http.request import Request
+from goqueue.client.http.settings import HttpSettings, base_url
+from goqueue.model.errors import InvalidRequest
+
+T = TypeVar("T")
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+_JSON = {"content-type": "application/json"}
+
+
+class Transport:
+    """For threads; any number of them may use one."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: HttpSettings,
+        *,
+        random: Random | None = None,
+        sleep: Callable[[float], object] | None = None,
+        network: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = base_url(address)
+        self.settings = settings
+        self._random = random or Random()
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait  # closing ends the waits too
+        self._http = httpx.Client(transport=network, **_options(self.url, settings))
+
+    def send(self, request: Request[T]) -> T:
+        """Have a request done, or raise why it was not."""
+        attempts = Attempts(request, self.settings.retry, self._random)
+        while True:
+            outcome = self._try(request)
+            if not isinstance(outcome, Failure):
+                return request.read(outcome)
+            self._sleep(attempts.wait_seconds(outcome))
+            if self._closed.is_set():
+                raise outcome.error
+
+    def _try(self, request: Request[Any]) -> bytes | Failure:
+        if self._closed.is_set():
+            raise InvalidRequest("This client is closed; make another one.")
+        try:
+            answer = self._http.request(**_arguments(request, self.settings))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return _failure_of(error, self.url, request, self.settings)
+        refused = failure_of_answer(answer.status_code, answer.headers, answer.content)
+        return refused or answer.content
+
+    def close(self) -> None:
+        self._closed.set()
+        self._http.close()
+
+
+class AsyncTransport:
+    """For coroutines of one event loop."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: HttpSettings,
+        *,
+        random: Random | None = None,
+        network: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = base_url(address)
+        self.settings = settings
+        self._random = random or Random()
+        self._is_closed = False
+        self._http = httpx.AsyncClient(transport=network, **_options(self.url, settings))
+
+    async def send(self, request: Request[T]) -> T:
+        """Have a request done, or raise why it was not."""
+        attempts = Attempts(request, self.settings.retry, self._random)
+        while True:
+            outcome = await self._try(request)
+            if not isinstance(outcome, Failure):
+                return request.read(outcome)
+            await asyncio.sleep(attempts.wait_seconds(outcome))
+
+    async def _try(self, request: Request[Any]) -> bytes | Failure:
+        if self._is_closed:
+            raise InvalidRequest("This client is closed; make another one.")
+        try:
+            answer = await self._http.request(**_arguments(request, self.settings))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return _failure_of(error, self.url, request, self.settings)
+        refused = failure_of_answer(answer.status_code, answer.headers, answer.content)
+        return refused or answer.content
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._http.aclose()
+
+
+def _options(url: str, settings: HttpSettings) -> dict[str, Any]:
+    return {
+        "base_url": url,
+        "headers": {"accept": "application/json", **settings.headers},
+        "limits": httpx.Limits(
+            max_connections=settings.connections_max,
+            max_keepalive_connections=settings.connections_max,
+            keepalive_expiry=settings.idle_ms_max / 1000,
+        ),
+        # A proxy meant for web pages would come between us and a long poll.
+        "trust_env": False,
+    }
+
+
+def _arguments(request: Request[Any], settings: HttpSettings) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": request.query or None,
+        "content": request.body,
+        "headers": _JSON if request.body is not None else None,
+        "timeout": httpx.Timeout(
+            _answer_seconds(request, settings), connect=settings.connect_ms_max / 1000
+        ),
+    }
+
+
+def _answer_seconds(request: Request[Any], settings: HttpSettings) -> float:
+    return (settings.answer_ms_max + request.wait_ms) / 1000
+
+
+def _failure_of(
+    error: Exception, url: str, request: Request[Any], settings: HttpSettings
+) -> Failure:
+    reason = str(error) or type(error).__name__
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        return Failure(InvalidRequest(f"{url} cannot be asked: {reason}."), is_passing=False)
+    if isinstance(error, _NOT_SENT):
+        return unreachable(url, reason)
+    if isinstance(error, httpx.TimeoutException):
+        return answer_late(url, _answer_seconds(request, settings))
+    return answer_lost(url, reason)

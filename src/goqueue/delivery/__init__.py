@@ -1,0 +1,77 @@
+"""Leases, acks, retries, lanes and dead letters: queue behaviour on top of a log.
+
+A log forgets by age, a queue by acknowledgement. This room owns that difference, so that
+`partition` stays a plain log. It holds no messages, only what happened to them, and as ranges of
+offsets wherever it can. It reads no log and writes none: what it wants written it says.
+"""
+
+from goqueue.delivery.arrivals import Arrivals
+from goqueue.delivery.choosing import Pick
+from goqueue.delivery.handing import Delivery, Message, Settled
+from goqueue.delivery.journal import (
+    LedgerKey,
+    decode_events,
+    decode_key,
+    encode_events,
+    encode_key,
+)
+from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES, NORMAL, LaneIndex, LaneState
+from goqueue.delivery.leases import Unacked
+from goqueue.delivery.ledger import Buried, Done, Event, Finish, Forgotten, Ledger, Moved
+from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
+from goqueue.delivery.partition_queue import DeadLetter
+from goqueue.delivery.queue import Queue
+from goqueue.delivery.receipts import Receipt, decode_receipt
+from goqueue.delivery.settings import (
+    DELAY_MS_MAX,
+    RECEIVE_MESSAGES_MAX,
+    VISIBILITY_MS_MAX,
+    LaneSettings,
+    QueueSettings,
+    check_queue_settings,
+)
+from goqueue.delivery.views import LaneStats, MessageState, PartitionStats, QueueStats, Totals
+
+__all__ = [
+    "DELAY_MS_MAX",
+    "LANE_COUNT",
+    "LANE_NAMES",
+    "NORMAL",
+    "PEEK_MESSAGES_MAX",
+    "RECEIVE_MESSAGES_MAX",
+    "VISIBILITY_MS_MAX",
+    "Arrivals",
+    "Buried",
+    "DeadLetter",
+    "Delivery",
+    "Done",
+    "Event",
+    "Finish",
+    "Forgotten",
+    "LaneIndex",
+    "LaneSettings",
+    "LaneState",
+    "LaneStats",
+    "Ledger",
+    "LedgerKey",
+    "Message",
+    "MessageState",
+    "Moved",
+    "PartitionStats",
+    "Pick",
+    "Queue",
+    "QueueSettings",
+    "QueueStats",
+    "Receipt",
+    "Settled",
+    "Totals",
+    "Unacked",
+    "check_queue_settings",
+    "decode_events",
+    "decode_key",
+    "decode_receipt",
+    "encode_events",
+    "encode_key",
+    "peek",
+    "stats",
+]

@@ -1,0 +1,230 @@
+"""How the events of ledgers are written down.
+
+A record's key names the ledger (group, topic, partition), its value holds one or more events. All
+numbers are variable-length, and offsets are written as distances, so that the acknowledgement of a
+thousand consecutive messages takes a few bytes.
+
+    key:   version int8 · length of the group's name uint16 · the name · topic id, 16 bytes ·
+           partition int32
+    value: version int8 · events, each: kind int8 · its numbers
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from goqueue.delivery.ledger import (
+    Buried,
+    Done,
+    Event,
+    Finish,
+    Forgotten,
+    Moved,
+    Retried,
+    Retry,
+    Rewound,
+    Snapshot,
+)
+from goqueue.delivery.ranges import Range
+from goqueue.model.batch import varint
+from goqueue.model.errors import CorruptDeliveryState
+
+_VERSION = 1
+_KEY_START = struct.Struct(">BH")
+_KEY_END = struct.Struct(">16si")
+_KEY_HASH = struct.Struct(">Q")
+_TOPIC_ID = struct.Struct(">16s")
+
+_RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED = 16, 17, 18, 19, 20, 21
+_FINISHES = frozenset(Finish)
+_VARINT_BYTES_MAX = 10
+
+
+class LedgerKey(NamedTuple):
+    group: str
+    topic_id: bytes
+    partition: int
+
+
+def encode_key(key: LedgerKey) -> bytes:
+    name = key.group.encode()
+    return _KEY_START.pack(_VERSION, len(name)) + name + _KEY_END.pack(key.topic_id, key.partition)
+
+
+def decode_key(data: bytes) -> LedgerKey:
+    try:
+        version, length = _KEY_START.unpack_from(data)
+        if version != _VERSION:
+            raise CorruptDeliveryState(f"A key of the delivery journal has version {version}.")
+        end = _KEY_START.size + length
+        topic_id, partition = _KEY_END.unpack(data[end:])
+        return LedgerKey(data[_KEY_START.size : end].decode(), topic_id, partition)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptDeliveryState(f"A key of the delivery journal is damaged: {error}.") from error
+
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    parts = [bytes((_VERSION,))]
+    for event in events:
+        _encode(event, parts)
+    return b"".join(parts)
+
+
+def _encode(event: Event, parts: list[bytes]) -> None:
+    if isinstance(event, Done):
+        parts.append(bytes((event.why,)))
+        _encode_ranges(event.ranges, parts)
+    elif isinstance(event, Buried):
+        parts.append(bytes((_BURIED,)))
+        _encode_ranges(event.ranges, parts)
+        parts += (_TOPIC_ID.pack(event.topic_id), varint(event.end))
+    elif isinstance(event, Retried):
+        parts.append(bytes((_RETRIED,)))
+        _encode_retries(event.retries, parts)
+    elif isinstance(event, Moved):
+        parts += (bytes((_MOVED,)), varint(event.floor))
+    elif isinstance(event, Rewound):
+        parts += (bytes((_REWOUND,)), varint(event.offset))
+        _encode_ranges(event.still_open, parts)
+    elif isinstance(event, Snapshot):
+        parts += (bytes((_SNAPSHOT,)), varint(event.part), varint(event.part_count))
+        parts.append(varint(event.floor))
+        _encode_ranges(event.ranges, parts)
+        _encode_retries(event.retries, parts)
+        parts.append(varint(len(event.graves)))
+        for topic_id, end in event.graves:
+            parts += (_TOPIC_ID.pack(topic_id), varint(end))
+    else:
+        parts.append(bytes((_FORGOTTEN,)))
+
+
+def _encode_ranges(ranges: list[Range], parts: list[bytes]) -> None:
+    parts.append(varint(len(ranges)))
+    before = 0
+    for first, end in ranges:
+        parts += (varint(first - before), varint(end - first))
+        before = end
+
+
+def _encode_retries(retries: list[tuple[int, Retry]], parts: list[bytes]) -> None:
+    parts.append(varint(len(retries)))
+    before = before_ms = 0
+    for offset, (attempts, due_ms, key) in retries:
+        parts += (varint(offset - before), varint(attempts), varint(due_ms - before_ms))
+        parts.append(_KEY_HASH.pack(key))
+        before, before_ms = offset, due_ms
+
+
+def decode_events(data: bytes) -> list[Event]:
+    """The events of one record's value; raise `CorruptDeliveryState` where it makes no sense."""
+    if not data or data[0] != _VERSION:
+        raise CorruptDeliveryState(f"A record of the delivery journal begins with {data[:1]!r}.")
+    reader = _Reader(data, 1)
+    events: list[Event] = []
+    while reader.position < len(data):
+        events.append(_decode(reader))
+    return events
+
+
+def _decode(reader: _Reader) -> Event:
+    kind = reader.byte()
+    if kind in _FINISHES:
+        return Done(Finish(kind), reader.ranges())
+    if kind == _BURIED:
+        return Buried(reader.ranges(), reader.topic_id(), reader.count())
+    if kind == _RETRIED:
+        return Retried(reader.retries())
+    if kind == _MOVED:
+        return Moved(reader.count())
+    if kind == _REWOUND:
+        return Rewound(reader.count(), reader.ranges())
+    if kind == _SNAPSHOT:
+        return Snapshot(
+            reader.count(),
+            reader.count(),
+            reader.count(),
+            reader.ranges(),
+            reader.retries(),
+            reader.graves(),
+        )
+    if kind == _FORGOTTEN:
+        return Forgotten()
+    raise CorruptDeliveryState(f"An event of the delivery journal has the unknown kind {kind}.")
+
+
+class _Reader:
+    """Takes numbers off the front; anything out of place is a `CorruptDeliveryState`."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self.position = position
+
+    def byte(self) -> int:
+        if self.position >= len(self._data):
+            raise CorruptDeliveryState("An event of the delivery journal ends too early.")
+        self.position += 1
+        return self._data[self.position - 1]
+
+    def number(self) -> int:
+        value = 0
+        for place in range(_VARINT_BYTES_MAX):
+            byte = self.byte()
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise CorruptDeliveryState("A number in the delivery journal is longer than 64 bits.")
+
+    def count(self) -> int:
+        value = self.number()
+        if not 0 <= value < 1 << 63:
+            raise CorruptDeliveryState(f"The delivery journal has {value} in place of a count.")
+        return value
+
+    def length(self) -> int:
+        """How many entries follow; each takes at least a byte, so that a lie costs nothing."""
+        value = self.count()
+        if value > len(self._data) - self.position:
+            raise CorruptDeliveryState(f"The delivery journal announces {value} entries too many.")
+        return value
+
+    def ranges(self) -> list[Range]:
+        ranges: list[Range] = []
+        end = 0
+        for _ in range(self.length()):
+            first = end + self.number()
+            end = first + self.count()
+            if first < 0 or end <= first or end >= 1 << 63:
+                raise CorruptDeliveryState("A range of offsets in the delivery journal is empty.")
+            ranges.append((first, end))
+        return ranges
+
+    def retries(self) -> list[tuple[int, Retry]]:
+        retries: list[tuple[int, Retry]] = []
+        offset = due_ms = 0
+        for _ in range(self.length()):
+            offset += self.number()
+            attempts = self.count()
+            due_ms += self.number()
+            if offset < 0 or offset >= 1 << 63:
+                raise CorruptDeliveryState("A retry in the delivery journal has no such offset.")
+            retries.append((offset, Retry(attempts, due_ms, self._key())))
+        return retries
+
+    def graves(self) -> list[tuple[bytes, int]]:
+        return [(self.topic_id(), self.count()) for _ in range(self.length())]
+
+    def topic_id(self) -> bytes:
+        (topic_id,) = self._unpack(_TOPIC_ID)
+        return bytes(topic_id)
+
+    def _key(self) -> int:
+        (key,) = self._unpack(_KEY_HASH)
+        return int(key)
+
+    def _unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        start, self.position = self.position, self.position + layout.size
+        if self.position > len(self._data):
+            raise CorruptDeliveryState("An event of the delivery journal ends too early.")
+        return layout.unpack_from(self._data, start)

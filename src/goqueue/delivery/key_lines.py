@@ -1,0 +1,80 @@
+"""Per-key order: a key with a message under way makes its later messages wait in line.
+
+Keys are known by a number computed from them, so that a retry can be told its key after a restart
+without reading its record. Two keys with one number only wait for each other needlessly.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from hashlib import blake2b
+
+from goqueue.delivery.ledger import NO_KEY
+
+
+def key_number(key: bytes | None) -> int:
+    """A number for a key; records without a key have no order to keep."""
+    if key is None:
+        return NO_KEY
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") or 1
+
+
+class KeyLines:
+    """Of one partition: which message holds each key, and who waits behind it."""
+
+    __slots__ = ("_holders", "_lines", "parked_count")
+
+    def __init__(self) -> None:
+        self._holders: dict[int, int] = {}  # offset: key
+        self._lines: dict[int, list[int]] = {}  # key: offsets that wait, lowest first
+        self.parked_count = 0
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._holders)
+
+    def held(self) -> list[int]:
+        """The messages that hold a key."""
+        return list(self._holders)
+
+    def key_of(self, offset: int) -> int:
+        return self._holders.get(offset, NO_KEY)
+
+    def enter(self, offset: int, key: int) -> bool:
+        """Let the message go on if its key is free or its own; else it waits in line."""
+        if key == NO_KEY or self._holders.get(offset) == key:
+            return True
+        line = self._lines.get(key)
+        if line is None:
+            self._lines[key] = []
+            self._holders[offset] = key
+            return True
+        insort(line, offset)
+        self.parked_count += 1
+        return False
+
+    def leave(self, offset: int) -> int | None:
+        """The message is done; the offset of the one that may go on now, if one waits."""
+        key = self._holders.pop(offset, NO_KEY)
+        if key == NO_KEY:
+            return None
+        line = self._lines[key]
+        if not line:
+            del self._lines[key]
+            return None
+        following = line.pop(0)
+        self._holders[following] = key
+        self.parked_count -= 1
+        return following
+
+    def parked(self) -> list[int]:
+        return [offset for line in self._lines.values() for offset in line]
+
+    def drop(self, gone: set[int]) -> list[int]:
+        """Forget these messages, wherever they stand; those that may go on because of it."""
+        for key, line in self._lines.items():
+            kept = [offset for offset in line if offset not in gone]
+            self.parked_count -= len(line) - len(kept)
+            self._lines[key] = kept
+        followers = [self.leave(offset) for offset in list(self._holders) if offset in gone]
+        return [offset for offset in followers if offset is not None]

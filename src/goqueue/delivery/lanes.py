@@ -1,0 +1,130 @@
+"""Which lane each offset of a partition is in.
+
+Lanes are sub-sequences of one log, kept as runs: where a run begins, and its lane. A partition in
+which nobody ever set a priority has one run, however long it is. The index is a fact about the
+partition, so that all groups share it; where a group stands in each lane is the group's own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import msgspec
+
+LANE_NAMES = ("critical", "high", "normal", "low", "background")
+LANE_COUNT = len(LANE_NAMES)
+NORMAL = 2
+
+# Nine bytes each. A partition that alternates between lanes for longer than this keeps taking
+# messages, in the lane of the last run; retention makes room again.
+RUNS_MAX = 8_000_000
+
+
+class LaneState(msgspec.Struct, array_like=True, frozen=True):
+    """An index as it is saved beside the partition's segments."""
+
+    end: int
+    starts: bytes  # signed 64-bit numbers, in the byte order of the machine that `order` names
+    lanes: bytes
+    order: str
+
+
+class LaneIndex:
+    """The lanes of offsets `0` to `end`; what lies before the log's start is forgotten."""
+
+    __slots__ = ("_lanes", "_runs_max", "_starts", "end")
+
+    def __init__(self, first: int = 0, *, runs_max: int = RUNS_MAX) -> None:
+        self.end = first
+        self._starts = array("q")
+        self._lanes = bytearray()
+        self._runs_max = runs_max
+
+    def __len__(self) -> int:
+        """The number of runs, which is what the index costs."""
+        return len(self._starts)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every message that is known here is in the normal lane."""
+        return not self._lanes or (len(self._lanes) == 1 and self._lanes[0] == NORMAL)
+
+    def note(self, first: int, last: int, lane: int) -> None:
+        """Offsets `first` to `last` are in `lane`; those passed over are in the normal one."""
+        assert self.end <= first <= last, "lanes are noted in the order of the log"
+        if first > self.end and not (self._lanes and self._lanes[-1] == NORMAL):
+            self._begin_run(self.end, NORMAL)
+        if not self._lanes or self._lanes[-1] != lane:
+            self._begin_run(first, lane)
+        self.end = last + 1
+
+    def _begin_run(self, first: int, lane: int) -> None:
+        if len(self._starts) < self._runs_max:
+            self._starts.append(first)
+            self._lanes.append(lane)
+
+    def lane_of(self, offset: int) -> int:
+        at = bisect_right(self._starts, offset) - 1
+        return self._lanes[at] if at >= 0 else NORMAL
+
+    def next_in_lane(self, lane: int, from_offset: int, until: int) -> tuple[int, int] | None:
+        """The next run of offsets in `lane`, clipped to `from_offset` and `until`."""
+        until = min(until, self.end)
+        if from_offset >= until or not self._starts:
+            return None
+        starts = self._starts
+        at = self._lanes.find(lane, max(0, bisect_right(starts, from_offset) - 1))
+        if at < 0 or starts[at] >= until:
+            return None
+        end = starts[at + 1] if at + 1 < len(starts) else until
+        return max(from_offset, starts[at]), min(until, end)
+
+    def counts(self, first: int, end: int) -> list[int]:
+        """How many of the offsets from `first` up to `end` are in each lane."""
+        counts = [0] * LANE_COUNT
+        for lane, start, stop in self._runs(first, min(end, self.end)):
+            counts[lane] += stop - start
+        return counts
+
+    def _runs(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        starts = self._starts
+        at = max(0, bisect_right(starts, first) - 1)
+        while at < len(starts) and starts[at] < end:
+            stop = starts[at + 1] if at + 1 < len(starts) else end
+            start = max(first, starts[at])
+            if start < min(stop, end):
+                yield self._lanes[at], start, min(stop, end)
+            at += 1
+
+    def forget_before(self, offset: int) -> None:
+        """The log begins at `offset` now."""
+        gone = bisect_right(self._starts, offset) - 1
+        if gone > 0:
+            del self._starts[:gone]
+            del self._lanes[:gone]
+        if self._starts and self._starts[0] < offset:
+            self._starts[0] = offset
+        if self.end < offset:
+            self._starts, self._lanes, self.end = array("q"), bytearray(), offset
+
+    def state(self) -> LaneState:
+        return LaneState(self.end, self._starts.tobytes(), bytes(self._lanes), _byte_order())
+
+    @classmethod
+    def restore(cls, state: LaneState) -> LaneIndex | None:
+        """The index as it was saved, or None when the saved one makes no sense here."""
+        index = cls(state.end)
+        if state.order != _byte_order() or len(state.starts) != 8 * len(state.lanes):
+            return None
+        index._starts.frombytes(state.starts)
+        index._lanes += state.lanes
+        starts = index._starts
+        is_sorted = all(starts[at] < starts[at + 1] for at in range(len(starts) - 1))
+        is_sound = is_sorted and (not starts or starts[-1] < state.end)
+        return index if is_sound and all(lane < LANE_COUNT for lane in state.lanes) else None
+
+
+def _byte_order() -> str:
+    return "little" if array("H", (1,)).tobytes()[0] else "big"

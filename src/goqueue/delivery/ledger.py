@@ -1,0 +1,222 @@
+"""What is known of the messages of one partition for one group, and must survive a restart.
+
+Everything that changes it is an event, and the same events are what the journal holds. So a
+ledger that is read back is the ledger that was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from goqueue.delivery.ranges import Range, RangeSet
+
+NO_KEY = 0
+
+
+class Finish(IntEnum):
+    """Why a message is done."""
+
+    ACKED = 1
+    EXPIRED = 3  # nobody took it in its time to live
+    SKIPPED = 4  # there is no such record any more, or it cannot be read
+
+
+class Retry(NamedTuple):
+    """A message that was delivered `attempts` times and not acknowledged."""
+
+    attempts: int
+    due_ms: int
+    key: int = NO_KEY  # tells keys apart where their order counts
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """These messages are finished."""
+
+    why: Finish
+    ranges: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """These messages are in a dead-letter topic, whose records before `end` have all been noted.
+
+    A restart compares that with the topic: a dead letter from `end` on was written just before
+    the crash, and its message is marked as done then.
+    """
+
+    ranges: list[Range]
+    topic_id: bytes
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """These messages come again."""
+
+    retries: list[tuple[int, Retry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Everything before an offset is finished."""
+
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """Delivery goes on at an offset: nothing from there on is finished, and before it all is,
+
+    except what is `still_open` because it has been handed out and not settled.
+    """
+
+    offset: int
+    still_open: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One part of a whole ledger; the parts of one follow each other in the journal."""
+
+    part: int
+    part_count: int
+    floor: int
+    ranges: list[Range]
+    retries: list[tuple[int, Retry]]
+    graves: list[tuple[bytes, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The group, or its interest in the topic, is gone."""
+
+
+Event = Done | Buried | Retried | Moved | Rewound | Snapshot | Forgotten
+
+SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
+GRAVES_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
+
+
+class Ledger:
+    """Done is everything below `floor`, and the ranges of `done` above it."""
+
+    __slots__ = ("_parts", "done", "floor", "graves", "is_known", "retries")
+
+    def __init__(self, floor: int = 0) -> None:
+        self.floor = floor
+        self.done = RangeSet()
+        self.retries: dict[int, Retry] = {}
+        self.graves: dict[bytes, int] = {}
+        self.is_known = False  # whether the journal has ever spoken of it
+        self._parts: list[Snapshot] = []
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        mine = (self.floor, self.done, self.retries, self.graves)
+        return mine == (other.floor, other.done, other.retries, other.graves)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def is_done(self, offset: int) -> bool:
+        return offset < self.floor or offset in self.done
+
+    def apply(self, event: Event) -> None:
+        if isinstance(event, Done):
+            self._finish(event.ranges)
+        elif isinstance(event, Buried):
+            self._finish(event.ranges)
+            self.graves.pop(event.topic_id, None)
+            self.graves[event.topic_id] = event.end
+            if len(self.graves) > GRAVES_MAX:
+                del self.graves[next(iter(self.graves))]
+        elif isinstance(event, Retried):
+            for offset, retry in event.retries:
+                if not self.is_done(offset):
+                    self.retries[offset] = retry
+        elif isinstance(event, Moved):
+            self._move(event.floor)
+        elif isinstance(event, Rewound):
+            self._rewind(event.offset, event.still_open)
+        elif isinstance(event, Snapshot):
+            self._take_part(event)
+        else:
+            self.floor, self.done, self.retries, self.graves = 0, RangeSet(), {}, {}
+        self.is_known = not isinstance(event, Forgotten)
+
+    def snapshot(self) -> list[Snapshot]:
+        """The whole as events, in parts of bounded size."""
+        ranges, retries = list(self.done), list(self.retries.items())
+        step = SNAPSHOT_ENTRIES_MAX
+        part_count = max(1, -(-max(len(ranges), len(retries)) // step))
+        return [
+            Snapshot(
+                part,
+                part_count,
+                self.floor,
+                ranges[part * step : (part + 1) * step],
+                retries[part * step : (part + 1) * step],
+                list(self.graves.items()),
+            )
+            for part in range(part_count)
+        ]
+
+    def _finish(self, ranges: list[Range]) -> None:
+        done, retries = self.done, self.retries
+        for first, end in ranges:
+            done.add(first, end)
+            if retries:
+                self._drop_retries(first, end)
+        self._settle()
+
+    def _drop_retries(self, first: int, end: int) -> None:
+        retries = self.retries
+        if end - first < len(retries):
+            for offset in range(first, end):
+                retries.pop(offset, None)
+        else:
+            for offset in [one for one in retries if first <= one < end]:
+                del retries[offset]
+
+    def _move(self, floor: int) -> None:
+        if floor > self.floor:
+            self._drop_retries(self.floor, floor)
+            self.floor = floor
+            self._settle()
+
+    def _rewind(self, offset: int, still_open: list[Range]) -> None:
+        kept = RangeSet(still_open)
+        self.done.discard_from(offset)
+        self.retries = {
+            one: retry for one, retry in self.retries.items() if one < offset and one in kept
+        }
+        if offset <= self.floor:
+            self.floor = offset
+        else:
+            for first, end in kept.gaps(self.floor, offset):
+                self.done.add(first, end)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let the floor rise through what is done."""
+        floor = self.done.first_missing_from(self.floor)
+        self.floor = floor
+        self.done.discard_before(floor)
+
+    def _take_part(self, part: Snapshot) -> None:
+        """Wait for the last part: half a snapshot must not replace a whole ledger."""
+        if part.part == 0:
+            self._parts = []
+        if part.part != len(self._parts):
+            return
+        self._parts.append(part)
+        if len(self._parts) < part.part_count:
+            return
+        self.floor = part.floor
+        self.done = RangeSet(one for each in self._parts for one in each.ranges)
+        self.retries = {offset: one for each in self._parts for offset, one in each.retries}
+        self.graves = dict(part.graves)
+        self._parts = []

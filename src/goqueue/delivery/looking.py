@@ -1,0 +1,126 @@
+"""Looking into a queue without changing anything."""
+
+from __future__ import annotations
+
+from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
+from goqueue.delivery.partition_queue import PartitionQueue
+from goqueue.delivery.queue import Queue
+from goqueue.delivery.views import (
+    LaneStats,
+    MessageState,
+    PartitionStats,
+    QueueStats,
+)
+
+PEEK_MESSAGES_MAX = 1000
+
+
+def peek(queue: Queue, number: int, offsets: range) -> list[MessageState]:
+    """The state of each of these offsets of a partition."""
+    partition = queue.partitions[number]
+    offsets = offsets[:PEEK_MESSAGES_MAX]
+    wanted = set(offsets)
+    leased: dict[int, tuple[str, int, int]] = {}
+    for lease in queue.leases:
+        if lease.partition == number:
+            for index in lease.outstanding():
+                if lease.offsets[index] in wanted:
+                    leased[lease.offsets[index]] = (
+                        lease.consumer,
+                        lease.until_of(index),
+                        lease.attempts[index],
+                    )
+    parked = wanted.intersection(partition.lines.parked())
+    return [_state(partition, offset, leased, parked) for offset in offsets]
+
+
+def _state(
+    partition: PartitionQueue,
+    offset: int,
+    leased: dict[int, tuple[str, int, int]],
+    parked: set[int],
+) -> MessageState:
+    lane = LANE_NAMES[partition.index.lane_of(offset)]
+    number, attempts = partition.number, partition.attempts_of(offset)
+    if not 0 <= offset < partition.high_watermark:
+        return MessageState(partition=number, offset=offset, lane=lane, state="not_there")
+    if offset in leased:
+        consumer, until_ms, attempts = leased[offset]
+        return MessageState(
+            partition=number,
+            offset=offset,
+            lane=lane,
+            state="leased",
+            attempts=attempts,
+            consumer=consumer,
+            until_ms=until_ms,
+        )
+    if partition.ledger.is_done(offset):
+        return MessageState(partition=number, offset=offset, lane=lane, state="done")
+    letter = partition.dying.get(offset)
+    if letter is not None:
+        attempts = letter.attempts
+        return MessageState(
+            partition=number, offset=offset, lane=lane, state="dead_lettering", attempts=attempts
+        )
+    if offset in parked:
+        return MessageState(
+            partition=number, offset=offset, lane=lane, state="parked", attempts=attempts
+        )
+    due_ms = partition.waiting.get(offset) if attempts else None
+    return MessageState(
+        partition=number,
+        offset=offset,
+        lane=lane,
+        state="ready" if due_ms is None else "retrying",
+        attempts=attempts,
+        due_ms=due_ms,
+    )
+
+
+def stats(queue: Queue, now_ms: int) -> QueueStats:
+    """Figures of the whole queue, of its lanes and of its partitions."""
+    partitions = [_partition_stats(one, now_ms) for one in queue.partitions]
+    return QueueStats(
+        ready=sum(one.ready for one in partitions),
+        in_flight=sum(one.in_flight for one in partitions),
+        retrying=sum(one.retrying for one in partitions),
+        parked=sum(one.parked for one in partitions),
+        dead_lettering=sum(one.dead_lettering for one in partitions),
+        totals=queue.totals,
+        lanes=[_lane_stats(queue, lane, now_ms) for lane in range(LANE_COUNT)],
+        partitions=partitions,
+    )
+
+
+def _lane_stats(queue: Queue, lane: int, now_ms: int) -> LaneStats:
+    oldest_ms = queue.chooser.oldest_ms(lane)
+    return LaneStats(
+        lane=LANE_NAMES[lane],
+        ready=sum(one.ready[lane] for one in queue.partitions),
+        in_flight=sum(one.in_flight[lane] for one in queue.partitions),
+        in_total=sum(one.in_total[lane] for one in queue.partitions),
+        out_total=sum(one.out_total[lane] for one in queue.partitions),
+        oldest_age_ms=0 if oldest_ms is None else max(0, now_ms - oldest_ms),
+        longest_wait_ms=queue.chooser.longest_wait_ms[lane],
+    )
+
+
+def _partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
+    lanes = [lane for lane in range(LANE_COUNT) if partition.ready[lane]]
+    oldest_ms = min((partition.oldest_ms(lane) for lane in lanes), default=now_ms)
+    held_up = len(partition.waiting) - partition.retrying_count
+    return PartitionStats(
+        partition=partition.number,
+        ready=sum(partition.ready) + held_up,
+        in_flight=sum(partition.in_flight),
+        retrying=partition.retrying_count,
+        parked=partition.lines.parked_count,
+        dead_lettering=len(partition.dying),
+        in_total=sum(partition.in_total),
+        out_total=sum(partition.out_total),
+        done_before=partition.ledger.floor,
+        high_watermark=partition.high_watermark,
+        oldest_age_ms=max(0, now_ms - oldest_ms),
+        lanes=tuple(partition.ready),
+    )

@@ -1,0 +1,325 @@
+"""One partition as one group sees it: where it stands in each lane, and what is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from goqueue.delivery.arrivals import Arrivals
+from goqueue.delivery.key_lines import KeyLines
+from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
+from goqueue.delivery.ledger import (
+    Buried,
+    Done,
+    Event,
+    Finish,
+    Ledger,
+    Moved,
+    Retried,
+    Retry,
+    Rewound,
+)
+from goqueue.delivery.ranges import ranges_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadLetter:
+    """A message to be written to the dead-letter topic, and then reported as buried."""
+
+    partition: int
+    offset: int
+    attempts: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Burden:
+    """What a queue carries besides leases, over all its partitions."""
+
+    retrying: int = 0
+    dying: int = 0
+
+
+class PartitionQueue:
+    """Every offset below a lane's cursor is done, under way, or waiting somewhere here.
+
+    Under way are the leased messages, which the queue's leases know, and those chosen for the
+    receive call that is being served. `waiting` are messages with the time at which they may be
+    chosen again: retries, and messages that were chosen and not handed out.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        ledger: Ledger,
+        index: LaneIndex,
+        arrivals: Arrivals,
+        burden: Burden,
+        *,
+        log_start: int,
+        log_end: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.index = index
+        self.arrivals = arrivals
+        self.log_start = log_start
+        self.high_watermark = high_watermark
+        self.lines = KeyLines()
+        self.waiting: dict[int, int] = {}
+        self.retrying_count = 0  # of those, the ones that were delivered before
+        self._burden = burden
+        self.dying: dict[int, DeadLetter] = {}
+        self.events: list[Event] = []
+        self.cursors = [0] * LANE_COUNT
+        self.ready = [0] * LANE_COUNT
+        self.in_flight = [0] * LANE_COUNT
+        self.in_total = [0] * LANE_COUNT
+        self.out_total = [0] * LANE_COUNT
+        self._open(log_end, now_ms)
+
+    def _open(self, log_end: int, now_ms: int) -> None:
+        ledger = self.ledger
+        ledger.apply(Moved(self.log_start))
+        beyond = max((end for _, end in ledger.done), default=ledger.floor)
+        beyond = max(beyond, ledger.floor, *(one + 1 for one in ledger.retries), 0)
+        if beyond > log_end:
+            # The log lost its tail in a crash, and new messages will have those offsets.
+            still_open = list(ledger.done.gaps(min(ledger.floor, log_end), log_end))
+            self.record(Rewound(log_end, still_open))
+        self._stand_at(ledger.floor, now_ms)
+        self._resume_retries()
+
+    def _stand_at(self, offset: int, now_ms: int) -> None:
+        """Put every lane's cursor at one offset and count what is ready from there on."""
+        self.since_ms = now_ms
+        self.cursors = [offset] * LANE_COUNT
+        self.ready = self.index.counts(offset, self.high_watermark)
+        for first, end in self.ledger.done.within(offset, self.high_watermark):
+            self._count_off(first, end)
+        self._apart_until = 0
+
+    def _resume_retries(self) -> None:
+        """Retries of an earlier life wait again; the cursors, which begin anew, pass them over."""
+        for offset in sorted(self.ledger.retries):
+            retry = self.ledger.retries[offset]
+            self._apart_until = offset + 1
+            if offset < self.high_watermark:
+                self._count_off(offset, offset + 1)
+            if self.lines.enter(offset, retry.key):
+                self.wait(offset, retry.due_ms)
+
+    def _count_off(self, first: int, end: int) -> None:
+        for lane, count in enumerate(self.index.counts(first, end)):
+            self.ready[lane] -= count
+
+    def record(self, event: Event) -> None:
+        """Change the ledger, and have the change written down."""
+        self.ledger.apply(event)
+        last = self.events[-1] if self.events else None
+        if isinstance(event, Done) and isinstance(last, Done) and last.why == event.why:
+            last.ranges.extend(event.ranges)
+        elif isinstance(event, Retried) and isinstance(last, Retried):
+            last.retries.extend(event.retries)
+        else:
+            self.events.append(event)
+
+    # The log moves
+
+    def advance(self, high_watermark: int) -> None:
+        """There are more messages, and the index knows their lanes."""
+        if high_watermark <= self.high_watermark:
+            return
+        first = self.high_watermark
+        for lane, count in enumerate(self.index.counts(first, high_watermark)):
+            self.in_total[lane] += count
+        # Seldom, a part is done already: in an earlier life, before the lanes were known again.
+        for start, end in self.ledger.done.gaps(max(first, self.ledger.floor), high_watermark):
+            for lane, count in enumerate(self.index.counts(start, end)):
+                self.ready[lane] += count
+        for offset in self._apart(first, high_watermark):
+            self._count_off(offset, offset + 1)
+        self.high_watermark = high_watermark
+
+    def start_moved(self, log_start: int) -> list[int]:
+        """What lies before `log_start` cannot be read any more; messages that may go on by it."""
+        self.log_start = max(self.log_start, log_start)
+        if log_start <= self.ledger.floor:
+            return []
+        for lane in range(LANE_COUNT):
+            cursor = self._cursor(lane)
+            if cursor < log_start:
+                passed = self.index.counts(cursor, log_start)[lane]
+                for first, end in self.ledger.done.within(cursor, log_start):
+                    passed -= self.index.counts(first, end)[lane]
+                for offset in self._apart(cursor, log_start):
+                    passed -= self.index.lane_of(offset) == lane
+                self.ready[lane] -= passed
+                self.cursors[lane] = log_start
+        self.ledger.apply(Moved(log_start))
+        gone = {offset for offset in self.waiting if offset < log_start}
+        gone.update(offset for offset in self.lines.parked() if offset < log_start)
+        return self._drop(gone)
+
+    def _apart(self, first: int, end: int) -> list[int]:
+        """Retries that no cursor has passed, because they come from an earlier life."""
+        if first >= self._apart_until:
+            return []
+        return [offset for offset in self.ledger.retries if first <= offset < end]
+
+    # Choosing
+
+    def take(self, lane: int, count: int, into: list[int]) -> int:
+        """Choose up to `count` messages of a lane, in the order of the log."""
+        taken, cursor = 0, self._cursor(lane)
+        done = self.ledger.done
+        while taken < count:
+            run = self.index.next_in_lane(lane, cursor, self.high_watermark)
+            if run is None:
+                cursor = self.high_watermark
+                break
+            first, end = done.gap_from(run[0], until=run[1])
+            if first >= run[1]:
+                cursor = first
+                continue
+            end = min(end, first + count - taken)
+            if first < self._apart_until:
+                retries = self.ledger.retries
+                fresh = [one for one in range(first, end) if one not in retries]
+                into += fresh
+                taken += len(fresh)
+            else:
+                into += range(first, end)
+                taken += end - first
+            cursor = end
+        self.cursors[lane] = cursor
+        self.ready[lane] -= taken
+        return taken
+
+    def _cursor(self, lane: int) -> int:
+        # What was done in an earlier life is passed over by the floor, which may be ahead.
+        return max(self.cursors[lane], self.ledger.floor)
+
+    def oldest_ms(self, lane: int) -> int:
+        """When the lane's next message became ready; the caller knows that there is one."""
+        cursor = self._cursor(lane)
+        while (run := self.index.next_in_lane(lane, cursor, self.high_watermark)) is not None:
+            first = self.ledger.done.first_missing_from(run[0])
+            while first < self._apart_until and first in self.ledger.retries:
+                first = self.ledger.done.first_missing_from(first + 1)
+            if first < run[1]:
+                cursor = first
+                break
+            cursor = first
+        self.cursors[lane] = cursor
+        return self.arrived_ms(cursor)
+
+    def arrived_ms(self, offset: int) -> int:
+        return max(self.since_ms, self.arrivals.arrived_ms(offset))
+
+    def wait(self, offset: int, due_ms: int) -> None:
+        self.waiting[offset] = due_ms
+        if offset in self.ledger.retries:
+            self._count_retrying(self.retrying_count + 1)
+
+    def take_waiting(self, offset: int) -> None:
+        del self.waiting[offset]
+        if offset in self.ledger.retries:
+            self._count_retrying(self.retrying_count - 1)
+
+    def _count_retrying(self, count: int) -> None:
+        self._burden.retrying += count - self.retrying_count
+        self.retrying_count = count
+
+    def lanes_of(self, offsets: list[int]) -> bytes:
+        index = self.index
+        if index.is_plain:
+            return bytes((NORMAL,)) * len(offsets)
+        return bytes(index.lane_of(offset) for offset in offsets)
+
+    def attempts_of(self, offset: int) -> int:
+        """How often the message has been handed out and come back."""
+        retry = self.ledger.retries.get(offset)
+        return 0 if retry is None else retry.attempts
+
+    # Settling
+
+    def finish(self, offsets: list[int], why: Finish) -> list[int]:
+        """These messages are done; return the offsets that may go on because of it."""
+        offsets.sort()
+        self.record(Done(why, ranges_of(offsets)))
+        return self._followers(offsets)
+
+    def _followers(self, offsets: list[int]) -> list[int]:
+        followers: list[int] = []
+        if self.lines.is_used:
+            for offset in offsets:
+                following = self.lines.leave(offset)
+                if following is not None:
+                    followers.append(following)
+        return followers
+
+    def retry(self, offset: int, attempts: int, due_ms: int) -> None:
+        """The message comes again at `due_ms`, after so many deliveries."""
+        retry = Retry(attempts, due_ms, self.lines.key_of(offset))
+        self.record(Retried([(offset, retry)]))
+        self.wait(offset, due_ms)
+
+    def die(self, offset: int, attempts: int, reason: str) -> DeadLetter:
+        """The message is to go to the dead-letter topic; it is done when it is there."""
+        letter = DeadLetter(self.number, offset, attempts, reason)
+        self.dying[offset] = letter
+        self._burden.dying += 1
+        return letter
+
+    def bury(self, letters: Iterable[DeadLetter], topic_id: bytes, end: int) -> list[int]:
+        """These are in a dead-letter topic, before its offset `end`; return who may go on."""
+        offsets = sorted(self._leave_dying(letters))
+        self.record(Buried(ranges_of(offsets), topic_id, end))
+        return self._followers(offsets)
+
+    def give_up(self, letters: Iterable[DeadLetter]) -> list[int]:
+        """There is no record to write any more; return who may go on."""
+        offsets = self._leave_dying(letters)
+        return self.finish(offsets, Finish.SKIPPED) if offsets else []
+
+    def _leave_dying(self, letters: Iterable[DeadLetter]) -> list[int]:
+        """The offsets that are dying still: a rewind may have called some back meanwhile."""
+        offsets = [one.offset for one in letters if self.dying.get(one.offset) is one]
+        for offset in offsets:
+            del self.dying[offset]
+        self._burden.dying -= len(offsets)
+        return offsets
+
+    # Moving about
+
+    def rewind(self, offset: int, leased: Iterable[int], now_ms: int) -> list[int]:
+        """Go on at `offset`; what is under way before it stays so. Return who may go on."""
+        under_way = [*self.waiting, *self.lines.parked(), *self.dying, *leased]
+        gone = {one for one in under_way if one >= offset}
+        before = sorted({one for one in under_way if one < offset})
+        self.record(Rewound(offset, ranges_of(before)))
+        self._leave_dying([letter for one, letter in self.dying.items() if one >= offset])
+        gone.update(one for one in self.lines.held() if one >= offset)
+        followers = self._drop(gone)
+        self._stand_at(offset, now_ms)
+        return followers
+
+    def purge(self, end: int) -> None:
+        """Everything before `end`, which is not below the high watermark, is done."""
+        self.record(Moved(end))
+        self.waiting.clear()
+        self._count_retrying(0)
+        self._leave_dying(list(self.dying.values()))
+        self.lines = KeyLines()
+        self.cursors = [end] * LANE_COUNT
+        self.ready = [0] * LANE_COUNT
+
+    def _drop(self, gone: set[int]) -> list[int]:
+        for offset in gone & self.waiting.keys():
+            del self.waiting[offset]
+        retries = self.ledger.retries
+        self._count_retrying(sum(1 for offset in self.waiting if offset in retries))
+        return self.lines.drop(gone)

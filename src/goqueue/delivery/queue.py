@@ -1,0 +1,443 @@
+"""The queue: one group's delivery state of one topic.
+
+It decides which messages are handed out, remembers who has them, and takes them back. It never
+holds a message, only offsets. What must last is collected as events, per partition, and taken by
+the caller with `take_events`; messages that must be moved to the dead-letter topic are taken with
+`take_dead_letters`, and reported with `buried` when they are there.
+
+A receive call has two steps, because the choice is made by offset and the keys, times and lives
+of messages are in the records: `choose`, then, with what was read, `lease`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from goqueue.delivery.arrivals import Arrivals
+from goqueue.delivery.backoff import backoff_ms
+from goqueue.delivery.choosing import Chooser, Pick
+from goqueue.delivery.handing import Delivery, Draft, Message, Settled
+from goqueue.delivery.key_lines import key_number
+from goqueue.delivery.lanes import LANE_COUNT, LaneIndex
+from goqueue.delivery.leases import Lease, Leases, Unacked
+from goqueue.delivery.ledger import Event, Finish, Ledger
+from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
+from goqueue.delivery.receipts import decode_receipt, encode_receipt
+from goqueue.delivery.settings import LaneSettings, QueueSettings
+from goqueue.delivery.views import Totals
+from goqueue.model.errors import GoQueueError, StaleReceipt
+
+EXHAUSTED = "deliveries_exhausted"
+
+
+_SETTLED = Settled()
+
+
+class Queue:
+    """All partitions of one topic, for one group."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: QueueSettings,
+        lanes: LaneSettings,
+        *,
+        random: Random,
+        unacked: Unacked | None = None,
+    ) -> None:
+        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues."""
+        self.number = number
+        self.settings = settings
+        self.totals = Totals()
+        self.partitions: list[PartitionQueue] = []
+        self.unacked = unacked if unacked is not None else Unacked()
+        self.leases = Leases(self.unacked)
+        self.chooser = Chooser(lanes)
+        self._random = random
+        self._burden = Burden()
+        self._chosen: list[Pick] = []
+        self._changed: dict[int, None] = {}
+        self._dead_letters: list[DeadLetter] = []
+
+    # The log
+
+    def add_partition(
+        self,
+        ledger: Ledger,
+        index: LaneIndex,
+        arrivals: Arrivals,
+        *,
+        log_start: int,
+        log_end: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        """The topic has one more partition, or the queue is being opened."""
+        number = len(self.partitions)
+        partition = PartitionQueue(
+            number,
+            ledger,
+            index,
+            arrivals,
+            self._burden,
+            log_start=log_start,
+            log_end=log_end,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        self.partitions.append(partition)
+        if partition.events:
+            self._changed[number] = None
+        self.chooser.add(partition)
+        self._refresh(partition)
+
+    def advance(self, number: int, high_watermark: int) -> None:
+        """There are messages up to `high_watermark`, and the lane index knows them."""
+        partition = self.partitions[number]
+        partition.advance(high_watermark)
+        self._refresh(partition)
+
+    def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
+        """The log begins later now. Tell it before the lane index forgets what went."""
+        partition = self.partitions[number]
+        self._resume(partition, partition.start_moved(log_start), now_ms)
+        self._refresh(partition)
+
+    def configure(self, settings: QueueSettings, lanes: LaneSettings) -> None:
+        if (settings, lanes) == (self.settings, self.chooser.settings):
+            return
+        self.settings = settings
+        self.chooser.configure(lanes)
+        for partition in self.partitions:
+            self._refresh(partition)
+
+    # Receiving
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether messages that were never delivered can be chosen."""
+        return self.chooser.has_ready
+
+    def next_wake_ms(self) -> int | None:
+        """When something may change by itself: a retry is due, or a lease ends."""
+        times = (self.chooser.next_due_ms(), self.leases.next_expiry_ms())
+        return min((one for one in times if one is not None), default=None)
+
+    def room_for(self, consumer: str) -> int:
+        """How many more messages the consumer may have."""
+        settings = self.settings
+        group_room = settings.unacked_max - self.unacked.total - self._burden.dying
+        return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
+
+    def choose(self, now_ms: int, consumer: str, count_max: int) -> list[Pick]:
+        """Candidates in the order of delivery. Read them and call `lease` before anything else."""
+        assert not self._chosen, "the last choice has not been answered"
+        self._chosen = self.chooser.choose(
+            now_ms,
+            min(count_max, self.room_for(consumer)),
+            fresh_max=self.settings.retrying_max - self._burden.retrying,
+        )
+        return self._chosen
+
+    def lease(
+        self,
+        now_ms: int,
+        consumer: str,
+        messages: Iterable[Message],
+        *,
+        visibility_ms: int,
+        gone: Iterable[tuple[int, int]] = (),
+    ) -> list[Delivery]:
+        """Hand out the chosen messages that were read; those `gone` (partition, offset) are done.
+
+        A message whose life is over is finished, one whose key is busy is parked, and what is not
+        mentioned at all can be chosen again at once.
+        """
+        drafts: dict[int, Draft] = {}
+        for pick in self._chosen:
+            drafts.setdefault(pick.partition, Draft()).add(pick)
+        self._chosen = []
+        for number, offset in gone:
+            drafts[number].finish(offset, Finish.SKIPPED)
+        order: list[tuple[int, int]] = []
+        is_ordered = self.settings.key_order
+        for message in messages:
+            draft = drafts[message.partition]
+            if message.expires_ms is not None and message.expires_ms <= now_ms:
+                draft.finish(message.offset, Finish.EXPIRED)
+            elif not is_ordered or self._may_go(message):
+                order.append((message.partition, draft.keep(message.offset)))
+            else:
+                draft.pass_over(message.offset)
+        leases = {
+            number: self._grant(number, draft, consumer, now_ms + visibility_ms)
+            for number, draft in drafts.items()
+            if draft.offsets
+        }
+        for number, draft in drafts.items():
+            self._close_draft(self.partitions[number], draft, now_ms)
+        return self._deliveries(leases, order)
+
+    def _may_go(self, message: Message) -> bool:
+        lines = self.partitions[message.partition].lines
+        return lines.enter(message.offset, key_number(message.key))
+
+    def _grant(self, number: int, draft: Draft, consumer: str, until_ms: int) -> Lease:
+        partition = self.partitions[number]
+        count = len(draft.offsets)
+        attempts = [1] * count
+        if partition.ledger.retries:
+            attempts = [partition.attempts_of(offset) + 1 for offset in draft.offsets]
+            self.totals.redelivered += sum(1 for one in attempts if one > 1)
+        lanes = partition.lanes_of(draft.offsets)
+        for lane in range(LANE_COUNT):
+            lane_count = lanes.count(lane)
+            partition.in_flight[lane] += lane_count
+            partition.out_total[lane] += lane_count
+        self.totals.delivered += count
+        return self.leases.grant(
+            consumer,
+            number,
+            draft.offsets,
+            attempts,
+            lanes,
+            until_ms=until_ms,
+            nonce=self._random.getrandbits(64),
+        )
+
+    def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
+        """Finish what is over, and let what was left out be chosen again."""
+        for why, offsets in draft.finished.items():
+            self._finish(partition, offsets, why, now_ms)
+            if why is Finish.EXPIRED:
+                self.totals.ttl_expired += len(offsets)
+            else:
+                self.totals.skipped += len(offsets)
+        self._resume(partition, sorted(draft.left), now_ms)
+        self._refresh(partition)
+
+    def _deliveries(self, leases: dict[int, Lease], order: list[tuple[int, int]]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        for number, index in order:
+            lease = leases[number]
+            offset = lease.offsets[index]
+            receipt = encode_receipt(self.number, number, lease.id, index, offset, lease.nonce)
+            lane, attempt = lease.lanes[index], lease.attempts[index]
+            deliveries.append(Delivery(number, offset, lane, attempt, receipt, lease.until_ms))
+        return deliveries
+
+    # Settling
+
+    def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
+        """These messages are done."""
+        settled: list[Settled] = []
+        given_back: dict[Lease, list[int]] = {}
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            lease.out[index] = 0
+            given_back.setdefault(lease, []).append(index)
+            settled.append(_SETTLED)
+        done: dict[int, list[int]] = {}
+        for lease, indexes in given_back.items():
+            self.leases.settle(lease, len(indexes))
+            in_flight, lanes = self.partitions[lease.partition].in_flight, lease.lanes
+            for index in indexes:
+                in_flight[lanes[index]] -= 1
+            leased = lease.offsets
+            done.setdefault(lease.partition, []).extend([leased[index] for index in indexes])
+        for number, offsets in done.items():
+            self.totals.acked += len(offsets)
+            partition = self.partitions[number]
+            self._finish(partition, offsets, Finish.ACKED, now_ms)
+            self._refresh(partition)
+        return settled
+
+    def nack(
+        self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
+    ) -> list[Settled]:
+        """These messages could not be handled; they come again after a rest, or die."""
+        settled: list[Settled] = []
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            self.totals.nacked += 1
+            rest_ms = delay_ms
+            if rest_ms is None:
+                rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
+            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms)))
+        return settled
+
+    def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
+        """These messages can never be handled; they go to the dead-letter topic."""
+        settled: list[Settled] = []
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            self.totals.rejected += 1
+            self._take_back(lease, index)
+            settled.append(Settled(None, self._die(lease, index, reason)))
+        return settled
+
+    def extend(self, now_ms: int, receipts: Sequence[str], *, visibility_ms: int) -> list[Settled]:
+        """Let the consumer keep these messages for so long from now on; receipts stay good."""
+        settled: list[Settled] = []
+        chosen: dict[int, tuple[Lease, list[int]]] = {}
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            chosen.setdefault(lease.id, (lease, []))[1].append(index)
+            settled.append(_SETTLED)
+        for lease, indexes in chosen.values():
+            self.leases.extend(lease, indexes, now_ms + visibility_ms)
+        return settled
+
+    def expire(self, now_ms: int) -> int:
+        """Take back every message whose lease is over; how many there were."""
+        count = 0
+        for lease, indexes in self.leases.expired(now_ms):
+            for index in indexes:
+                # Its consumer has had all of the visibility time; there is no rest on top.
+                self._fail(lease, index, now_ms)
+            count += len(indexes)
+        self.totals.leases_expired += count
+        return count
+
+    def buried(
+        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+    ) -> None:
+        """These, all of one partition, are in a dead-letter topic, durably, before offset `end`."""
+        letters = list(letters)
+        partition = self.partitions[letters[0].partition]
+        self.totals.dead_lettered += len(letters)
+        self._resume(partition, partition.bury(letters, topic_id, end), now_ms)
+        self._changed[partition.number] = None
+        self._refresh(partition)
+
+    def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
+        """These have no record any more that could be written to a dead-letter topic."""
+        for letter in letters:
+            partition = self.partitions[letter.partition]
+            self.totals.skipped += 1
+            self._resume(partition, partition.give_up([letter]), now_ms)
+            self._changed[partition.number] = None
+            self._refresh(partition)
+
+    def _find(self, text: str, now_ms: int) -> tuple[Lease, int]:
+        receipt = decode_receipt(text)
+        if receipt.queue != self.number:
+            raise StaleReceipt()
+        return self.leases.find(receipt, now_ms)
+
+    def _take_back(self, lease: Lease, index: int) -> None:
+        self.leases.give_back(lease, index)
+        self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
+
+    def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
+        """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""
+        self._take_back(lease, index)
+        attempts = lease.attempts[index]
+        if attempts >= self.settings.deliveries_max:
+            return self._die(lease, index, EXHAUSTED)
+        partition, offset = self.partitions[lease.partition], lease.offsets[index]
+        if not partition.ledger.is_done(offset):  # retention may have taken it meanwhile
+            partition.retry(offset, attempts, due_ms)
+            self._changed[partition.number] = None
+            self.chooser.queue_one(partition.number, offset, due_ms)
+        return None
+
+    def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
+        partition = self.partitions[lease.partition]
+        letter = partition.die(lease.offsets[index], lease.attempts[index], reason)
+        self._dead_letters.append(letter)
+        return letter
+
+    def _finish(
+        self, partition: PartitionQueue, offsets: list[int], why: Finish, now_ms: int
+    ) -> None:
+        self._resume(partition, partition.finish(offsets, why), now_ms)
+        self._changed[partition.number] = None
+
+    def _resume(self, partition: PartitionQueue, offsets: Iterable[int], now_ms: int) -> None:
+        """These were held up without having been delivered; they come before all others."""
+        for offset in offsets:
+            due_ms = now_ms
+            retry = partition.ledger.retries.get(offset)
+            if retry is not None:
+                due_ms = max(now_ms, retry.due_ms)
+            partition.wait(offset, due_ms)
+            self.chooser.queue_one(partition.number, offset, due_ms)
+
+    def _refresh(self, partition: PartitionQueue) -> None:
+        self.chooser.refresh(partition, parked_max=self.settings.parked_max)
+
+    # Moving about
+
+    def rewind(self, number: int, offset: int, now_ms: int) -> None:
+        """Go on at `offset`, up to the log's end: what comes from there is delivered again."""
+        partition = self.partitions[number]
+        offset = max(partition.log_start, offset)
+        leased = self._recall(number, offset)
+        self._resume(partition, partition.rewind(offset, leased, now_ms), now_ms)
+        self._changed[number] = None
+        self._refresh(partition)
+
+    def purge(self, ends: Sequence[int]) -> None:
+        """Everything before these offsets, one for each partition, is done, also what is out."""
+        for partition, end in zip(self.partitions, ends, strict=True):
+            self._recall(partition.number, 0)
+            partition.purge(end)
+            self._changed[partition.number] = None
+            self._refresh(partition)
+
+    def _recall(self, number: int, offset: int) -> list[int]:
+        """Void the leases of messages from `offset` on; the messages before it that are out."""
+        kept: list[int] = []
+        for lease in self.leases:
+            if lease.partition != number:
+                continue
+            for index in list(lease.outstanding()):
+                if lease.offsets[index] >= offset:
+                    self._take_back(lease, index)
+                else:
+                    kept.append(lease.offsets[index])
+        return kept
+
+    # What is to be written
+
+    def mark_changed(self, number: int) -> None:
+        """Something was recorded in a partition directly."""
+        self._changed[number] = None
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._changed)
+
+    def take_events(self) -> list[tuple[int, list[Event]]]:
+        """What has changed in each partition since the last call, in order."""
+        changed, self._changed = self._changed, {}
+        taken: list[tuple[int, list[Event]]] = []
+        for number in changed:
+            partition = self.partitions[number]
+            events, partition.events = partition.events, []
+            if events:
+                taken.append((number, events))
+        return taken
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """Messages to be moved to the dead-letter topic since the last call."""
+        letters, self._dead_letters = self._dead_letters, []
+        return letters

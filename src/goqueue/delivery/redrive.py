@@ -1,0 +1,197 @@
+"""Redrives: jobs that bring dead letters back to the topics they came from.
+
+A job is a plain value. What has been done is in it, so a job that was read back after a restart
+goes on where it was; what it decides about one dead letter depends on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from goqueue.model.batch import Header, Record
+from goqueue.model.dead_letters import REDRIVEN_HEADER, Origin, read_origin, without_origin
+
+RATE_PER_S_MAX = 1_000_000
+LETTERS_NAMED_MAX = 1000  # dead letters that one job may name one by one
+HISTORY_EVENTS_MAX = 100
+
+State = Literal["running", "paused", "done", "cancelled", "failed"]
+ENDED: frozenset[State] = frozenset({"done", "cancelled", "failed"})
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter: a record of the dead-letter topic, and what is known of its death."""
+
+    partition: int
+    record: Record
+    origin: Origin | None
+
+
+class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant; every condition that is given must hold."""
+
+    reason: str | None = None
+    group: str | None = None
+    key: bytes | None = None
+    from_ms: int | None = None  # time of death
+    until_ms: int | None = None
+    header: tuple[str, bytes | None] | None = None  # its name, and its content unless any will do
+
+    def accepts(self, letter: Letter) -> bool:
+        origin, record = letter.origin, letter.record
+        died_ms = record.timestamp_ms if origin is None else origin.time_ms
+        return (
+            (self.reason is None or (origin is not None and origin.reason == self.reason))
+            and (self.group is None or (origin is not None and origin.group == self.group))
+            and (self.key is None or record.key == self.key)
+            and (self.from_ms is None or died_ms >= self.from_ms)
+            and (self.until_ms is None or died_ms < self.until_ms)
+            and (self.header is None or self._has_header(record.headers, *self.header))
+        )
+
+    @staticmethod
+    def _has_header(headers: Sequence[Header], name: str, content: bytes | None) -> bool:
+        return any(one == name and content in (None, its) for one, its in headers)
+
+
+class RedriveEvent(msgspec.Struct, frozen=True):
+    """A line of a job's history."""
+
+    time_ms: int
+    what: str
+
+
+class RedriveOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants brought back, and how."""
+
+    filter: LetterFilter = LetterFilter()
+    letters: list[tuple[int, int]] | None = None  # only these (partition, offset)
+    count_max: int | None = None
+    rate_per_s: int | None = None
+    keep_copy: bool = False
+    target_topic: str | None = None  # else the topic that each letter came from
+
+
+class Redrive(msgspec.Struct, kw_only=True):
+    """One job."""
+
+    id: str
+    topic: str  # whose dead letters these are
+    dead_letter_topic: str
+    dead_letter_topic_id: bytes
+    order: RedriveOrder
+    # Per partition of the dead-letter topic: what comes next, and where this job ends.
+    positions: list[int]
+    until_offsets: list[int]
+    created_ms: int
+    state: State = "running"
+    ended_ms: int | None = None
+    moved: int = 0
+    passed_over: int = 0
+    failed: int = 0
+    problem: str = ""
+    history: list[RedriveEvent] = []
+    # Letters at or after `positions` that a restart found brought back, and not yet counted.
+    already_moved: list[tuple[int, int]] = []
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def is_through(self) -> bool:
+        """Whether there is nothing left to look at."""
+        order = self.order
+        if order.count_max is not None and self.moved >= order.count_max:
+            return True
+        return all(
+            position >= until
+            for position, until in zip(self.positions, self.until_offsets, strict=True)
+        )
+
+    @property
+    def next_partition(self) -> int:
+        """The partition to go on with: the one with the most left."""
+        left = [
+            until - position
+            for position, until in zip(self.positions, self.until_offsets, strict=True)
+        ]
+        return left.index(max(left))
+
+    def go_on(self, partition: int, offset: int) -> None:
+        """Everything before `offset` has been looked at."""
+        self.positions[partition] = offset
+        passed = [one for one in self.already_moved if one[0] == partition and one[1] < offset]
+        self.moved += len(passed)
+        self.already_moved = [one for one in self.already_moved if one not in passed]
+
+    def narrow(self) -> None:
+        """Look only where letters are that the order names one by one."""
+        named = self.order.letters
+        if named is None:
+            return
+        for number in range(len(self.positions)):
+            offsets = [offset for partition, offset in named if partition == number]
+            first, last = min(offsets, default=0), max(offsets, default=-1)
+            self.positions[number] = max(self.positions[number], first)
+            self.until_offsets[number] = min(self.until_offsets[number], last + 1)
+
+    def wants(self, letter: Letter) -> bool:
+        """Whether a letter is to be brought back."""
+        named = self.order.letters
+        if named is not None and (letter.partition, letter.record.offset) not in named:
+            return False
+        return self.order.filter.accepts(letter)
+
+    def target_of(self, letter: Letter) -> str | None:
+        """The topic that a letter goes to; None when nobody knows."""
+        if self.order.target_topic is not None:
+            return self.order.target_topic
+        return None if letter.origin is None else letter.origin.topic
+
+    def change(self, state: State, *, now_ms: int, what: str) -> None:
+        self.state = state
+        if self.is_ended:
+            self.ended_ms = now_ms
+        self.note(now_ms, what)
+
+    def note(self, now_ms: int, what: str) -> None:
+        """Add a line to the history; the first lines stay, and the newest."""
+        history = self.history
+        self.history = [*history, RedriveEvent(now_ms, what)]
+        if len(self.history) > HISTORY_EVENTS_MAX:
+            del self.history[HISTORY_EVENTS_MAX // 2]
+
+
+def read_letter(partition: int, record: Record) -> Letter:
+    return Letter(partition, record, read_origin(record.headers))
+
+
+def revived(letter: Letter, dead_letter_topic: str, *, redrive_id: str, now_ms: int) -> Record:
+    """The message as it goes back to its topic: as it was, with a note of where it has been."""
+    record = letter.record
+    source = f"{dead_letter_topic}/{letter.partition}/{record.offset}/{redrive_id}"
+    headers = (*without_origin(record.headers), (REDRIVEN_HEADER, source.encode()))
+    return Record(record.key, record.value, headers, now_ms)
+
+
+class Source(NamedTuple):
+    """The dead letter that a message was, and the job that brought it back."""
+
+    dead_letter_topic: str
+    partition: int
+    offset: int
+    redrive_id: str
+
+
+def read_source(record: Record) -> Source | None:
+    """What a revived message says of itself; None for all others."""
+    for name, content in reversed(record.headers):
+        if name == REDRIVEN_HEADER and content is not None:
+            parts = content.decode("utf-8", "replace").split("/")
+            if len(parts) == 4 and parts[1].isdecimal() and parts[2].isdecimal():
+                return Source(parts[0], int(parts[1]), int(parts[2]), parts[3])
+    return None

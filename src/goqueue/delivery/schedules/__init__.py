@@ -1,0 +1,46 @@
+"""Schedules: messages that are to appear later, kept until their time has come.
+
+A delayed message is not in its topic until it is due, so that log order is delivery order for
+everyone. This room knows when each message is due and what became of it, in bounded memory however
+many wait. It writes no log and releases nothing: `broker` does, and tells it.
+"""
+
+from goqueue.delivery.schedules.agenda import Agenda, Entry
+from goqueue.delivery.schedules.buckets import Bucket, DamagedBucket
+from goqueue.delivery.schedules.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from goqueue.delivery.schedules.ids import ScheduleIds
+from goqueue.delivery.schedules.payload import (
+    PARTITION_OPEN,
+    Origin,
+    ScheduledMessage,
+    end_move_record,
+    end_record,
+    message_record,
+    move_record,
+    number_key,
+    read_key,
+    read_message,
+)
+from goqueue.delivery.schedules.timetable import NEVER_MS
+
+__all__ = [
+    "NEVER_MS",
+    "PARTITION_OPEN",
+    "Agenda",
+    "Bucket",
+    "Checkpoint",
+    "DamagedBucket",
+    "Entry",
+    "Origin",
+    "ScheduleIds",
+    "ScheduledMessage",
+    "end_move_record",
+    "end_record",
+    "message_record",
+    "move_record",
+    "number_key",
+    "read_checkpoint",
+    "read_key",
+    "read_message",
+    "write_checkpoint",
+]

@@ -1,0 +1,207 @@
+"""Time buckets on disk: who is due in which stretch of time, in no order inside it.
+
+A bucket file has a header and blocks of entries. An entry is the due time and the number of one
+message; a block has its length and a checksum. Files only grow. What they say can be had from the
+log again, so damage is reported as `DamagedBucket` and answered by building them anew.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from typing import NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from goqueue.storage.disk import Disk, File
+
+ENTRY_BYTES = 16
+BLOCK_ENTRIES_MAX = 1024
+
+_HEADER = struct.Struct("<4sHH")
+_MAGIC = b"GQTB"
+_VERSION = 1
+_BLOCK = struct.Struct("<II")  # entries, checksum
+_SECOND_MS = 1000
+_MINUTE_MS = 60 * _SECOND_MS
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+
+class Level(NamedTuple):
+    """One size of buckets, and how long before it begins one is opened to be dealt out finer."""
+
+    name: str
+    size_ms: int
+    lead_ms: int
+
+
+# Each size holds a few dozen of the next smaller one, so that a hundred years need fewer than two
+# hundred files. The leads give time to deal out a large bucket little by little.
+LEVELS = (
+    Level("minute", _MINUTE_MS, 20 * _SECOND_MS),
+    Level("hour", _HOUR_MS, 5 * _MINUTE_MS),
+    Level("day", _DAY_MS, _HOUR_MS),
+    Level("days32", 32 * _DAY_MS, 12 * _HOUR_MS),
+    Level("days1024", 1024 * _DAY_MS, 5 * _DAY_MS),
+)
+
+
+class DamagedBucket(Exception):
+    """A bucket file does not hold what was written to it."""
+
+
+class BucketState(msgspec.Struct, array_like=True, frozen=True):
+    """A bucket file as it stands in a checkpoint: what lies beyond `size` does not count."""
+
+    level: int
+    number: int
+    serial: int
+    size: int
+    position: int
+    due_min_ms: int
+
+
+class Bucket:
+    """One bucket: entries on disk, and the newest ones in a buffer."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "buffer",
+        "deal_until",
+        "due_min_ms",
+        "is_dirty",
+        "is_open",
+        "level",
+        "number",
+        "path",
+        "position",
+        "serial",
+        "size",
+    )
+
+    def __init__(self, disk: Disk, folder: str, *, level: int, number: int, serial: int) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self.level = level
+        self.number = number
+        self.serial = serial  # names are never used twice, so that a checkpoint's files stay
+        self.path = f"{folder}/{LEVELS[level].name}-{number}-{serial}"
+        self.buffer = array("q")
+        self.size = 0
+        self.position = 0  # up to where the entries have been dealt out
+        self.deal_until = 0  # up to where they are to be; what a minute gets later is in memory
+        self.due_min_ms = 1 << 62
+        self.is_dirty = False
+        self.is_open = False
+
+    @classmethod
+    def restore(cls, disk: Disk, folder: str, state: BucketState) -> Bucket:
+        """The bucket as a checkpoint has it; raise `DamagedBucket` when its file is not there."""
+        bucket = cls(disk, folder, level=state.level, number=state.number, serial=state.serial)
+        if not disk.exists(bucket.path):
+            raise DamagedBucket(f"{bucket.path} is missing.")
+        bucket._file = disk.open(bucket.path)
+        size = bucket._file.size()
+        if size < state.size:
+            raise DamagedBucket(f"{bucket.path} has {size} bytes; {state.size} were synced.")
+        if size > state.size:
+            bucket._file.truncate(state.size)
+        bucket.size, bucket.position = state.size, state.position
+        bucket.due_min_ms = state.due_min_ms
+        return bucket
+
+    @property
+    def start_ms(self) -> int:
+        return self.number * LEVELS[self.level].size_ms
+
+    @property
+    def end_ms(self) -> int:
+        return self.start_ms + LEVELS[self.level].size_ms
+
+    @property
+    def is_drained(self) -> bool:
+        return self.position >= self.deal_until
+
+    def open(self) -> array[int]:
+        """Begin to deal the bucket out: what is on disk, with `next_block`, and what is returned.
+
+        The entries of the buffer are returned. A minute also keeps them, to be written.
+        """
+        self.is_open = True
+        self.deal_until = self.size
+        entries = self.buffer[:]
+        if self.level > 0:
+            self.buffer = array("q")
+        return entries
+
+    def state(self) -> BucketState:
+        """How it stands on disk now; a minute is read from its beginning at the next start."""
+        position = 0 if self.level == 0 else self.position
+        return BucketState(
+            self.level, self.number, self.serial, self.size, position, self.due_min_ms
+        )
+
+    def add(self, due_ms: int, number: int) -> None:
+        buffer = self.buffer
+        buffer.append(due_ms)
+        buffer.append(number)
+        if due_ms < self.due_min_ms:
+            self.due_min_ms = due_ms
+
+    def flush(self) -> None:
+        """Write the buffer to the file, which is not synced yet; on an error it stays buffered."""
+        if not self.buffer:
+            return
+        if self._file is None:
+            self._file = self._disk.create(self.path)
+        data = bytearray() if self.size else bytearray(_HEADER.pack(_MAGIC, _VERSION, self.level))
+        for start in range(0, len(self.buffer), 2 * BLOCK_ENTRIES_MAX):
+            entries = _little_endian(self.buffer[start : start + 2 * BLOCK_ENTRIES_MAX]).tobytes()
+            data += _BLOCK.pack(len(entries) // ENTRY_BYTES, crc32c(entries)) + entries
+        self._file.truncate(self.size)  # An earlier write may have failed half way.
+        self._file.append(data)
+        self.size += len(data)
+        self.buffer = array("q")
+        self.is_dirty = True
+
+    def next_block(self) -> array[int]:
+        """The next entries to be dealt out, due time and number by turns."""
+        entries, self.position = self.read_block(self.position)
+        return entries
+
+    def read_block(self, position: int) -> tuple[array[int], int]:
+        """The block at a position, and the position after it."""
+        assert self._file is not None
+        position = max(position, _HEADER.size)
+        head = self._file.read(position, _BLOCK.size)
+        if len(head) < _BLOCK.size:
+            raise DamagedBucket(f"{self.path} ends at byte {position}; it has {self.size}.")
+        count, checksum = _BLOCK.unpack(head)
+        start = position + _BLOCK.size
+        if not 0 < count <= BLOCK_ENTRIES_MAX or start + count * ENTRY_BYTES > self.size:
+            raise DamagedBucket(f"{self.path} has a block of {count} entries at byte {position}.")
+        data = self._file.read(start, count * ENTRY_BYTES)
+        if crc32c(data) != checksum:
+            raise DamagedBucket(f"{self.path} fails its checksum at byte {position}.")
+        return _little_endian(array("q", data)), start + len(data)
+
+    def sync(self) -> None:
+        """Make what was flushed durable. Blocks, and may run outside the event loop."""
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _little_endian(entries: array[int]) -> array[int]:
+    """Entries between memory and disk."""
+    if sys.byteorder == "big":
+        entries = entries[:]
+        entries.byteswap()
+    return entries

@@ -1,0 +1,104 @@
+"""How a scheduled message and what happens to it are written to the internal topic.
+
+A message waits as one record whose key is its number: the offset of that record, eight bytes. A
+record with the same key and no value ends it. A new due time is a small record of its own under
+the number followed by `r`, so that moving a message does not mean writing it again. Compaction
+therefore keeps exactly the messages that wait and their newest due times.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from goqueue.model.batch import Header, Record
+from goqueue.model.errors import CorruptBatch
+
+PARTITION_OPEN = -1  # the partition is chosen when the message is released
+
+_VERSION = b"\x01"
+_NUMBER = struct.Struct(">q")
+_MOVE_SUFFIX = b"r"
+_MOVE = struct.Struct(">cq")
+_RELEASED: tuple[Header, ...] = (("released", b""),)
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """The batch of an idempotent producer that a message came in, so that a retry is known."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+
+
+class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message that waits, with everything that is needed to release it."""
+
+    due_ms: int
+    topic_id: bytes
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int = -1
+    origin: Origin | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ScheduledMessage).decode
+
+
+def number_key(number: int) -> bytes:
+    return _NUMBER.pack(number)
+
+
+def message_record(number: int, message: ScheduledMessage, now_ms: int) -> Record:
+    return Record(_NUMBER.pack(number), _VERSION + _encode(message), (), now_ms)
+
+
+def move_record(number: int, due_ms: int, now_ms: int) -> Record:
+    return Record(_NUMBER.pack(number) + _MOVE_SUFFIX, _MOVE.pack(_VERSION, due_ms), (), now_ms)
+
+
+def end_record(number: int, now_ms: int, *, is_released: bool) -> Record:
+    """Says that a message waits no longer, and whether it was released or cancelled."""
+    return Record(_NUMBER.pack(number), None, _RELEASED if is_released else (), now_ms)
+
+
+def end_move_record(number: int, now_ms: int) -> Record:
+    """Lets compaction forget the new due time of a message that waits no longer."""
+    return Record(_NUMBER.pack(number) + _MOVE_SUFFIX, None, (), now_ms)
+
+
+def read_key(key: bytes | None) -> tuple[int, bool] | None:
+    """The number in a record's key and whether it speaks of a new due time; None if neither."""
+    if key is None or not _NUMBER.size <= len(key) <= _NUMBER.size + 1:
+        return None
+    is_move = len(key) > _NUMBER.size
+    if is_move and not key.endswith(_MOVE_SUFFIX):
+        return None
+    return _NUMBER.unpack_from(key)[0], is_move
+
+
+def read_message(value: bytes) -> ScheduledMessage:
+    if value[:1] != _VERSION:
+        raise CorruptBatch(f"A scheduled message has the unknown version {value[:1].hex()}.")
+    try:
+        return _decode(value[1:])
+    except msgspec.DecodeError as error:
+        raise CorruptBatch(f"A scheduled message cannot be decoded: {error}.") from error
+
+
+def read_move(value: bytes) -> int:
+    """The new due time in a record."""
+    if len(value) != _MOVE.size or value[:1] != _VERSION:
+        raise CorruptBatch("The new due time of a scheduled message cannot be decoded.")
+    due_ms: int = _MOVE.unpack(value)[1]
+    return due_ms
+
+
+def is_release(record: Record) -> bool:
+    """Whether a record without a value ends a message by its release."""
+    return record.headers == _RELEASED

@@ -1,0 +1,64 @@
+"""What a queue group, and the lanes of a topic, may be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
+from goqueue.model.errors import InvalidGroupSettings
+
+RECEIVE_MESSAGES_MAX = 1000
+VISIBILITY_MS_MAX = 12 * 3600 * 1000
+DELAY_MS_MAX = 12 * 3600 * 1000
+DEAD_LETTER_SUFFIX = ".dlq"
+DEFAULT_WEIGHTS = (50, 25, 15, 7, 3)
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+_Time = Annotated[int, msgspec.Meta(ge=1, le=VISIBILITY_MS_MAX)]
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a group takes, returns and gives up messages."""
+
+    visibility_ms: _Time = 30_000  # long enough for a slow handler, short enough to see a crash
+    deliveries_max: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    backoff_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 1000
+    backoff_factor: Annotated[float, msgspec.Meta(ge=1.0, le=10.0)] = 2.0
+    backoff_ms_max: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 60_000
+    backoff_jitter: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.2
+    unacked_max: _Count = 100_000  # messages out with the consumers of the group
+    consumer_unacked_max: _Count = 10_000
+    retrying_max: _Count = 100_000  # messages waiting for another try, per topic
+    parked_max: _Count = 1000  # messages waiting behind their key, per partition
+    key_order: bool = False
+    start: Literal["earliest", "latest"] = "earliest"
+    dead_letter_topic: Annotated[str, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
+
+    def dead_letter_topic_of(self, topic: str) -> str:
+        return self.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
+
+
+class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the lanes of a topic share its consumers."""
+
+    weights: tuple[int, ...] = DEFAULT_WEIGHTS
+    is_strict: bool = False
+    starvation_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != LANE_COUNT or not all(1 <= one <= 1000 for one in self.weights):
+            raise InvalidGroupSettings(
+                f"Lanes need {LANE_COUNT} weights from 1 to 1000: {', '.join(LANE_NAMES)}."
+            )
+        if self.starvation_ms < 1:
+            raise InvalidGroupSettings("The starvation bound of lanes is at least 1 ms.")
+
+
+def check_queue_settings(values: dict[str, Any]) -> QueueSettings:
+    """The settings a caller names; raise with the one that is wrong and what it may be."""
+    try:
+        return msgspec.convert(values, QueueSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidGroupSettings(f"These group settings do not do: {error}.") from error

@@ -1,0 +1,73 @@
+"""What a queue tells those who ask: figures, and the state of single messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+State = Literal["ready", "leased", "retrying", "parked", "dead_lettering", "done", "not_there"]
+
+
+class MessageState(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of one message in one group."""
+
+    partition: int
+    offset: int
+    lane: str
+    state: State
+    attempts: int = 0  # deliveries, the running one included
+    consumer: str | None = None
+    until_ms: int | None = None  # when the lease ends
+    due_ms: int | None = None  # when it may be delivered again
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    lane: str
+    ready: int
+    in_flight: int
+    in_total: int
+    out_total: int
+    oldest_age_ms: int
+    longest_wait_ms: int
+
+
+class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    in_total: int
+    out_total: int
+    done_before: int  # everything below this offset is done
+    high_watermark: int
+    oldest_age_ms: int
+    lanes: Sequence[int]  # ready messages in each lane
+
+
+class Totals(msgspec.Struct):
+    """What has happened since the queue was opened, in messages."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    nacked: int = 0
+    rejected: int = 0
+    leases_expired: int = 0
+    dead_lettered: int = 0
+    ttl_expired: int = 0
+    skipped: int = 0
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    totals: Totals
+    lanes: Sequence[LaneStats]
+    partitions: Sequence[PartitionStats]

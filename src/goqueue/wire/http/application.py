@@ -1,0 +1,178 @@
+"""From a request to its answer: find the operation, decode, call the handler, encode."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from goqueue.broker.promise import Promise
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http import problems
+from goqueue.wire.http.calls import Call, Raw, Request, promised
+from goqueue.wire.http.connection import Connection
+from goqueue.wire.http.problems import (
+    ForeignOrigin,
+    InternalError,
+    MethodNotAllowed,
+    UnsupportedMediaType,
+)
+from goqueue.wire.http.routing import Operation, Routes, encode
+
+if TYPE_CHECKING:
+    from goqueue.wire.http.front_end import FrontEnd
+
+STOP_MS_MAX = 5_000  # then whoever still waits for an answer gets none
+_JSON = b"application/json"
+
+_log = logging.getLogger(__name__)
+
+
+class Application:
+    """Everything behind one HTTP listener."""
+
+    def __init__(self, front: FrontEnd) -> None:
+        self.front = front
+        self.limits = front.limits
+        self.scheduler = front.broker.scheduler
+        self.busy: set[Connection] = set()
+        self.receiving_bytes = 0
+        self.is_stopping = False
+        self._routes = Routes(front.operations)
+        self._stopped: Callable[[], None] | None = None
+        self._second = 0
+        self._heads: dict[tuple[int, bytes], bytes] = {}
+
+    def connect(
+        self,
+        client_host: str,
+        *,
+        send: Callable[[list[Any]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> Connection:
+        """The protocol side of a new connection."""
+        return Connection(self, client_host, send=send, close=close, unblock=unblock)
+
+    # Requests
+
+    def find(self, request: Request) -> Operation:
+        operation, request.parameters = self._routes.find(request.method, request.path)
+        return operation
+
+    def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
+        """Carry out an operation. What a handler raises, now or later, is in the promise."""
+        try:
+            if operation.method not in ("GET", "HEAD"):
+                _check_origin(request)
+            if operation.has_body:
+                _check_media_type(request)
+                arguments = operation.decoder(request.body)
+            else:
+                arguments = operation.decoder(request.query)
+            return promised(operation.handler(self.front, call, arguments))
+        except Exception as error:
+            refused: Promise[Any] = Promise()
+            refused.reject(error)
+            return refused
+
+    # Answers
+
+    def answer(self, operation: Operation, request: Request, value: Any) -> bytes:
+        """The bytes of an answer, head and body."""
+        if isinstance(value, Raw):
+            status, media_type, body = value.status, value.media_type, value.body
+        else:
+            status, media_type = operation.status, _JSON
+            body = b"" if status == 204 else encode(value)
+        return self._whole(request, status, media_type, body)
+
+    def refusal(self, request: Request, error: Exception) -> bytes:
+        """The bytes of a refusal. A fault of ours is told to the log, not to the client."""
+        if not isinstance(error, GoQueueError):
+            _log.error("%s %r failed", request.method, request.path, exc_info=error)
+            error = InternalError()
+        problem = problems.problem_of(error)
+        more = b""
+        if isinstance(error, MethodNotAllowed):
+            more = b"allow: %s\r\n" % ", ".join(error.allowed).encode()
+        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            more = b"retry-after: 1\r\n"
+        return self._whole(request, problem.status, problems.MEDIA_TYPE, encode(problem), more)
+
+    def head(self, status: int, media_type: bytes) -> bytes:
+        """The first lines of an answer; the caller adds how long it is, and an empty line."""
+        second = self.scheduler.now_ms() // 1000
+        if second != self._second:
+            self._second = second
+            self._heads.clear()
+        known = self._heads.get((status, media_type))
+        if known is None:
+            known = b"HTTP/1.1 %d %s\r\ndate: %s\r\ncache-control: no-store\r\n" % (
+                status,
+                HTTPStatus(status).phrase.encode(),
+                formatdate(second, usegmt=True).encode(),
+            )
+            if media_type:
+                known += b"content-type: %s\r\n" % media_type
+            self._heads[status, media_type] = known
+        return known
+
+    def _whole(
+        self, request: Request, status: int, media_type: bytes, body: bytes, more: bytes = b""
+    ) -> bytes:
+        if not request.is_kept_alive:
+            more += b"connection: close\r\n"
+        if status == HTTPStatus.NO_CONTENT:
+            return b"%s%s\r\n" % (self.head(status, b""), more)
+        length = len(body)
+        if request.method == "HEAD":
+            body = b""
+        return b"%s%scontent-length: %d\r\n\r\n%s" % (
+            self.head(status, media_type),
+            more,
+            length,
+            body,
+        )
+
+    # Stopping
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Refuse what is new, end what waits, and call `done` when all else is answered."""
+        self.is_stopping = True
+        self._stopped = done
+        for connection in list(self.busy):
+            connection.stop_waiting()
+        if self.busy:
+            self.scheduler.call_later(STOP_MS_MAX, self._give_up)
+        else:
+            self._give_up()
+
+    def rested(self, connection: Connection) -> None:
+        """A connection has nothing to do any more."""
+        self.busy.discard(connection)
+        if self.is_stopping and not self.busy:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._stopped is not None:
+            done, self._stopped = self._stopped, None
+            done()
+
+
+def _check_media_type(request: Request) -> None:
+    """Only JSON. No page of another site can send that type without asking first."""
+    if not request.body:
+        return
+    media_type = request.header(b"content-type")
+    if media_type[:16].lower() != _JSON or media_type[16:17] not in (b"", b";", b" "):
+        raise UnsupportedMediaType(media_type.decode("latin-1"))
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse a browser that was sent here by a page of somebody else."""
+    origin = request.header(b"origin")
+    if origin and origin.partition(b"://")[2] != request.header(b"host"):
+        raise ForeignOrigin(origin.decode("latin-1"))

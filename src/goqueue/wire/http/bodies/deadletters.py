@@ -1,0 +1,167 @@
+"""Dead letters, and the jobs that bring them back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from goqueue.delivery.redrive import LETTERS_NAMED_MAX, RATE_PER_S_MAX
+from goqueue.wire.http.bodies.messages import Cursor, Damage, Message, Text
+from goqueue.wire.http.fields import (
+    INT64_MAX,
+    Answer,
+    Body,
+    Encoding,
+    GroupName,
+    Limit,
+    Moment,
+    Offset,
+    PartitionNumber,
+    ReadEncoding,
+    TopicName,
+)
+
+Reason = Annotated[str, Meta(min_length=1, max_length=1000, examples=["deliveries_exhausted"])]
+DeadLetterTopic = Annotated[
+    TopicName | None,
+    Meta(description="Where the dead letters are, if not in the topic's own `.dlq`."),
+]
+HeaderName = Annotated[str, Meta(min_length=1, max_length=1000)]
+RedriveState = Literal["running", "paused", "done", "cancelled", "failed"]
+
+
+class HeaderFilter(Body, kw_only=True):
+    """A header that must be there; without a value, any value will do."""
+
+    name: HeaderName
+    value: Text | None = None
+    encoding: Encoding = "utf8"
+
+
+class LetterFilter(Body, kw_only=True):
+    """Which dead letters are meant; all that is given must hold."""
+
+    reason: Reason | None = None
+    group: GroupName | None = None
+    key: Text | None = None
+    key_encoding: Encoding = "utf8"
+    from_: Annotated[Moment | None, Meta(description="Died then or later.")] = field(
+        name="from", default=None
+    )
+    until: Annotated[Moment | None, Meta(description="Died before then.")] = None
+    header: HeaderFilter | None = None
+
+
+class ListDeadLetters(Body, kw_only=True):
+    """Which dead letters to list, and from where."""
+
+    dead_letter_topic: DeadLetterTopic = None
+    reason: Reason | None = None
+    group: GroupName | None = None
+    key: Text | None = None
+    key_encoding: Encoding = "utf8"
+    from_: Annotated[Moment | None, Meta(description="Died then or later.")] = field(
+        name="from", default=None
+    )
+    until: Annotated[Moment | None, Meta(description="Died before then.")] = None
+    cursor: Cursor | None = None
+    limit: Limit = 100
+    encoding: ReadEncoding = "utf8"
+
+
+class DeadLetterSource(Answer, kw_only=True):
+    """Where a message was when it died."""
+
+    topic: str
+    partition: int
+    offset: int
+    group: str
+
+
+class DeadLetter(Message, kw_only=True):
+    """A message that is dead. Topic, partition and offset are those of the dead-letter topic."""
+
+    reason: str | None
+    attempts: int | None
+    died_at: int | None
+    source: DeadLetterSource | None
+
+
+class DeadLetters(Answer, kw_only=True):
+    """A page of dead letters. `cursor` is where the next one begins; `total` counts them all."""
+
+    messages: list[DeadLetter]
+    cursor: str
+    total: int
+    damaged: list[Damage] = []
+
+
+class LetterPlace(Body, kw_only=True):
+    partition: PartitionNumber
+    offset: Offset
+
+
+class StartRedrive(Body, kw_only=True):
+    """What to bring back, and how; with `dry_run` nothing is moved, and the answer tells."""
+
+    filter: LetterFilter | None = None
+    messages: Annotated[
+        Annotated[list[LetterPlace], Meta(min_length=1, max_length=LETTERS_NAMED_MAX)] | None,
+        Meta(description="Only these, by their place in the dead-letter topic."),
+    ] = None
+    max_messages: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
+    rate_per_s: Annotated[int, Meta(ge=1, le=RATE_PER_S_MAX)] | None = None
+    keep_copy: Annotated[bool, Meta(description="Leave the dead letters where they are.")] = False
+    target_topic: Annotated[
+        TopicName | None, Meta(description="By default each goes back where it came from.")
+    ] = None
+    dead_letter_topic: DeadLetterTopic = None
+    dry_run: bool = False
+    encoding: ReadEncoding = "utf8"
+
+
+class RedriveEvent(Answer, kw_only=True):
+    time: int
+    what: str
+
+
+class Redrive(Answer, kw_only=True):
+    """A job: what it was told to do, how far it is, and its history."""
+
+    id: str
+    topic: str
+    dead_letter_topic: str
+    state: RedriveState
+    moved: Annotated[int, Meta(description="Brought back.")]
+    passed_over: Annotated[int, Meta(description="Not asked for.")]
+    failed: Annotated[int, Meta(description="Asked for, but could not be brought back.")]
+    remaining: Annotated[int, Meta(description="Offsets that are still to be looked at.")]
+    keep_copy: bool
+    rate_per_s: int | None
+    created_at: int
+    ended_at: int | None
+    problem: str
+    history: list[RedriveEvent]
+
+
+class RedrivePreview(Answer, kw_only=True):
+    """What a redrive would bring back, and the first of it."""
+
+    matching: int
+    passed_over: int
+    is_complete: Annotated[bool, Meta(description="False if there is more than was looked at.")]
+    messages: list[DeadLetter]
+
+
+class RedriveStarted(Answer, kw_only=True, omit_defaults=True):
+    """The job, or with `dry_run` the preview."""
+
+    redrive: Redrive | UnsetType = UNSET
+    preview: RedrivePreview | UnsetType = UNSET
+
+
+class Redrives(Answer, kw_only=True):
+    """The jobs of a topic, newest first."""
+
+    redrives: list[Redrive]

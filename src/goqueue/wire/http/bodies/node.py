@@ -1,0 +1,28 @@
+"""The node itself: is it well, and which version is it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from goqueue.wire.http.fields import Answer
+
+
+class Health(Answer, kw_only=True):
+    """`ok`, or what is wrong."""
+
+    status: Literal["ok", "degraded"]
+    node_id: int
+    cluster_id: str
+    problems: list[str] = []
+
+
+class Alive(Answer, kw_only=True):
+    status: Literal["ok"] = "ok"
+
+
+class Version(Answer, kw_only=True):
+    version: str
+    python: str
+    api: Annotated[str, Meta(description="The version of this HTTP API.")]

@@ -1,0 +1,104 @@
+"""Schedules: messages that appear in their topics later."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from goqueue.wire.http.bodies.messages import HeaderRead
+from goqueue.wire.http.fields import (
+    Answer,
+    Body,
+    DurationMs,
+    Encoding,
+    Limit,
+    ReadEncoding,
+    Timestamp,
+    TopicName,
+)
+
+Due = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=64)] | None,
+    Meta(description="A time such as `2026-01-31T12:00:00Z`, or milliseconds since 1970."),
+]
+
+
+class CountSchedules(Body, kw_only=True):
+    """Which schedules are meant: those due from a moment on and before another."""
+
+    topic: TopicName | None = None
+    from_: Due = field(name="from", default=None)
+    until: Due = None
+
+
+class ListSchedules(CountSchedules, kw_only=True):
+    limit: Limit = 100
+    cursor: Annotated[
+        str, Meta(max_length=200, description="As the last answer said; else from the start.")
+    ] = ""
+
+
+class ScheduleEntry(Answer, kw_only=True):
+    id: str
+    topic: str
+    deliver_at: int
+
+
+class Schedules(Answer, kw_only=True):
+    """A page of schedules; `cursor` goes on after it, and is empty at the end."""
+
+    schedules: list[ScheduleEntry]
+    cursor: str
+
+
+class ScheduleCount(Answer, kw_only=True):
+    count: int
+
+
+class ShowSchedule(Body, kw_only=True):
+    encoding: ReadEncoding = "utf8"
+
+
+class Schedule(Answer, kw_only=True):
+    """A message that waits. Without a partition, its key will decide."""
+
+    id: str
+    topic: str
+    partition: int | None
+    deliver_at: int
+    timestamp: int
+    key: str | None
+    key_encoding: Encoding
+    value: str | None
+    value_encoding: Encoding
+    headers: list[HeaderRead]
+
+
+class Reschedule(Body, kw_only=True):
+    """When the message shall appear instead; one of the two."""
+
+    delay_ms: Annotated[DurationMs | None, Meta(description="From now on.")] = None
+    deliver_at: Annotated[
+        Timestamp | str | None,
+        Meta(description="Milliseconds since 1970 or an RFC 3339 time."),
+    ] = None
+
+
+class Rescheduled(Answer, kw_only=True):
+    id: str
+    deliver_at: int
+
+
+class ScheduleStats(Answer, kw_only=True):
+    """How much waits, what became of the rest, and how late releases were since the start."""
+
+    pending: int
+    released: int
+    cancelled: int
+    dead_lettered: int
+    dropped: int
+    late_ms_p50: int
+    late_ms_p99: int
+    late_ms_max: int
+    next_deliver_at: int | None

@@ -1,0 +1,100 @@
+"""One request as a handler sees it, and how a handler may answer later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from goqueue.broker.promise import Promise, start
+from goqueue.wire.http.problems import InvalidField
+
+
+class Request:
+    """One request as it was sent."""
+
+    __slots__ = ("body", "headers", "is_kept_alive", "method", "parameters", "path", "query")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: bytes = b"",
+        headers: dict[bytes, bytes] | None = None,
+        *,
+        is_kept_alive: bool = True,
+    ) -> None:
+        self.method = method
+        self.path = path  # still escaped: a slash inside a name is not one between names
+        self.query = query
+        self.headers = headers or {}
+        self.is_kept_alive = is_kept_alive
+        self.body = b""
+        self.parameters: dict[str, str] = {}
+
+    def header(self, name: bytes) -> bytes:
+        return self.headers.get(name, b"")
+
+
+class Call:
+    """What a request says besides its body or its query."""
+
+    __slots__ = ("_cancel", "client_host", "last_event_id", "parameters")
+
+    def __init__(
+        self, parameters: dict[str, str], *, client_host: str = "", last_event_id: str = ""
+    ) -> None:
+        self.parameters = parameters
+        self.client_host = client_host
+        self.last_event_id = last_event_id
+        self._cancel: Callable[[], None] | None = None
+
+    def text(self, name: str) -> str:
+        """A part of the path, unescaped."""
+        text = self.parameters[name]
+        if "%" not in text:
+            return text
+        try:
+            return unquote_to_bytes(text).decode()
+        except UnicodeDecodeError:
+            raise InvalidField(f"{text[:100]!r} is not UTF-8 when unescaped.", field=name) from None
+
+    def number(self, name: str, *, most: int) -> int:
+        text = self.text(name)
+        if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most:
+            return int(text)
+        raise InvalidField(
+            f"{text[:100]!r} in the path is not a whole number from 0 to {most}.", field=name
+        )
+
+    def on_cancel(self, cancel: Callable[[], None]) -> None:
+        """Have `cancel` called when the client goes away before it is answered."""
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        if self._cancel is not None:
+            cancel, self._cancel = self._cancel, None
+            cancel()
+
+
+class Raw:
+    """An answer that is not the JSON of its operation, or has another status."""
+
+    __slots__ = ("body", "media_type", "status")
+
+    def __init__(self, body: bytes, media_type: bytes, *, status: int = 200) -> None:
+        self.body = body
+        self.media_type = media_type
+        self.status = status
+
+
+def promised(answer: Any) -> Promise[Any]:
+    """What a handler returned, as a promise: a value, a promise or a coroutine."""
+    if isinstance(answer, Promise):
+        return answer
+    promise: Promise[Any] = Promise()
+    if isinstance(answer, Coroutine):
+        start(answer, promise.settle)
+    else:
+        promise.resolve(answer)
+    return promise

@@ -1,0 +1,396 @@
+"""One HTTP/1.1 connection without its socket: bytes in, answers out, in order.
+
+A connection works on one request at a time; those that a client sends meanwhile wait in a short
+line, and when the line is full the socket is not read. A request must come whole within a time,
+and within limits on its head and its body, whoever sends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import httptools
+
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http.calls import Call, Request
+from goqueue.wire.http.events import EventStream
+from goqueue.wire.http.problems import (
+    BodyTooLarge,
+    HeadTooLarge,
+    InternalError,
+    MalformedHttp,
+    NodeStopping,
+    ReceiveMemoryFull,
+    SlowRequest,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.promise import Promise
+    from goqueue.broker.scheduler import Handle
+    from goqueue.wire.http.application import Application
+    from goqueue.wire.http.routing import Operation
+
+HEAD_BYTES_MAX = 64 << 10
+WAITING_MAX = 16  # requests in line behind the one that is worked on
+WAITING_BYTES_MAX = 1 << 20  # of their bodies; the one that goes beyond is the last
+UNSENT_BYTES_MAX = 4 << 20  # then the client must take some before it may ask for more
+STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
+# A body beyond the limit is still read up to here and thrown away, because a client that is hung
+# up on while it sends never sees the answer that says why.
+DISCARD_BYTES_MAX = 64 << 20
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+_EVENTS = b"text/event-stream; charset=utf-8"
+
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """The protocol state of one client's connection; also what the parser calls."""
+
+    def __init__(
+        self,
+        application: Application,
+        client_host: str,
+        *,
+        send: Callable[[list[Any]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> None:
+        self.client_host = client_host
+        self.is_closed = False
+        self._application = application
+        self._send = send
+        self._close = close
+        self._unblock = unblock
+        self._parser = httptools.HttpRequestParser(self)
+        self._unsent_bytes = 0
+        self._is_last = False  # nothing is read any more; closed when all is sent
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._is_receiving = False
+        self._receive_timer: Handle | None = None
+        self._reserved_bytes = 0
+        self._requests: deque[Request | GoQueueError] = deque()
+        self._waiting_bytes = 0
+        self._working: Request | None = None
+        self._operation: Operation | None = None
+        self._call: Call | None = None
+        self._stream: EventStream | None = None
+        self._is_stream_held = False
+        self._is_chunked = False
+
+    # What the socket asks and tells
+
+    @property
+    def is_blocked(self) -> bool:
+        return (
+            len(self._requests) >= WAITING_MAX
+            or self._waiting_bytes > WAITING_BYTES_MAX
+            or self._unsent_bytes > UNSENT_BYTES_MAX
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """The client waits for us, not we for the client."""
+        return self._working is not None and not self._unsent_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent_bytes
+
+    @unsent_bytes.setter
+    def unsent_bytes(self, count: int) -> None:
+        """The socket keeps this figure; when it falls, whoever waited for that goes on."""
+        self._unsent_bytes = count
+        if self._is_stream_held and count < STREAM_UNSENT_BYTES_MAX:
+            self._is_stream_held = False
+            self._application.scheduler.call_soon(self._stream_on)
+        if self._is_last and not count:
+            self._application.scheduler.call_soon(self._close)
+
+    def wanted_bytes(self, data: memoryview) -> int:
+        return 0  # the parser keeps what is unfinished
+
+    def receive(self, data: memoryview) -> int:
+        """Take all bytes; requests that are complete are worked on."""
+        size = len(data)
+        if self._is_last:
+            return size
+        self._head_bytes += size
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # There is no other protocol here. The request is answered as it stands.
+            if self._requests and isinstance(self._requests[-1], Request):
+                self._requests[-1].is_kept_alive = False
+        except httptools.HttpParserCallbackError:
+            _log.exception("a request of %s could not be taken", self.client_host)
+            self._refuse(InternalError())
+        except httptools.HttpParserError:
+            self._refuse(MalformedHttp())
+        if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
+        elif self._is_receiving:
+            self._reserve()
+        if self._working is None:
+            self._work()
+        return size
+
+    def closed(self) -> None:
+        """The socket is gone; so is whoever wanted an answer."""
+        self.is_closed = True
+        self._stop_receiving()
+        self._requests.clear()
+        if self._call is not None:
+            self._call.cancel()
+        if self._stream is not None:
+            self._stream.close()
+        self._rest()
+
+    def stop_waiting(self) -> None:
+        """The node stops: end what would go on for long."""
+        if self._stream is not None:
+            self._end_stream()
+        elif self._operation is not None and self._operation.is_waiting and self._call is not None:
+            self._call.cancel()
+            self._answer_error(NodeStopping())
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body = b"", {}, []
+        self._body_bytes = self._head_bytes = 0
+        self._is_in_head = self._is_receiving = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        if b"expect" in self._headers and self._headers[b"expect"].lower() == b"100-continue":
+            length = self._headers.get(b"content-length", b"0")
+            if int(length) > self._application.limits.body_bytes_max:
+                self._refuse(BodyTooLarge(self._application.limits.body_bytes_max))
+            elif self._working is None:
+                self._send([_CONTINUE])
+
+    def on_body(self, data: bytes) -> None:
+        if self._is_last:
+            return
+        self._body_bytes += len(data)
+        limit = self._application.limits.body_bytes_max
+        if self._body_bytes > limit:
+            self._body.clear()
+            if self._body_bytes > limit + DISCARD_BYTES_MAX:
+                self._refuse(BodyTooLarge(limit))
+        else:
+            self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        self._stop_receiving()
+        if self._is_last:
+            return
+        limit = self._application.limits.body_bytes_max
+        if self._body_bytes > limit:
+            self._requests.append(BodyTooLarge(limit))
+            return
+        path, _, query = _target(self._url).partition(b"?")
+        request = Request(
+            self._parser.get_method().decode("ascii"),
+            path.decode("latin-1"),
+            query,
+            self._headers,
+            is_kept_alive=self._parser.should_keep_alive(),
+        )
+        body = self._body
+        request.body = body[0] if len(body) == 1 else b"".join(body)
+        self._requests.append(request)
+        self._waiting_bytes += len(request.body)
+        self._body = []
+
+    # Half of a request
+
+    def _reserve(self) -> None:
+        """A request is unfinished: its time runs, and its memory is counted."""
+        application = self._application
+        if self._receive_timer is None:
+            self._receive_timer = application.scheduler.call_later(
+                application.limits.receive_ms_max, self._too_slow
+            )
+        kept_bytes = self._body_bytes if self._body else 0
+        application.receiving_bytes += kept_bytes - self._reserved_bytes
+        self._reserved_bytes = kept_bytes
+        if application.receiving_bytes > application.limits.receiving_bytes_max:
+            self._refuse(ReceiveMemoryFull())
+
+    def _too_slow(self) -> None:
+        self._receive_timer = None
+        self._refuse(SlowRequest())
+        if self._working is None:
+            self._work()
+
+    def _stop_receiving(self) -> None:
+        self._is_receiving = self._is_in_head = False
+        if self._receive_timer is not None:
+            self._receive_timer.cancel()
+            self._receive_timer = None
+        self._application.receiving_bytes -= self._reserved_bytes
+        self._reserved_bytes = 0
+
+    def _refuse(self, error: GoQueueError) -> None:
+        """Answer with an error, in its turn, and read nothing more."""
+        if not self._is_last:
+            self._is_last = True
+            self._stop_receiving()
+            self._body = []
+            self._requests.append(error)
+
+    # Working
+
+    def _work(self) -> None:
+        """Take requests out of the line until one has to wait."""
+        application = self._application
+        while self._requests and self._working is None and not self.is_closed:
+            was_blocked = self.is_blocked
+            request = self._requests.popleft()
+            if isinstance(request, Request):
+                self._waiting_bytes -= len(request.body)
+            if was_blocked and not self.is_blocked:
+                self._unblock()
+            if isinstance(request, GoQueueError):
+                refused = Request("", "", is_kept_alive=not self._is_last)
+                self._finish(refused, application.refusal(refused, request))
+                continue
+            if application.is_stopping:
+                request.is_kept_alive = False
+                self._finish(request, application.refusal(request, NodeStopping()))
+                continue
+            self._begin(request)
+
+    def _begin(self, request: Request) -> None:
+        application = self._application
+        try:
+            operation = application.find(request)
+        except GoQueueError as error:
+            self._finish(request, application.refusal(request, error))
+            return
+        call = Call(request.parameters, client_host=self.client_host)
+        if operation.is_stream:
+            call.last_event_id = request.header(b"last-event-id").decode("latin-1")
+        self._working, self._operation, self._call = request, operation, call
+        promise: Promise[Any] = application.perform(operation, request, call)
+        request.body = b""  # it is decoded; an answer may take long
+        if not promise.is_done:
+            application.busy.add(self)
+        promise.then(self._settled)
+
+    def _settled(self, value: Any, error: Exception | None) -> None:
+        request, operation = self._working, self._operation
+        if request is None or operation is None or self.is_closed:
+            return  # answered otherwise, or nobody is there
+        if isinstance(value, EventStream):
+            self._start_stream(request, value)
+            return
+        application = self._application
+        try:
+            if error is None:
+                answer = application.answer(operation, request, value)
+            else:
+                answer = application.refusal(request, error)
+        except Exception as fault:
+            answer = application.refusal(request, fault)
+        self._rest()
+        self._finish(request, answer)
+        if self._requests:
+            application.scheduler.call_soon(self._work)
+
+    def _answer_error(self, error: GoQueueError) -> None:
+        self._settled(None, error)
+
+    def _finish(self, request: Request, answer: bytes) -> None:
+        if not request.is_kept_alive:
+            self._is_last = True
+            self._requests.clear()
+        self._send([answer])
+        if self._is_last and not self._unsent_bytes and not self.is_closed:
+            self._close()
+
+    def _rest(self) -> None:
+        self._working = self._operation = self._call = None
+        self._application.rested(self)
+
+    # Streams
+
+    def _start_stream(self, request: Request, stream: EventStream) -> None:
+        """From here on the connection belongs to the stream."""
+        application = self._application
+        is_chunked = request.is_kept_alive
+        head = application.head(200, _EVENTS)
+        head += b"transfer-encoding: chunked\r\n" if is_chunked else b"connection: close\r\n"
+        if request.method == "HEAD":
+            stream.close()
+            self._rest()
+            self._finish(request, head + b"\r\n")
+            return
+        application.busy.add(self)
+        self._stream = stream
+        self._is_chunked = is_chunked
+        self._send([head + b"\r\n", *self._chunk(stream.opening())])
+        application.scheduler.call_soon(self._stream_on)
+
+    def _stream_on(self) -> None:
+        if self._stream is not None and not self._stream.is_over:
+            self._stream.next().then(self._stream_arrived)
+
+    def _stream_arrived(self, data: bytes | None, error: Exception | None) -> None:
+        stream = self._stream
+        if stream is None or self.is_closed:
+            return
+        if data is None:
+            assert error is not None
+            request = self._working
+            assert request is not None
+            self._application.refusal(request, error)  # only for the log: the answer has begun
+            self._end_stream()
+            return
+        self._send(self._chunk(data))
+        if stream.is_over:
+            self._end_stream()
+        elif self._unsent_bytes >= STREAM_UNSENT_BYTES_MAX:
+            self._is_stream_held = True
+        else:
+            self._application.scheduler.call_soon(self._stream_on)
+
+    def _end_stream(self) -> None:
+        stream, request = self._stream, self._working
+        if stream is None or request is None:
+            return
+        self._stream = None
+        self._is_stream_held = False
+        stream.close()
+        self._rest()
+        request.is_kept_alive = False
+        self._finish(request, _LAST_CHUNK if self._is_chunked else b"")
+
+    def _chunk(self, data: bytes) -> list[bytes]:
+        return [b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data]
+
+
+def _target(url: bytes) -> bytes:
+    """Path and query. Proxies are sent a whole address, and servers must take that too."""
+    if url.startswith(b"/"):
+        return url
+    _, has_scheme, rest = url.partition(b"://")
+    return b"/" + rest.partition(b"/")[2] if has_scheme else url

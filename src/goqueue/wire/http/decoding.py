@@ -1,0 +1,116 @@
+"""Bodies and queries into structs, and a sentence for everyone who sends something else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import inspect
+
+from goqueue.wire.http.fields import Body
+from goqueue.wire.http.problems import InvalidField, MalformedJson
+
+QUERY_FIELDS_MAX = 100
+_AT = re.compile(r"(.*) - at `(.*)`", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_STEP = re.compile(r"\.([A-Za-z_]\w*)|\[[0-9.]*\]")
+
+
+class BodyDecoder:
+    """JSON of one operation. An empty body is an empty object."""
+
+    def __init__(self, kind: type[Body]) -> None:
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, data: bytes) -> Any:
+        try:
+            return self._decode(data or b"{}")
+        except msgspec.ValidationError as error:
+            raise explain(str(error), self.kind) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedJson(f"The body is not JSON: {error}.") from None
+        except RecursionError:
+            raise MalformedJson("The body is nested too deeply.") from None
+
+
+class QueryDecoder:
+    """The query string of one operation; every field may be given once."""
+
+    def __init__(self, kind: type[Body]) -> None:
+        self.kind = kind
+        self._is_empty = not kind.__struct_fields__
+
+    def __call__(self, data: bytes) -> Any:
+        if not data:
+            return self._convert({})
+        try:
+            pairs = parse_qsl(
+                data.decode("ascii"),
+                keep_blank_values=True,
+                strict_parsing=False,
+                errors="strict",
+                max_num_fields=QUERY_FIELDS_MAX,
+            )
+        except ValueError as error:
+            raise InvalidField(f"The query cannot be read: {error}.") from None
+        given: dict[str, str] = {}
+        for name, text in pairs:
+            if name in given:
+                raise InvalidField(f"{name[:100]!r} stands twice in the query.", field=name[:100])
+            given[name] = text
+        return self._convert(given)
+
+    def _convert(self, given: dict[str, str]) -> Any:
+        try:
+            return msgspec.convert(given, self.kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise explain(str(error), self.kind) from None
+
+
+def explain(problem: str, kind: type[Body]) -> InvalidField:
+    """Name the field that is wrong, and, where it is unknown, those that are known."""
+    match = _AT.fullmatch(problem)
+    text, path = match.groups() if match else (problem, "$")
+    if unknown := _UNKNOWN.fullmatch(text):
+        name = unknown[1][:100]
+        known = ", ".join(_known_fields(kind, path)) or "none"
+        return InvalidField(
+            f"There is no field {name!r} {_place(path)}; known are: {known}.",
+            field=f"{path}.{name}".removeprefix("$."),
+        )
+    return InvalidField(f"{text} {_place(path)}.", field=path.removeprefix("$").removeprefix("."))
+
+
+def _place(path: str) -> str:
+    return "here" if path == "$" else f"at {path.removeprefix('$').removeprefix('.')[:200]}"
+
+
+def _known_fields(kind: Any, path: str) -> list[str]:
+    """The fields of the struct at a path such as `$.messages[3].headers[0]`."""
+    here = inspect.type_info(kind)
+    for step in _STEP.finditer(path):
+        here = _enter(here, step[1])
+    here = _enter(here, None) if not isinstance(here, inspect.StructType) else here
+    if isinstance(here, inspect.StructType):
+        return [one.encode_name for one in here.fields]
+    return []
+
+
+def _enter(here: inspect.Type, name: str | None) -> inspect.Type:
+    """The type of a field, or of the items where no name is given; itself where neither fits."""
+    while isinstance(here, inspect.UnionType | inspect.Metadata):
+        if isinstance(here, inspect.Metadata):
+            here = here.type
+        else:
+            kinds = (inspect.StructType, inspect.ListType, inspect.Metadata)
+            here = next((one for one in here.types if isinstance(one, kinds)), inspect.AnyType())
+    if name is None:
+        return here.item_type if isinstance(here, inspect.ListType) else here
+    if isinstance(here, inspect.StructType):
+        for one in here.fields:
+            if one.encode_name == name:
+                return one.type
+    return inspect.AnyType()

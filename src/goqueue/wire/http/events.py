@@ -1,0 +1,90 @@
+"""Server-sent events: messages as they come, for as long as the client listens.
+
+The id of an event is the place after it in every partition that is read, so a client that
+reconnects with `Last-Event-ID`, as browsers do by themselves, misses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.promise import Promise
+from goqueue.broker.reading import Page, Place, Reading
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.messages import to_message
+from goqueue.wire.http.problems import problem_of
+from goqueue.wire.http.routing import encode
+
+if TYPE_CHECKING:
+    from goqueue.broker import Broker
+
+HEARTBEAT_MS = 15_000  # proxies hang up on a connection that is silent for longer
+RECONNECT_MS = 1000  # told to clients
+MESSAGES_PER_WRITE_MAX = 200
+BYTES_PER_WRITE_MAX = 1 << 20
+
+
+class EventStream:
+    """One client's stream: `next` brings the bytes to send, when there are some."""
+
+    def __init__(self, broker: Broker, topic: str, places: list[Place], encoding: Encoding) -> None:
+        self.is_over = False
+        self._broker = broker
+        self._topic = topic
+        self._encoding = encoding
+        self._places = places
+        self._offsets = {place.partition.name.partition: place.offset for place in places}
+        self._reading: Reading | None = None
+
+    def opening(self) -> bytes:
+        """Sent at once, so that the client sees that it is connected and where it begins."""
+        return b"retry: %d\nid: %s\n\n" % (RECONNECT_MS, self._id())
+
+    def next(self) -> Promise[bytes]:
+        """What to send next: events, or a comment that keeps the connection alive."""
+        promise: Promise[bytes] = Promise()
+        self._reading = self._broker.read(
+            self._places,
+            records_max=MESSAGES_PER_WRITE_MAX,
+            bytes_max=BYTES_PER_WRITE_MAX,
+            wait_ms=HEARTBEAT_MS,
+        )
+
+        def arrived(page: Page | None, error: Exception | None) -> None:
+            self._reading = None
+            if isinstance(error, GoQueueError):
+                self.is_over = True
+                promise.resolve(b"event: error\ndata: %s\n\n" % encode(problem_of(error)))
+            elif page is None:
+                promise.settle(None, error)
+            else:
+                promise.resolve(self._events(page))
+
+        self._reading.promise.then(arrived)
+        return promise
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self.is_over = True
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _events(self, page: Page) -> bytes:
+        self._places = page.places
+        events = []
+        for partition, record in page.records:
+            number = partition.name.partition
+            self._offsets[number] = record.offset + 1
+            message = to_message(self._topic, number, record, self._encoding)
+            events.append(b"id: %s\ndata: %s\n\n" % (self._id(), encode(message)))
+        for place in page.places:
+            self._offsets[place.partition.name.partition] = place.offset
+        for one in page.damaged:
+            problem = encode(problem_of(one.error))
+            events.append(b"id: %s\nevent: damage\ndata: %s\n\n" % (self._id(), problem))
+        return b"".join(events) or b": waiting\n\n"
+
+    def _id(self) -> bytes:
+        return ",".join(f"{one}:{offset}" for one, offset in self._offsets.items()).encode()

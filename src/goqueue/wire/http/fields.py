@@ -1,0 +1,73 @@
+"""The kinds of fields that bodies and queries are made of, with their ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+WAIT_MS_MAX = 60_000
+MESSAGES_MAX = 1000  # published, read or received by one request
+DURATION_MS_MAX = 100 * 366 * 24 * 3600 * 1000  # a hundred years
+
+TopicName = Annotated[
+    str, Meta(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", examples=["orders"])
+]
+GroupName = Annotated[str, Meta(min_length=1, max_length=249, examples=["billing"])]
+PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX, description="Number of a partition.")]
+PartitionCount = Annotated[int, Meta(ge=1, le=10_000, description="Number of partitions.")]
+Offset = Annotated[
+    int, Meta(ge=0, le=INT64_MAX, description="Number of a record in its partition.")
+]
+Timestamp = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Milliseconds since 1970, UTC.")]
+WaitMs = Annotated[
+    int,
+    Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message if there is none."),
+]
+DurationMs = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
+Limit = Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="The most messages to answer with.")]
+Moment = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        description=(
+            "`earliest`, `latest`, a duration before now such as `90s`, `15m`, `2h` or `7d`, a "
+            "time such as `2026-01-31T12:00:00Z`, or milliseconds since 1970."
+        ),
+        examples=["2h"],
+    ),
+]
+RedriveId = Annotated[str, Meta(min_length=1, max_length=100)]
+ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
+Priority = Literal["critical", "high", "normal", "low", "background"]
+Acks = Literal["all", "leader", "none"]
+Encoding = Literal["utf8", "base64"]
+Start = Literal["earliest", "latest"]
+MemberId = Annotated[str, Meta(min_length=1, max_length=255)]
+MemberEpoch = Annotated[
+    int, Meta(ge=1, le=INT32_MAX, description="As the last answer to this member said.")
+]
+ReadEncoding = Annotated[
+    Encoding,
+    Meta(
+        description=(
+            "`utf8`: text, except that bytes which are not UTF-8 come as base64 and say so; "
+            "`base64`: everything in base64."
+        )
+    ),
+]
+
+
+class Body(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a client sends. A field that is not known is refused: it may be a typing error."""
+
+
+class Nothing(Body, kw_only=True):
+    """An empty object."""
+
+
+class Answer(Struct, kw_only=True):
+    """What a client gets."""

@@ -1,0 +1,64 @@
+"""The node itself, and the documents that describe this API."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from goqueue.wire.http import openapi
+from goqueue.wire.http.bodies.node import Alive, Health, Version
+from goqueue.wire.http.calls import Raw
+from goqueue.wire.http.routing import encode
+
+if TYPE_CHECKING:
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.http.front_end import FrontEnd
+
+
+def health(front: FrontEnd, call: Call, _: object) -> Raw:
+    """Whether the node does all it should; monitoring reads this."""
+    broker = front.broker
+    problems = []
+    if broker.upkeep.is_full:
+        problems.append("The disk is full: writes are refused until there is room again.")
+    failed = [str(one.name) for one in broker.topics.partitions() if one.failure is not None]
+    if failed:
+        problems.append(f"Partitions that cannot be written: {', '.join(failed[:10])}.")
+    answer = Health(
+        status="degraded" if problems else "ok",
+        node_id=broker.node_id,
+        cluster_id=broker.cluster_id,
+        problems=problems,
+    )
+    return Raw(encode(answer), b"application/json", status=503 if problems else 200)
+
+
+def ready(front: FrontEnd, call: Call, _: object) -> Raw:
+    """Whether the node can take requests now. A full disk still serves readers."""
+    broker = front.broker
+    answer = Health(status="ok", node_id=broker.node_id, cluster_id=broker.cluster_id)
+    return Raw(encode(answer), b"application/json")
+
+
+def alive(front: FrontEnd, call: Call, _: object) -> Alive:
+    return Alive()
+
+
+def show_version(front: FrontEnd, call: Call, _: object) -> Version:
+    return Version(
+        version=version("goqueue"), python=platform.python_version(), api=openapi.API_VERSION
+    )
+
+
+def document(front: FrontEnd, call: Call, _: object) -> Raw:
+    if front.document is None:
+        front.document = encode(openapi.document(front.operations))
+    return Raw(front.document, b"application/json")
+
+
+def page(front: FrontEnd, call: Call, _: object) -> Raw:
+    """The interactive documentation: one file that needs nothing from elsewhere."""
+    text = files("goqueue.wire.http").joinpath("docs.html").read_bytes()
+    return Raw(text, b"text/html; charset=utf-8")

@@ -1,0 +1,145 @@
+"""Polling: a member of a stream group reads on in the partitions it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.reading import Place
+from goqueue.groups import ConsumerHeartbeat, OffsetToCommit
+from goqueue.groups import Partition as GroupPartition
+from goqueue.model.errors import StaleMemberEpoch, UnknownMember
+from goqueue.wire.http.bodies import groups as bodies
+from goqueue.wire.http.handlers.groups import (
+    commit_all,
+    describe_stream,
+    group_of,
+    topic_partitions,
+)
+from goqueue.wire.http.handlers.members import beat
+from goqueue.wire.http.handlers.reading import damages_of, messages_of
+
+if TYPE_CHECKING:
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.http.fields import Start
+    from goqueue.wire.http.front_end import FrontEnd
+    from goqueue.wire.http.member_positions import Positions
+
+PARTITIONS_PER_POLL_MAX = 1000  # the others have their turn at the next poll
+
+
+async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled:
+    group = group_of(call)
+    if query.auto_commit:
+        await _commit_handed_out(front, group, query)
+    told = await _beat(front, group, query)
+    positions = front.positions.of(group, query.member_id)
+    if positions.assigned is None:
+        positions.assign(_assigned(front, group, query.member_id))
+    resets: list[bodies.PartitionReset] = []
+    places = _places(front, group, positions, query.start, resets)
+    reading = front.broker.read(
+        places,
+        records_max=query.limit,
+        bytes_max=front.limits.answer_bytes_max,
+        # A member that waits for longer would be taken for dead, or not hear what to give up.
+        wait_ms=min(query.wait_ms, told.heartbeat_interval_ms),
+    )
+    call.on_cancel(reading.cancel)
+    page = await reading.promise
+    for place in page.places:
+        name = place.partition.name
+        positions.next[name.topic, name.partition] = place.offset
+    for partition, record in page.records:
+        positions.hand_out((partition.name.topic, partition.name.partition), record.offset + 1)
+    return bodies.Polled(
+        messages=messages_of(page, query.encoding),
+        member_epoch=told.member_epoch,
+        assignment=told.assignment,
+        resets=resets,
+        damaged=damages_of(page),
+    )
+
+
+async def _commit_handed_out(front: FrontEnd, group: str, query: bodies.Poll) -> None:
+    """Who polls again has finished with what the last poll brought."""
+    positions = front.positions.of(group, query.member_id)
+    if not positions.handed_out:
+        return
+    offsets = [
+        OffsetToCommit(topic=topic, partition=number, offset=offset)
+        for (topic, number), offset in positions.handed_out.items()
+    ]
+    try:
+        await commit_all(
+            front, group, offsets, member_id=query.member_id, member_epoch=query.member_epoch
+        )
+    except StaleMemberEpoch:
+        # The answer that raised the epoch was lost. The heartbeat tells it again, and the next
+        # poll commits.
+        return
+    for one in offsets:
+        if positions.handed_out.get((one.topic, one.partition)) == one.offset:
+            del positions.handed_out[one.topic, one.partition]
+
+
+async def _beat(front: FrontEnd, group: str, query: bodies.Poll) -> bodies.Member:
+    """With automatic commits a poll also confirms that revoked partitions were given up."""
+    positions = front.positions.of(group, query.member_id)
+    return await beat(
+        front,
+        group,
+        ConsumerHeartbeat(
+            group_id=group,
+            member_id=query.member_id,
+            member_epoch=query.member_epoch,
+            owned=positions.assigned if query.auto_commit else None,
+        ),
+    )
+
+
+def _assigned(front: FrontEnd, group: str, member_id: str) -> frozenset[GroupPartition]:
+    """What a member holds that joined before this node was started."""
+    for member in describe_stream(front, group).members:
+        if member.member_id == member_id:
+            return member.assigned
+    raise UnknownMember(group, member_id)
+
+
+def _places(
+    front: FrontEnd,
+    group: str,
+    positions: Positions,
+    start: Start,
+    resets: list[bodies.PartitionReset],
+) -> list[Place]:
+    """Where the member goes on: after what it was given, else where its group has committed."""
+    assigned = sorted(positions.assigned or ())
+    if len(assigned) > PARTITIONS_PER_POLL_MAX:
+        first = positions.turn % len(assigned)
+        positions.turn = first + PARTITIONS_PER_POLL_MAX
+        assigned = (assigned[first:] + assigned[:first])[:PARTITIONS_PER_POLL_MAX]
+    wanted = [one for one in assigned if one not in positions.next]
+    committed = front.broker.groups.fetch_offsets(
+        group, {one.topic: one.partitions for one in topic_partitions(wanted)}
+    )
+    places = []
+    for topic, number in assigned:
+        known = front.broker.topics.find(topic)
+        if known is None or number >= len(known.partitions):
+            continue  # deleted; the group will be told at its next heartbeat
+        partition = known.partitions[number]
+        begin = partition.start_offset if start == "earliest" else partition.high_watermark
+        offset = positions.next.get((topic, number))
+        if offset is None:
+            found = committed.get(topic, {}).get(number)
+            offset = begin if found is None else found.offset
+        if not partition.start_offset <= offset <= partition.high_watermark:
+            resets.append(
+                bodies.PartitionReset(
+                    topic=topic, partition=number, offset_before=offset, offset=begin
+                )
+            )
+            offset = begin
+        positions.next[topic, number] = offset
+        places.append(Place(partition, offset))
+    return places

@@ -1,0 +1,182 @@
+"""Queue groups: receive, settle, look, move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from goqueue.broker.promise import Promise
+from goqueue.delivery import LANE_NAMES
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http.bodies import queues as bodies
+from goqueue.wire.http.fields import Encoding, Priority
+from goqueue.wire.http.handlers.groups import group_of
+from goqueue.wire.http.messages import message_fields
+from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
+from goqueue.wire.http.problems import InvalidField, problem_of
+
+if TYPE_CHECKING:
+    from goqueue.broker.queue_host import ReceivedMessage
+    from goqueue.broker.queues import PeekedMessage
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.http.front_end import FrontEnd
+
+Outcomes = list[GoQueueError | None]
+
+
+async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> bodies.Received:
+    receiver = front.broker.queues.receive(
+        group_of(call),
+        body.topic,
+        consumer=body.consumer or call.client_host,
+        messages_max=body.max_messages,
+        wait_ms=body.wait_ms,
+        visibility_ms=body.visibility_ms,
+    )
+    call.on_cancel(receiver.cancel)
+    received = await receiver.promise
+    return bodies.Received(messages=[_received(one, body.encoding) for one in received])
+
+
+async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled:
+    outcomes = front.broker.queues.ack(group_of(call), body.receipts)
+    return await _settled(body.receipts, outcomes)
+
+
+async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled:
+    outcomes = front.broker.queues.nack(group_of(call), body.receipts, delay_ms=body.delay_ms)
+    return await _settled(body.receipts, outcomes)
+
+
+async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled:
+    outcomes = front.broker.queues.reject(group_of(call), body.receipts, reason=body.reason)
+    return await _settled(body.receipts, outcomes)
+
+
+async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled:
+    outcomes = front.broker.queues.extend(
+        group_of(call), body.receipts, visibility_ms=body.visibility_ms
+    )
+    return await _settled(body.receipts, outcomes)
+
+
+def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
+    found = front.broker.queues.peek(
+        group_of(call), query.topic, query.partition, offset=query.offset, count=query.limit
+    )
+    return bodies.Peeked(messages=[_peeked(query, one) for one in found if one.record is not None])
+
+
+async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Moved:
+    if (body.to is None) == (body.offsets is None):
+        raise InvalidField("Give `to` or `offsets`, one of the two.", field="to")
+    offsets = None
+    if body.offsets is not None:
+        offsets = {one.partition: one.offset for one in body.offsets}
+        if len(offsets) != len(body.offsets):
+            raise InvalidField("A partition stands twice.", field="offsets")
+    elif body.to in (EARLIEST, LATEST):
+        partitions = front.broker.topics.get(body.topic).partitions
+        is_earliest = body.to == EARLIEST
+        offsets = {
+            number: one.start_offset if is_earliest else one.high_watermark
+            for number, one in enumerate(partitions)
+        }
+    moment = None
+    if offsets is None:
+        moment = time_ms(body.to or "", now_ms=front.now_ms(), field="to")
+    moved = await front.broker.queues.rewind(
+        group_of(call), body.topic, offsets=offsets, time_ms=moment
+    )
+    return _moved(body.topic, moved)
+
+
+async def purge(front: FrontEnd, call: Call, body: bodies.Purge) -> bodies.Moved:
+    return _moved(body.topic, await front.broker.queues.purge(group_of(call), body.topic))
+
+
+def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Stats:
+    group = group_of(call)
+    found = front.broker.queues.stats(group, query.topic)
+    return bodies.Stats(
+        group=group,
+        topic=query.topic,
+        ready=found.ready,
+        in_flight=found.in_flight,
+        retrying=found.retrying,
+        parked=found.parked,
+        dead_lettering=found.dead_lettering,
+        totals=found.totals,
+        lanes=list(found.lanes),
+        partitions=list(found.partitions),
+    )
+
+
+def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
+    topic = call.text("topic")
+    found = front.broker.queues.lanes(topic)
+    return bodies.Lanes(
+        topic=topic,
+        strict=found.is_strict,
+        starvation_ms=found.starvation_ms,
+        lanes=[
+            bodies.LaneOfTopic(
+                lane=cast(Priority, name),
+                weight=found.weights[name],
+                stored=sum(one[number] for one in found.stored),
+                stored_by_partition=[one[number] for one in found.stored],
+            )
+            for number, name in enumerate(LANE_NAMES)
+        ],
+        groups=[
+            bodies.LanesOfGroup(group=group, lanes=list(figures))
+            for group, figures in sorted(found.groups.items())
+        ],
+    )
+
+
+async def _settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled:
+    results = []
+    failed = 0
+    for receipt, error in zip(receipts, await outcomes, strict=True):
+        result = bodies.ReceiptResult(receipt=receipt)
+        if error is not None:
+            result.problem = problem_of(error)
+            failed += 1
+        results.append(result)
+    return bodies.Settled(results=results, failed=failed)
+
+
+def _received(one: ReceivedMessage, encoding: Encoding) -> bodies.ReceivedMessage:
+    delivery = one.delivery
+    return bodies.ReceivedMessage(
+        **message_fields(one.topic, delivery.partition, one.record, encoding),
+        receipt=delivery.receipt,
+        priority=cast(Priority, LANE_NAMES[delivery.lane]),
+        attempt=delivery.attempt,
+        leased_until=delivery.until_ms,
+    )
+
+
+def _peeked(query: bodies.Peek, one: PeekedMessage) -> bodies.PeekedMessage:
+    state, record = one
+    assert record is not None
+    return bodies.PeekedMessage(
+        **message_fields(query.topic, query.partition, record, query.encoding),
+        priority=cast(Priority, state.lane),
+        state=state.state,
+        attempts=state.attempts,
+        consumer=state.consumer,
+        leased_until=state.until_ms,
+        due_at=state.due_ms,
+    )
+
+
+def _moved(topic: str, offsets: Mapping[int, int]) -> bodies.Moved:
+    return bodies.Moved(
+        topic=topic,
+        offsets=[
+            bodies.PartitionOffset(partition=number, offset=offset)
+            for number, offset in sorted(offsets.items())
+        ],
+    )

@@ -1,0 +1,164 @@
+"""Reading by offset and by time, one message, and streams of events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.reading import Page, Place
+from goqueue.model.errors import UnknownMessage
+from goqueue.wire.http.bodies.messages import (
+    Damage,
+    Message,
+    Messages,
+    Read,
+    ReadOne,
+    Stream,
+)
+from goqueue.wire.http.events import EventStream
+from goqueue.wire.http.fields import INT32_MAX, INT64_MAX, Encoding
+from goqueue.wire.http.messages import to_message
+from goqueue.wire.http.moments import EARLIEST, LATEST, offset_at
+from goqueue.wire.http.problems import InvalidField
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics import Topic
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.http.front_end import FrontEnd
+
+PARTITIONS_PER_READ_MAX = 1000
+PARTITIONS_PER_STREAM_MAX = 100  # every event names the place in all of them
+
+
+async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
+    topic = front.broker.topics.get(call.text("topic"))
+    now_ms = front.now_ms()
+    places = _places(
+        topic, query, query.from_ or EARLIEST, now_ms=now_ms, most=PARTITIONS_PER_READ_MAX
+    )
+    if query.until is not None and query.until != LATEST:
+        places = [
+            place._replace(
+                until_offset=offset_at(place.partition, query.until, now_ms=now_ms, field="until")
+            )
+            for place in places
+        ]
+    reading = front.broker.read(
+        places,
+        records_max=query.limit,
+        bytes_max=front.limits.answer_bytes_max,
+        wait_ms=query.wait_ms,
+    )
+    call.on_cancel(reading.cancel)
+    page = await reading.promise
+    return Messages(
+        messages=messages_of(page, query.encoding),
+        cursor=cursor_of(page.places),
+        damaged=damages_of(page),
+    )
+
+
+async def read_one(front: FrontEnd, call: Call, query: ReadOne) -> Message:
+    topic = front.broker.topics.get(call.text("topic"))
+    number = call.number("partition", most=INT32_MAX)
+    offset = call.number("offset", most=INT64_MAX)
+    partition = topic.partition(number)
+    start, end = partition.start_offset, partition.high_watermark
+    if start <= offset < end:
+        reading = front.broker.read(
+            [Place(partition, offset, offset + 1)],
+            records_max=1,
+            bytes_max=front.limits.answer_bytes_max,
+        )
+        page = await reading.promise
+        if page.damaged:
+            raise page.damaged[0].error
+        for _, record in page.records:
+            return to_message(topic.name, number, record, query.encoding)
+    raise UnknownMessage(partition.name, offset, start=start, end=end - 1)
+
+
+def stream(front: FrontEnd, call: Call, query: Stream) -> EventStream:
+    topic = front.broker.topics.get(call.text("topic"))
+    if call.last_event_id:
+        query.cursor = call.last_event_id
+        query.partition = query.offset = query.from_ = None
+    places = _places(
+        topic, query, query.from_ or LATEST, now_ms=front.now_ms(), most=PARTITIONS_PER_STREAM_MAX
+    )
+    return EventStream(front.broker, topic.name, places, query.encoding)
+
+
+def messages_of(page: Page, encoding: Encoding) -> list[Message]:
+    return [
+        to_message(partition.name.topic, partition.name.partition, record, encoding)
+        for partition, record in page.records
+    ]
+
+
+def damages_of(page: Page) -> list[Damage]:
+    return [
+        Damage(
+            partition=one.partition.name.partition,
+            offset=one.offset,
+            next_offset=one.next_offset,
+            detail=str(one.error),
+        )
+        for one in page.damaged
+    ]
+
+
+def cursor_of(places: list[Place]) -> str:
+    return ",".join(f"{place.partition.name.partition}:{place.offset}" for place in places)
+
+
+def _places(
+    topic: Topic, query: Read | Stream, begin: str, *, now_ms: int, most: int
+) -> list[Place]:
+    """Where to read, from a cursor, from an offset, or from a moment in one or all partitions."""
+    if query.cursor is not None:
+        if query.partition is not None or query.offset is not None or query.from_ is not None:
+            raise InvalidField("A cursor names all places; send nothing beside it.", field="cursor")
+        return _at_cursor(topic, query.cursor, most=most)
+    if query.offset is not None:
+        if query.partition is None:
+            raise InvalidField("An offset is one of a partition; name it too.", field="partition")
+        if query.from_ is not None:
+            raise InvalidField("Give an offset or a moment, not both.", field="from")
+        return [_checked(Place(topic.partition(query.partition), query.offset))]
+    if query.partition is not None:
+        chosen = [topic.partition(query.partition)]
+    else:
+        chosen = topic.partitions
+        _check_count(len(chosen), most=most)
+    return [Place(one, offset_at(one, begin, now_ms=now_ms, field="from")) for one in chosen]
+
+
+def _at_cursor(topic: Topic, cursor: str, *, most: int) -> list[Place]:
+    places: dict[int, Place] = {}
+    for pair in cursor.split(","):
+        number, colon, offset = pair.partition(":")
+        if not (colon and _is_number(number) and _is_number(offset)):
+            raise InvalidField(f"{pair[:60]!r} is not partition:offset.", field="cursor")
+        if int(number) in places:
+            raise InvalidField(f"Partition {int(number)} stands twice.", field="cursor")
+        place = Place(topic.partition(int(number)), int(offset))
+        places[int(number)] = _checked(place)
+        _check_count(len(places), most=most)
+    return list(places.values())
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 19
+
+
+def _checked(place: Place) -> Place:
+    """Refuse an offset that is not there yet, or no more, before anything is sent."""
+    place.partition.read(place.offset, bytes_max=1)
+    return place
+
+
+def _check_count(count: int, *, most: int) -> None:
+    if count > most:
+        raise InvalidField(
+            f"At most {most} partitions can be read together; name one.", field="partition"
+        )

@@ -1,0 +1,59 @@
+"""How far the members of stream groups have polled.
+
+A member that polls again wants what comes next, not what it has in hand already. A group
+remembers only what was committed, so what was handed out beyond that is remembered here, for as
+long as the node runs: after a restart a member goes on from its committed offset.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from goqueue.groups import Partition, Partitions
+
+MemberKey = tuple[str, str]  # group and member id
+
+
+@dataclass(slots=True)
+class Positions:
+    """Where one member goes on in its partitions."""
+
+    assigned: Partitions | None = None  # as it was last told; None before anybody has asked
+    next: dict[Partition, int] = field(default_factory=dict)
+    handed_out: dict[Partition, int] = field(default_factory=dict)  # and not committed yet
+    turn: int = 0  # which partition is first, so that none is always last
+
+    def assign(self, assigned: Partitions) -> None:
+        """Forget partitions that now belong to others."""
+        self.assigned = assigned
+        self.next = {one: at for one, at in self.next.items() if one in assigned}
+        self.handed_out = {one: at for one, at in self.handed_out.items() if one in assigned}
+
+    def hand_out(self, partition: Partition, next_offset: int) -> None:
+        self.next[partition] = self.handed_out[partition] = next_offset
+
+
+class MemberPositions:
+    """The positions of all members, the longest silent forgotten first."""
+
+    def __init__(self, members_max: int) -> None:
+        self._members_max = members_max
+        self._members: OrderedDict[MemberKey, Positions] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def of(self, group: str, member_id: str) -> Positions:
+        key = (group, member_id)
+        positions = self._members.get(key)
+        if positions is None:
+            positions = self._members[key] = Positions()
+            if len(self._members) > self._members_max:
+                self._members.popitem(last=False)
+        else:
+            self._members.move_to_end(key)
+        return positions
+
+    def forget(self, group: str, member_id: str) -> None:
+        self._members.pop((group, member_id), None)

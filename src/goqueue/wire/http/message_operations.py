@@ -1,0 +1,91 @@
+"""The routes of publishing and reading; a part of the one table in `operations`."""
+
+from __future__ import annotations
+
+from goqueue.model import errors
+from goqueue.wire.http.bodies import messages as bodies
+from goqueue.wire.http.handlers import publishing, reading
+from goqueue.wire.http.routing import READING, STORING, Operation
+
+_PUBLISHING = (
+    errors.UnknownTopic,
+    errors.UnknownPartition,
+    errors.InternalTopic,
+    errors.InvalidRecord,
+    errors.InvalidAttribute,
+    errors.InvalidTimestamp,
+    errors.RecordTooLarge,
+    *STORING,
+)
+
+MESSAGES = (
+    Operation(
+        "publish",
+        "POST",
+        "/v1/topics/{topic}/publish",
+        publishing.publish,
+        "Publish one message, now, later or at a time.",
+        area="messages",
+        request=bodies.PublishOne,
+        answer=bodies.Published,
+        errors=_PUBLISHING,
+        example={
+            "key": "customer-7",
+            "value": '{"total": 12}',
+            "headers": [{"name": "source", "value": "web"}],
+        },
+    ),
+    Operation(
+        "publishBatch",
+        "POST",
+        "/v1/topics/{topic}/batch",
+        publishing.publish_many,
+        "Publish many messages; each has a result of its own.",
+        area="messages",
+        request=bodies.PublishMany,
+        answer=bodies.PublishedMany,
+        errors=(errors.UnknownTopic, errors.InternalTopic),
+        example={"messages": [{"value": "one"}, {"value": "dHdv", "value_encoding": "base64"}]},
+    ),
+    Operation(
+        "readMessages",
+        "GET",
+        "/v1/topics/{topic}/messages",
+        reading.read,
+        "Read messages from an offset or a moment on; nothing is consumed.",
+        area="messages",
+        request=bodies.Read,
+        answer=bodies.Messages,
+        errors=(errors.UnknownTopic, errors.UnknownPartition, errors.OffsetOutOfRange, *READING),
+        is_waiting=True,
+    ),
+    Operation(
+        "readMessage",
+        "GET",
+        "/v1/topics/{topic}/messages/{partition}/{offset}",
+        reading.read_one,
+        "Read one message.",
+        area="messages",
+        request=bodies.ReadOne,
+        answer=bodies.Message,
+        errors=(
+            errors.UnknownTopic,
+            errors.UnknownPartition,
+            errors.UnknownMessage,
+            errors.CorruptBatch,
+            *READING,
+        ),
+    ),
+    Operation(
+        "streamMessages",
+        "GET",
+        "/v1/topics/{topic}/stream",
+        reading.stream,
+        "Follow a topic as server-sent events; `Last-Event-ID` goes on where a client was.",
+        area="messages",
+        request=bodies.Stream,
+        answer=str,
+        errors=(errors.UnknownTopic, errors.UnknownPartition, errors.OffsetOutOfRange, *READING),
+        is_stream=True,
+    ),
+)

@@ -1,0 +1,132 @@
+"""Records into messages and back, exactly: every byte that was published is read again.
+
+Text travels as it is; bytes that are not UTF-8 travel as base64, and the encoding that is named
+beside a field says which of the two it is. A reader who wants no surprises asks for base64.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from goqueue.model import attributes
+from goqueue.model.batch import Header as RecordHeader
+from goqueue.model.batch import Record
+from goqueue.wire.http.bodies.messages import Header, HeaderRead, Message, Publish
+from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.problems import InvalidField
+
+
+def message_id(topic: str, partition: int, offset: int) -> str:
+    """No topic has a colon in its name, so this can be taken apart again."""
+    return f"{topic}:{partition}:{offset}"
+
+
+class Shown(NamedTuple):
+    """Bytes as a client sees them."""
+
+    text: str | None
+    encoding: Encoding
+
+
+def show(content: bytes | None, wanted: Encoding) -> Shown:
+    if content is None:
+        return Shown(None, wanted)
+    if wanted == "utf8":
+        try:
+            return Shown(content.decode(), "utf8")
+        except UnicodeDecodeError:
+            pass
+    return Shown(b64encode(content).decode("ascii"), "base64")
+
+
+def read(text: str | None, encoding: Encoding, field: str) -> bytes | None:
+    """The bytes that a client means."""
+    if text is None:
+        return None
+    if encoding == "utf8":
+        return text.encode()
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidField(
+            f"The field {field!r} is not base64: {error}; send text with the encoding 'utf8'.",
+            field=field,
+        ) from None
+
+
+def to_message(topic: str, partition: int, record: Record, encoding: Encoding) -> Message:
+    return Message(**message_fields(topic, partition, record, encoding))
+
+
+def message_fields(
+    topic: str, partition: int, record: Record, encoding: Encoding
+) -> dict[str, Any]:
+    """The fields of a message, for it and for structs that say more."""
+    key, key_encoding = show(record.key, encoding)
+    value, value_encoding = show(record.value, encoding)
+    return {
+        "id": f"{topic}:{partition}:{record.offset}",
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": key,
+        "key_encoding": key_encoding,
+        "value": value,
+        "value_encoding": value_encoding,
+        "headers": show_headers(record.headers, encoding) if record.headers else [],
+    }
+
+
+def show_headers(headers: Iterable[RecordHeader], wanted: Encoding) -> list[HeaderRead]:
+    shown = []
+    for name, content in headers:
+        text, encoding = show(content, wanted)
+        shown.append(HeaderRead(name=name, value=text, encoding=encoding))
+    return shown
+
+
+def to_record(publish: Publish, *, now_ms: int) -> Record:
+    """The record of a message. What it asks for is written into headers, as for every client."""
+    value, key = publish.value, publish.key
+    return Record(
+        read(key, publish.key_encoding, "key") if key is not None else None,
+        read(value, publish.value_encoding, "value") if value is not None else None,
+        _headers(publish),
+        now_ms if publish.timestamp is None else publish.timestamp,
+    )
+
+
+def _headers(publish: Publish) -> tuple[RecordHeader, ...]:
+    if (
+        not publish.headers
+        and publish.priority is None
+        and publish.delay_ms is None
+        and publish.deliver_at is None
+        and publish.ttl_ms is None
+    ):
+        return ()
+    headers = [(one.name, _read_header(one)) for one in publish.headers]
+    asked: dict[str, object] = {
+        attributes.PRIORITY_HEADER: publish.priority,
+        attributes.DELAY_HEADER: publish.delay_ms,
+        attributes.DELIVER_AT_HEADER: publish.deliver_at,
+        attributes.TTL_HEADER: publish.ttl_ms,
+    }
+    given = {name for name, _ in headers}
+    for name, wish in asked.items():
+        if wish is None:
+            continue
+        if name in given:
+            raise InvalidField(
+                f"The header {name!r} and the field say the same twice; send one.", field="headers"
+            )
+        headers.append((name, str(wish).encode()))
+    return tuple(headers)
+
+
+def _read_header(header: Header) -> bytes | None:
+    return read(header.value, header.encoding, "headers.value")

@@ -1,0 +1,67 @@
+"""The routes of the node itself; a part of the one table in `operations`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goqueue.wire.http.bodies import node as bodies
+from goqueue.wire.http.handlers import node
+from goqueue.wire.http.routing import Operation
+
+NODE = (
+    Operation(
+        "health",
+        "GET",
+        "/healthz",
+        node.health,
+        "Whether the node does all that it should.",
+        area="node",
+        answer=bodies.Health,
+        other_answers={503: bodies.Health},
+    ),
+    Operation(
+        "ready",
+        "GET",
+        "/readyz",
+        node.ready,
+        "Whether the node takes requests.",
+        area="node",
+        answer=bodies.Health,
+    ),
+    Operation(
+        "alive",
+        "GET",
+        "/livez",
+        node.alive,
+        "Whether the process answers at all.",
+        area="node",
+        answer=bodies.Alive,
+    ),
+    Operation(
+        "version",
+        "GET",
+        "/version",
+        node.show_version,
+        "Which version this is.",
+        area="node",
+        answer=bodies.Version,
+    ),
+    Operation(
+        "openapi",
+        "GET",
+        "/openapi.json",
+        node.document,
+        "This document.",
+        area="node",
+        answer=dict[str, Any],
+    ),
+    Operation(
+        "docs",
+        "GET",
+        "/docs",
+        node.page,
+        "Interactive documentation.",
+        area="node",
+        answer=bytes,
+    ),
+)

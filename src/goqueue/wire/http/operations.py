@@ -1,0 +1,22 @@
+"""The one table of routes: the router, the OpenAPI document and the tests are made from it."""
+
+from __future__ import annotations
+
+from goqueue.wire.http.deadletter_operations import DEAD_LETTERS
+from goqueue.wire.http.group_operations import GROUPS, STREAM_GROUPS
+from goqueue.wire.http.message_operations import MESSAGES
+from goqueue.wire.http.node_operations import NODE
+from goqueue.wire.http.queue_operations import QUEUE_GROUPS
+from goqueue.wire.http.schedule_operations import SCHEDULES
+from goqueue.wire.http.topic_operations import TOPICS
+
+OPERATIONS = (
+    *TOPICS,
+    *MESSAGES,
+    *GROUPS,
+    *STREAM_GROUPS,
+    *QUEUE_GROUPS,
+    *DEAD_LETTERS,
+    *SCHEDULES,
+    *NODE,
+)

@@ -1,0 +1,239 @@
+"""Errors as problem details (RFC 9457), and the one table from our errors to status codes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from goqueue.model import errors
+from goqueue.model.errors import GoQueueError
+
+MEDIA_TYPE = b"application/problem+json"
+_TYPE_PREFIX = "urn:goqueue:problem:"
+
+
+class HttpError(GoQueueError):
+    """What can be wrong with a request before the broker sees it."""
+
+    status: ClassVar[int] = 400
+
+
+class UnknownRoute(HttpError):
+    code = "unknown_route"
+    status = 404
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is no route {path[:200]!r}; /docs and /openapi.json list them.")
+
+
+class MethodNotAllowed(HttpError):
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, method: str, allowed: list[str]) -> None:
+        self.allowed = allowed
+        super().__init__(f"{method[:20]} is not possible here; use {' or '.join(allowed)}.")
+
+
+class InvalidField(HttpError):
+    """A body or a query that does not have the form its route asks for."""
+
+    code = "invalid_field"
+
+    def __init__(self, detail: str, *, field: str = "") -> None:
+        self.field = field
+        super().__init__(detail)
+
+
+class MalformedJson(HttpError):
+    code = "malformed_json"
+
+
+class UnsupportedMediaType(HttpError):
+    code = "unsupported_media_type"
+    status = 415
+
+    def __init__(self, media_type: str) -> None:
+        super().__init__(
+            f"A body of type {media_type[:100]!r} cannot be read; send JSON and the header "
+            "'Content-Type: application/json'."
+        )
+
+
+class BodyTooLarge(HttpError):
+    code = "body_too_large"
+    status = 413
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"A body may have {bytes_max} bytes here (setting listeners.http_body_bytes_max); "
+            "send less at once."
+        )
+
+
+class HeadTooLarge(HttpError):
+    code = "head_too_large"
+    status = 431
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"The path and headers of a request may have {bytes_max} bytes.")
+
+
+class SlowRequest(HttpError):
+    code = "slow_request"
+    retryable = True
+    status = 408
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The request did not arrive in time (setting listeners.http_receive_timeout_ms)."
+        )
+
+
+class MalformedHttp(HttpError):
+    code = "malformed_http"
+
+    def __init__(self) -> None:
+        super().__init__("These bytes are not a request of HTTP/1.1.")
+
+
+class ForeignOrigin(HttpError):
+    code = "foreign_origin"
+    status = 403
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"A page of {origin[:200]!r} may not change anything here; only pages of this node may."
+        )
+
+
+class ReceiveMemoryFull(HttpError):
+    code = "receive_memory_full"
+    retryable = True
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("Too many large bodies are being received at once; retry in a while.")
+
+
+class NodeStopping(HttpError):
+    code = "node_stopping"
+    retryable = True
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The node is stopping; retry when it is back, or at another node.")
+
+
+class InternalError(HttpError):
+    """A fault of ours. The text tells nothing of the inside; the log does."""
+
+    code = "internal_error"
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("The node failed to handle this request; its log says why.")
+
+
+STATUSES: dict[type[GoQueueError], int] = {
+    errors.InvalidSettings: 400,
+    errors.InvalidRequest: 400,
+    errors.MalformedRequest: 400,
+    errors.RequestTooLarge: 413,
+    errors.UnsupportedVersion: 400,
+    errors.InvalidTopicName: 400,
+    errors.TopicExists: 409,
+    errors.UnknownTopic: 404,
+    errors.UnknownTopicId: 404,
+    errors.UnknownPartition: 404,
+    errors.UnknownMessage: 404,
+    errors.TopicDeletionDisabled: 403,
+    errors.InvalidPartitionCount: 400,
+    errors.InvalidReplicationFactor: 400,
+    errors.InvalidReplicaAssignment: 400,
+    errors.InvalidTopicSetting: 400,
+    errors.RecordsKept: 409,
+    errors.NotCompacted: 409,
+    errors.InternalTopic: 403,
+    errors.NotLeader: 421,
+    errors.FencedLeaderEpoch: 409,
+    errors.UnknownLeaderEpoch: 409,
+    errors.InvalidRecord: 400,
+    errors.InvalidAttribute: 400,
+    errors.CorruptBatch: 500,
+    errors.RecordTooLarge: 413,
+    errors.InvalidTimestamp: 400,
+    errors.UnsupportedFormat: 400,
+    errors.UnsupportedCompression: 400,
+    errors.OffsetOutOfRange: 416,
+    errors.OutOfOrderSequence: 409,
+    errors.DuplicateSequence: 409,
+    errors.UnknownProducer: 409,
+    errors.FencedProducer: 409,
+    errors.NotEnoughReplicas: 503,
+    errors.RequestTimedOut: 503,
+    errors.StorageFull: 507,
+    errors.StorageFailed: 503,
+    errors.InvalidGroupId: 400,
+    errors.UnknownGroup: 404,
+    errors.GroupNotEmpty: 409,
+    errors.GroupSubscribedToTopic: 409,
+    errors.CoordinatorNotAvailable: 503,
+    errors.CoordinatorLoading: 503,
+    errors.NotCoordinator: 421,
+    errors.UnknownMember: 404,
+    errors.MemberIdRequired: 409,
+    errors.FencedInstance: 409,
+    errors.UnreleasedInstance: 409,
+    errors.IllegalGeneration: 409,
+    errors.RebalanceInProgress: 409,
+    errors.InconsistentProtocol: 409,
+    errors.InvalidSessionTimeout: 400,
+    errors.FencedMemberEpoch: 409,
+    errors.StaleMemberEpoch: 409,
+    errors.UnsupportedAssignor: 400,
+    errors.InvalidRegularExpression: 400,
+    errors.GroupFull: 409,
+    errors.OffsetMetadataTooLarge: 400,
+    errors.UnknownFetchSession: 404,
+    errors.InvalidFetchSessionEpoch: 409,
+    errors.GroupKindMismatch: 409,
+    errors.InvalidGroupSettings: 400,
+    errors.InvalidReceipt: 400,
+    errors.StaleReceipt: 409,
+    errors.CorruptDeliveryState: 500,
+    errors.UnknownSchedule: 404,
+    errors.ScheduleReleased: 409,
+    errors.UnknownRedrive: 404,
+    errors.RedriveActive: 409,
+    errors.RedriveEnded: 409,
+}
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why a request was refused. `code` never changes; `detail` says what to do."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retryable: bool
+    field: str = ""
+
+
+def status_of(error: GoQueueError) -> int:
+    return error.status if isinstance(error, HttpError) else STATUSES[type(error)]
+
+
+def problem_of(error: GoQueueError) -> Problem:
+    return Problem(
+        type=_TYPE_PREFIX + error.code,
+        title=error.code.replace("_", " ").capitalize(),
+        status=status_of(error),
+        detail=str(error),
+        code=error.code,
+        retryable=error.retryable,
+        field=error.field if isinstance(error, InvalidField) else "",
+    )

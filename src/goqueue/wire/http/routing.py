@@ -1,0 +1,136 @@
+"""What the table of operations is made of, and how a path finds its operation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from goqueue.model import errors
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http import problems
+from goqueue.wire.http.decoding import BodyDecoder, QueryDecoder
+from goqueue.wire.http.fields import Body, Nothing
+from goqueue.wire.http.problems import MethodNotAllowed, UnknownRoute
+
+Handler = Callable[[Any, Any, Any], Any]
+_PARAMETER = re.compile(r"{([a-z_]+)}")
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+# Any answer that touches the disk may find it full or broken.
+READING = (errors.StorageFailed,)
+STORING = (errors.StorageFull, errors.StorageFailed)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row of the table: a method and a path, what comes in, what goes out, what can go wrong.
+
+    `request` is the body of POST, PUT and PATCH and the query of the others.
+    """
+
+    name: str
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    area: str
+    request: type[Body] = Nothing
+    answer: Any = None
+    status: int = 200
+    errors: tuple[type[GoQueueError], ...] = ()
+    is_waiting: bool = False  # may answer late, so the client is watched meanwhile
+    is_stream: bool = False
+    other_answers: dict[int, Any] = field(default_factory=dict)
+    example: dict[str, Any] | None = None
+
+    @property
+    def has_body(self) -> bool:
+        return self.method in _WITH_BODY
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        return _PARAMETER.findall(self.path)
+
+    @cached_property
+    def decoder(self) -> BodyDecoder | QueryDecoder:
+        return BodyDecoder(self.request) if self.has_body else QueryDecoder(self.request)
+
+    @cached_property
+    def all_errors(self) -> list[type[GoQueueError]]:
+        """Those of the table, and those that any request of this form can meet."""
+        common: list[type[GoQueueError]] = [problems.InvalidField, problems.InternalError]
+        if self.has_body:
+            common += [
+                problems.MalformedJson,
+                problems.BodyTooLarge,
+                problems.UnsupportedMediaType,
+                problems.ReceiveMemoryFull,
+            ]
+        if self.method not in ("GET", "HEAD"):
+            common.append(problems.ForeignOrigin)
+        if self.is_waiting:
+            common.append(problems.NodeStopping)
+        return list(dict.fromkeys([*self.errors, *common]))
+
+
+class _Node:
+    """One segment of a path: what may follow it, and what can be done if nothing does."""
+
+    __slots__ = ("methods", "parameter", "words")
+
+    def __init__(self) -> None:
+        self.words: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.methods: dict[str, Operation] = {}
+
+
+class Routes:
+    """Finds operations by path. Segments decide, so an escaped slash stays inside its segment."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._root = _Node()
+        for operation in operations:
+            self._add(operation)
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """The operation, and the parts of the path that are its parameters, still escaped."""
+        node, values = self._root, []
+        for segment in path.split("/"):
+            known = node.words.get(segment)
+            if known is None:
+                known = node.parameter
+                if known is None or not segment:
+                    raise UnknownRoute(path)
+                values.append(segment)
+            node = known
+        if not node.methods:
+            raise UnknownRoute(path)
+        operation = node.methods.get(method)
+        if operation is None:
+            raise MethodNotAllowed(method, sorted(node.methods))
+        return operation, dict(zip(operation.parameters, values, strict=True))
+
+    def _add(self, operation: Operation) -> None:
+        node = self._root
+        for segment in operation.path.split("/"):
+            if _PARAMETER.fullmatch(segment):
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.words.setdefault(segment, _Node())
+        assert operation.method not in node.methods, f"{operation.name} is in the table twice"
+        node.methods[operation.method] = operation
+        if operation.method == "GET":
+            node.methods.setdefault("HEAD", operation)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(answer: Any) -> bytes:
+    return _encode(answer)

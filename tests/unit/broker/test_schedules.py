@@ -1,0 +1,373 @@
+"""Schedules as a front end sees them: what can be asked, changed and refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.broker.schedule_listing import LIST_MAX
+from goqueue.broker.schedules import Delayed
+from goqueue.delivery.schedules import Agenda
+from goqueue.model.attributes import DELAY_MS_MAX
+from goqueue.model.batch import Record
+from goqueue.model.errors import (
+    GoQueueError,
+    InternalTopic,
+    InvalidAttribute,
+    InvalidRecord,
+    InvalidRequest,
+    RecordTooLarge,
+    ScheduleReleased,
+    StorageFull,
+    UnknownPartition,
+    UnknownSchedule,
+    UnknownTopic,
+)
+from goqueue.model.key_hash import partition_of_key
+from tests.unit.broker.node import Node
+
+DAY_MS = 86_400_000
+
+
+class Desk(Node):
+    """A node, and what a client of its schedules does."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.broker.scheduler.now_ms()
+
+    def later(self, *delays_ms: int, topic: str = "orders", partition: int = -1) -> list[str]:
+        """Schedule one message for each delay, whose value is the delay."""
+        delayed = [
+            Delayed(Record(None, b"%d" % delay_ms), self.now_ms + delay_ms, partition)
+            for delay_ms in delays_ms
+        ]
+        return self.wait(self.broker.schedules.schedule(topic, delayed))
+
+    def refusal(self, delayed: Delayed, topic: str = "orders") -> Exception:
+        with pytest.raises(GoQueueError) as refusal:
+            self.wait(self.broker.schedules.schedule(topic, [delayed]))
+        return refusal.value
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.create("orders")
+    return desk
+
+
+def test_nothing_is_made_before_the_first_message_comes(desk: Desk) -> None:
+    assert desk.broker.topics.find("__scheduled") is None
+    assert desk.wait(desk.broker.schedules.count()) == 0
+    assert desk.wait(desk.broker.schedules.list()).entries == []
+    assert desk.broker.schedules.stats().next_due_ms is None
+    with pytest.raises(UnknownSchedule):
+        desk.broker.schedules.get("A" * 16)
+    desk.later(1000)
+    assert desk.broker.topics.get("__scheduled").is_internal
+
+
+def test_a_message_is_shown_as_it_was_given(desk: Desk) -> None:
+    headers = (("a", b"1"), ("goqueue-delay-ms", b"5"), ("goqueue-priority", b"0"))
+    record = Record(b"k", b"v", headers, 77)
+    due_ms = desk.now_ms + 5_000
+    (schedule_id,) = desk.wait(
+        desk.broker.schedules.schedule("orders", [Delayed(record, due_ms, 0)])
+    )
+    found = desk.broker.schedules.get(schedule_id)
+    assert (found.id, found.topic, found.partition, found.due_ms) == (
+        schedule_id,
+        "orders",
+        0,
+        due_ms,
+    )
+    assert (found.key, found.value, found.timestamp_ms) == (b"k", b"v", 77)
+    assert found.headers == (("a", b"1"), ("goqueue-priority", b"0"))
+    desk.run_for(6_000)
+    (released,) = desk.consume("orders")
+    assert (released.key, released.value) == (b"k", b"v")
+    assert released.headers == (
+        ("a", b"1"),
+        ("goqueue-priority", b"0"),
+        ("goqueue-schedule-id", schedule_id.encode()),
+    )
+    assert released.timestamp_ms >= due_ms
+
+
+def test_messages_appear_in_the_order_of_their_times(desk: Desk) -> None:
+    desk.later(300, 100, 200)
+    desk.later(150, 50)
+    desk.run_for(1_000)
+    assert desk.values("orders") == [b"50", b"100", b"150", b"200", b"300"]
+
+
+def test_a_key_goes_to_its_partition_and_a_chosen_partition_is_kept(desk: Desk) -> None:
+    desk.create("wide", 4)
+    due_ms = desk.now_ms + 10
+    delayed = [Delayed(Record(b"key", b"v"), due_ms), Delayed(Record(b"key", b"w"), due_ms, 3)]
+    desk.wait(desk.broker.schedules.schedule("wide", delayed))
+    desk.run_for(100)
+    found = {number: desk.values("wide", partition=number) for number in range(4)}
+    home = partition_of_key(b"key", 4)
+    assert b"v" in found[home]
+    assert b"w" in found[3]
+
+
+def test_what_makes_no_sense_is_refused(desk: Desk) -> None:
+    due_ms = desk.now_ms + 1000
+    good = Record(None, b"v")
+    assert isinstance(desk.refusal(Delayed(good, due_ms), "nowhere"), UnknownTopic)
+    assert isinstance(desk.refusal(Delayed(good, due_ms, 9)), UnknownPartition)
+    too_far = Delayed(good, desk.now_ms + DELAY_MS_MAX + 60_000)
+    assert isinstance(desk.refusal(too_far), InvalidAttribute)
+    large = Delayed(Record(None, bytes(2 << 20)), due_ms)
+    assert isinstance(desk.refusal(large), RecordTooLarge)
+    desk.create("compacted", cleanup_policy="compact")
+    assert isinstance(desk.refusal(Delayed(good, due_ms), "compacted"), InvalidRecord)
+    with pytest.raises(InvalidRequest):
+        desk.wait(desk.broker.schedules.schedule("orders", []))
+    desk.later(1000)
+    assert isinstance(desk.refusal(Delayed(good, due_ms), "__scheduled"), InternalTopic)
+    desk.disk.fill_after(0)
+    desk.run_for(2_000)
+    assert isinstance(desk.refusal(Delayed(good, due_ms)), StorageFull)
+
+
+def test_a_cancelled_message_never_appears_and_cannot_be_cancelled_again(desk: Desk) -> None:
+    first, second = desk.later(1_000, 1_000)
+    desk.wait(desk.broker.schedules.cancel(first))
+    for call in (
+        desk.broker.schedules.cancel,
+        lambda one: desk.broker.schedules.reschedule(one, 1),
+    ):
+        with pytest.raises(UnknownSchedule):
+            desk.wait(call(first))
+    with pytest.raises(UnknownSchedule):
+        desk.broker.schedules.get(first)
+    desk.run_for(2_000)
+    assert len(desk.values("orders")) == 1
+    with pytest.raises(ScheduleReleased):
+        desk.wait(desk.broker.schedules.cancel(second))
+    with pytest.raises(ScheduleReleased):
+        desk.broker.schedules.get(second)
+
+
+def test_two_cancels_of_one_turn_have_one_winner(desk: Desk) -> None:
+    (schedule_id,) = desk.later(1_000)
+    first = desk.broker.schedules.cancel(schedule_id)
+    second = desk.broker.schedules.cancel(schedule_id)
+    desk.wait(first)
+    with pytest.raises(UnknownSchedule):
+        desk.wait(second)
+
+
+def test_a_cancel_that_cannot_be_stored_leaves_the_message(desk: Desk) -> None:
+    (schedule_id,) = desk.later(3_000)
+    desk.disk.fill_after(0)
+    with pytest.raises(StorageFull):
+        desk.wait(desk.broker.schedules.cancel(schedule_id))
+    desk.disk.make_room()
+    desk.run_for(4_000)
+    assert desk.values("orders") == [b"3000"]
+
+
+def test_a_message_is_moved_to_and_fro(desk: Desk) -> None:
+    early, late = desk.later(1_000, DAY_MS)
+    desk.wait(desk.broker.schedules.reschedule(early, desk.now_ms + 5_000))
+    desk.wait(desk.broker.schedules.reschedule(late, desk.now_ms + 500))
+    desk.run_for(2_000)
+    assert desk.values("orders") == [b"%d" % DAY_MS]
+    desk.restart_after_crash()
+    assert desk.broker.schedules.get(early).due_ms > desk.now_ms
+    desk.run_for(4_000)
+    assert desk.values("orders") == [b"%d" % DAY_MS, b"1000"]
+
+
+def test_lists_go_by_due_time_page_by_page(desk: Desk) -> None:
+    desk.create("other")
+    delays_ms = [5, 90_000, 2 * DAY_MS, 400 * DAY_MS, 50 * DAY_MS, 3_600_000, 61_000]
+    start_ms = desk.now_ms
+    for delay_ms in delays_ms:
+        desk.later(1_000 + delay_ms, 1_000 + delay_ms)
+        desk.later(1_000 + delay_ms, topic="other")
+    pages, cursor = [], ""
+    while True:
+        page = desk.wait(desk.broker.schedules.list(topic="orders", limit=3, after=cursor))
+        pages.append(page.entries)
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    entries = [entry for page in pages for entry in page]
+    assert [len(page) for page in pages] == [3, 3, 3, 3, 2]
+    assert len({entry.id for entry in entries}) == 14
+    assert [entry.due_ms for entry in entries] == sorted(entry.due_ms for entry in entries)
+    assert {entry.topic for entry in entries} == {"orders"}
+    far = desk.wait(desk.broker.schedules.list(from_ms=start_ms + DAY_MS))
+    assert len(far.entries) == 9
+    near = desk.wait(desk.broker.schedules.list(until_ms=start_ms + DAY_MS))
+    assert len(near.entries) == 12
+
+
+def test_messages_are_counted_by_topic_and_time(desk: Desk) -> None:
+    desk.create("other")
+    start_ms = desk.now_ms
+    ids = desk.later(1_000, 70_000, DAY_MS, 400 * DAY_MS)
+    desk.later(70_000, topic="other")
+    count = desk.broker.schedules.count
+    assert desk.wait(count()) == 5
+    assert desk.wait(count(topic="orders")) == 4
+    assert desk.wait(count(topic="none")) == 0
+    assert desk.wait(count(from_ms=start_ms + 60_000)) == 4
+    assert desk.wait(count(topic="other", until_ms=start_ms + DAY_MS)) == 1
+    for due_ms in (start_ms + 2 * DAY_MS, start_ms + DAY_MS, start_ms + 2 * DAY_MS):
+        desk.wait(desk.broker.schedules.reschedule(ids[0], due_ms))
+    assert desk.wait(count(from_ms=start_ms + DAY_MS + 10_000)) == 2
+    assert desk.wait(count(until_ms=start_ms + 60_000)) == 0
+
+
+@pytest.mark.parametrize("limit", [0, LIST_MAX + 1])
+def test_a_list_has_a_bound(desk: Desk, limit: int) -> None:
+    with pytest.raises(InvalidRequest):
+        desk.wait(desk.broker.schedules.list(limit=limit))
+
+
+@pytest.mark.parametrize("cursor", ["x", "12~nonsense", "~", "x~" + "A" * 16])
+def test_a_wrong_cursor_is_refused(desk: Desk, cursor: str) -> None:
+    desk.later(1_000)
+    with pytest.raises(InvalidRequest, match="cursor"):
+        desk.wait(desk.broker.schedules.list(after=cursor))
+
+
+def test_the_statistics_say_what_happened(desk: Desk) -> None:
+    ids = desk.later(100, 200, 300, DAY_MS)
+    desk.wait(desk.broker.schedules.cancel(ids[2]))
+    desk.run_for(1_000)
+    stats = desk.broker.schedules.stats()
+    assert (stats.pending, stats.released, stats.cancelled) == (1, 2, 1)
+    assert 0 <= stats.late_ms_p50 <= stats.late_ms_p99 <= stats.late_ms_max < 50
+    assert stats.next_due_ms is not None
+    assert abs(stats.next_due_ms - desk.now_ms - DAY_MS) < 5_000
+
+
+def test_a_message_for_a_deleted_topic_goes_to_its_dead_letters(desk: Desk) -> None:
+    desk.create("gone")
+    desk.create("gone.dlq")
+    desk.later(100, topic="gone")
+    desk.wait(desk.broker.topics.delete("gone"))
+    desk.create("gone")  # another topic of the same name
+    desk.run_for(1_000)
+    assert desk.values("gone") == []
+    (letter,) = desk.consume("gone.dlq")
+    assert letter.value == b"100"
+    assert ("goqueue-dead-letter-reason", b"topic_deleted") in letter.headers
+    assert desk.broker.schedules.stats().dead_lettered == 1
+
+
+def test_without_dead_letters_it_is_dropped_and_counted(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.create("gone")
+    desk.later(100, topic="gone")
+    desk.wait(desk.broker.topics.delete("gone"))
+    desk.run_for(1_000)
+    stats = desk.broker.schedules.stats()
+    assert (stats.dropped, stats.pending) == (1, 0)
+    assert "topic_deleted" in caplog.text
+
+
+def test_a_topic_that_cannot_be_written_to_gets_its_messages_later(desk: Desk) -> None:
+    desk.later(100, 200)
+    partition = desk.broker.topics.get("orders").partition(0)
+    partition.failure = StorageFull("broken for a while")
+    desk.run_for(3_000)
+    assert desk.values("orders") == []
+    assert desk.broker.schedules.stats().pending == 2
+    partition.failure = None
+    desk.run_for(3_000)
+    assert sorted(value or b"" for value in desk.values("orders")) == [b"100", b"200"]
+
+
+def test_damaged_buckets_are_made_anew_from_the_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.later(*range(2 * DAY_MS, 2 * DAY_MS + 50))
+    desk.stop()
+    buckets = [
+        f"schedules/{number}/{name}"
+        for number in range(4)
+        for name in desk.disk.list(f"schedules/{number}")
+        if name.startswith("day")
+    ]
+    assert buckets
+    for path in buckets:
+        desk.disk.flip_bit(path, 8 * 40)
+    desk.start()
+    desk.kill()
+    desk.clock.run_for(3 * DAY_MS)
+    desk.start()
+    desk.run_for(2_000)
+    assert len(set(desk.values("orders"))) == len(desk.values("orders")) == 50
+    assert "made anew" in caplog.text
+
+
+def test_a_start_after_a_clean_stop_reads_no_log(desk: Desk) -> None:
+    desk.later(*range(1_000, 1_300))
+    desk.run_for(1_100)
+    desk.stop()
+    desk.disk.bytes_read.clear()
+    desk.start()
+    assert not [path for path in desk.disk.bytes_read if path.startswith("logs/")]
+    desk.run_for(1_000)
+    assert len(desk.values("orders")) == 300
+
+
+def test_a_start_after_a_crash_reads_only_what_came_after_the_checkpoint(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        desk.later(*[DAY_MS] * 100)
+    desk.run_for(70_000)
+    desk.later(DAY_MS)
+    replayed: list[Record] = []
+    replay = Agenda.replay
+
+    def spy(self: Agenda, record: Record) -> None:
+        replayed.append(record)
+        replay(self, record)
+
+    monkeypatch.setattr(Agenda, "replay", spy)
+    desk.kill()
+    desk.start()
+    assert len(replayed) == 1
+    assert desk.broker.schedules.stats().pending == 2001
+
+
+def test_compaction_keeps_what_waits_and_nothing_else() -> None:
+    desk = Desk(
+        compaction__check_ms="1000",
+        compaction__dirty_ratio_min="0.01",
+        schedules__checkpoint_ms="1000",
+    )
+    desk.create("orders")
+    kept = desk.later(DAY_MS)
+    for _ in range(10):
+        desk.later(*[50] * 100)
+        desk.run_for(200)
+    desk.wait(desk.broker.schedules.reschedule(kept[0], desk.now_ms + 2 * DAY_MS))
+    topic = desk.broker.topics.get("__scheduled")
+    before = sum(partition.log.size for partition in topic.partitions)
+    for partition in topic.partitions:
+        partition.log.settings.segment_ms = 1
+        partition.log.settings.compaction_lag_ms_min = 0
+    desk.run_for(20_000)
+    assert sum(partition.log.size for partition in topic.partitions) < before / 2
+    assert desk.broker.schedules.get(kept[0]).due_ms > desk.now_ms + DAY_MS
+    desk.disk.remove_tree("schedules")
+    desk.kill()
+    desk.start()
+    assert desk.broker.schedules.stats().pending == 1
+    desk.kill()
+    desk.clock.run_for(2 * DAY_MS)
+    desk.start()
+    desk.run_for(1_000)
+    assert desk.values("orders").count(b"%d" % DAY_MS) == 1

@@ -1,0 +1,201 @@
+"""A topic and the queues on it, with a journal that can be read again after a crash."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from goqueue.delivery import (
+    Arrivals,
+    Delivery,
+    LaneIndex,
+    LaneSettings,
+    Ledger,
+    LedgerKey,
+    Message,
+    Queue,
+    QueueSettings,
+    Settled,
+    decode_events,
+    decode_key,
+    encode_events,
+    encode_key,
+)
+from goqueue.delivery.lanes import NORMAL
+
+TOPIC_ID = bytes(range(16))
+GRAVE_ID = bytes(range(16, 32))
+START_MS = 1_000_000
+
+
+class Topic:
+    """Partitions with their lanes, arrivals and the keys of their messages."""
+
+    def __init__(self, partition_count: int = 1) -> None:
+        self.now_ms = START_MS
+        self.keys: list[list[bytes | None]] = []
+        self.expiries: dict[tuple[int, int], int] = {}
+        self.gone: set[tuple[int, int]] = set()
+        self.indexes: list[LaneIndex] = []
+        self.arrivals: list[Arrivals] = []
+        self.starts: list[int] = []
+        self.queues: list[Desk] = []
+        for _ in range(partition_count):
+            self.grow()
+
+    def grow(self) -> None:
+        self.keys.append([])
+        self.indexes.append(LaneIndex())
+        self.arrivals.append(Arrivals(0, self.now_ms))
+        self.starts.append(0)
+        for desk in self.queues:
+            desk.add_partition(len(self.keys) - 1)
+
+    def produce(
+        self,
+        count: int = 1,
+        *,
+        partition: int = 0,
+        lane: int = NORMAL,
+        key: bytes | None = None,
+        ttl_ms: int | None = None,
+    ) -> list[int]:
+        first = len(self.keys[partition])
+        self.keys[partition] += [key] * count
+        last = first + count - 1
+        self.indexes[partition].note(first, last, lane)
+        self.arrivals[partition].note(first, self.now_ms)
+        if ttl_ms is not None:
+            for offset in range(first, last + 1):
+                self.expiries[partition, offset] = self.now_ms + ttl_ms
+        for desk in self.queues:
+            desk.queue.advance(partition, last + 1)
+        return list(range(first, last + 1))
+
+    def end(self, partition: int) -> int:
+        return len(self.keys[partition])
+
+
+class Desk:
+    """One group at the topic."""
+
+    def __init__(
+        self,
+        topic: Topic | None = None,
+        settings: QueueSettings | None = None,
+        lanes: LaneSettings | None = None,
+        *,
+        group: str = "shop",
+        seed: int = 0,
+        number: int = 7,
+    ) -> None:
+        self.topic = topic or Topic()
+        self.settings = settings or QueueSettings(backoff_jitter=0.0)
+        self.lanes = lanes or LaneSettings()
+        self.group = group
+        self.number = number
+        self.random = random.Random(seed)
+        self.journal: list[tuple[bytes, bytes]] = []
+        self.buried: list[tuple[int, int, str, int]] = []
+        self.topic.queues.append(self)
+        self.open()
+
+    def open(self) -> None:
+        """Begin with what the journal says, as after a crash."""
+        self.ledgers = self.replayed()
+        self.queue = Queue(self.number, self.settings, self.lanes, random=self.random)
+        for number in range(len(self.topic.keys)):
+            self.add_partition(number)
+        self.save()
+
+    def add_partition(self, number: int) -> None:
+        self.queue.add_partition(
+            self.ledgers.setdefault(number, Ledger()),
+            self.topic.indexes[number],
+            self.topic.arrivals[number],
+            log_start=self.topic.starts[number],
+            log_end=self.topic.end(number),
+            high_watermark=self.topic.end(number),
+            now_ms=self.topic.now_ms,
+        )
+
+    def replayed(self) -> dict[int, Ledger]:
+        ledgers: dict[int, Ledger] = {}
+        for key, value in self.journal:
+            name = decode_key(key)
+            assert (name.group, name.topic_id) == (self.group, TOPIC_ID)
+            for event in decode_events(value):
+                ledgers.setdefault(name.partition, Ledger()).apply(event)
+        return ledgers
+
+    def save(self) -> None:
+        """Write down what the queue wants written."""
+        for number, events in self.queue.take_events():
+            key = encode_key(LedgerKey(self.group, TOPIC_ID, number))
+            self.journal.append((key, encode_events(events)))
+
+    def bury(self) -> None:
+        """Move the dead letters, as the broker does."""
+        for one in self.queue.take_dead_letters():
+            self.buried.append((one.partition, one.offset, one.reason, one.attempts))
+            end = len(self.buried)
+            self.queue.buried([one], self.topic.now_ms, topic_id=GRAVE_ID, end=end)
+        self.save()
+
+    def receive(
+        self, count: int = 10, *, consumer: str = "anna", visibility_ms: int | None = None
+    ) -> list[Delivery]:
+        topic, messages, gone = self.topic, [], []
+        for pick in self.queue.choose(topic.now_ms, consumer, count):
+            for offset in pick.offsets:
+                place = (pick.partition, offset)
+                if place in topic.gone or offset < topic.starts[pick.partition]:
+                    gone.append(place)
+                    continue
+                key = topic.keys[pick.partition][offset]
+                messages.append(Message(*place, key, topic.expiries.get(place)))
+        deliveries = self.queue.lease(
+            topic.now_ms,
+            consumer,
+            messages,
+            visibility_ms=self.settings.visibility_ms if visibility_ms is None else visibility_ms,
+            gone=gone,
+        )
+        self.save()
+        return deliveries
+
+    def offsets(self, count: int = 10, **options: object) -> list[int]:
+        """Receive, and tell the offsets alone."""
+        return [one.offset for one in self.receive(count, **options)]  # type: ignore[arg-type]
+
+    def ack(self, deliveries: Sequence[Delivery]) -> list[Settled]:
+        return self._saved(self.queue.ack(self.topic.now_ms, receipts(deliveries)))
+
+    def nack(self, deliveries: Sequence[Delivery], delay_ms: int | None = None) -> list[Settled]:
+        settled = self.queue.nack(self.topic.now_ms, receipts(deliveries), delay_ms=delay_ms)
+        return self._saved(settled)
+
+    def reject(self, deliveries: Sequence[Delivery], reason: str = "broken") -> list[Settled]:
+        settled = self.queue.reject(self.topic.now_ms, receipts(deliveries), reason=reason)
+        return self._saved(settled)
+
+    def extend(self, deliveries: Sequence[Delivery], visibility_ms: int) -> list[Settled]:
+        now_ms = self.topic.now_ms
+        return self.queue.extend(now_ms, receipts(deliveries), visibility_ms=visibility_ms)
+
+    def pass_time(self, ms: int) -> None:
+        self.topic.now_ms += ms
+        self.queue.expire(self.topic.now_ms)
+        self.save()
+
+    def _saved(self, settled: list[Settled]) -> list[Settled]:
+        self.save()
+        return settled
+
+
+def receipts(deliveries: Sequence[Delivery]) -> list[str]:
+    return [one.receipt for one in deliveries]
+
+
+def errors(settled: Sequence[Settled]) -> list[str | None]:
+    return [None if one.error is None else one.error.code for one in settled]

@@ -1,0 +1,321 @@
+"""A queue against a simple model, under everything that can happen to it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from goqueue.delivery import Delivery, LaneSettings, QueueSettings, peek, stats
+from tests.unit.delivery.desk import Desk, Topic, errors
+
+PARTITIONS = 2
+DELIVERIES_MAX = 3
+KEYS = (None, b"a", b"b", b"c")
+Place = tuple[int, int]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The model: what is done and how, what is out until when, and how often it was delivered."""
+
+    key_order = False
+
+    @initialize(seed=st.integers(0, 1000))
+    def begin(self, seed: int) -> None:
+        self.topic = Topic(PARTITIONS)
+        self.desk = Desk(
+            self.topic,
+            QueueSettings(
+                deliveries_max=DELIVERIES_MAX,
+                visibility_ms=1000,
+                backoff_ms=100,
+                key_order=self.key_order,
+                parked_max=3,
+                unacked_max=12,
+            ),
+            LaneSettings(starvation_ms=500),
+            seed=seed,
+        )
+        self.done: dict[Place, str] = {}
+        self.out: dict[Place, tuple[Delivery, int]] = {}
+        self.tries: dict[Place, int] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return self.topic.now_ms
+
+    def places(self) -> list[Place]:
+        return [
+            (partition, offset)
+            for partition in range(len(self.topic.keys))
+            for offset in range(self.topic.starts[partition], self.topic.end(partition))
+        ]
+
+    def pick(self, share: int) -> list[Delivery]:
+        """Some of the messages that are out."""
+        held = [delivery for delivery, until in self.out.values() if until > self.now_ms]
+        return held[:: share + 1]
+
+    def expire_model(self) -> None:
+        for place, (_, until) in list(self.out.items()):
+            if until <= self.now_ms:
+                del self.out[place]
+
+    # What happens
+
+    @rule(
+        partition=st.integers(0, PARTITIONS - 1),
+        count=st.integers(1, 4),
+        lane=st.integers(0, 4),
+        key=st.sampled_from(KEYS),
+    )
+    def produce(self, partition: int, count: int, lane: int, key: bytes | None) -> None:
+        self.topic.produce(count, partition=partition, lane=lane, key=key)
+
+    @rule(count=st.integers(1, 6), consumer=st.sampled_from(["anna", "bert"]))
+    def receive(self, count: int, consumer: str) -> None:
+        self.desk.queue.expire(self.now_ms)
+        self.desk.save()
+        self.expire_model()
+        for one in self.desk.receive(count, consumer=consumer):
+            place = (one.partition, one.offset)
+            assert place not in self.done, "a finished message was delivered"
+            assert place not in self.out, "a message is with two consumers"
+            self.tries[place] = self.tries.get(place, 0) + 1
+            self.out[place] = (one, self.now_ms + 1000)
+            if self.key_order:
+                self.check_key(place)
+        assert len(self.out) <= 12
+
+    def check_key(self, place: Place) -> None:
+        partition, offset = place
+        key = self.topic.keys[partition][offset]
+        for other, _ in self.out.items():
+            if other != place and other[0] == partition and key is not None:
+                assert self.topic.keys[partition][other[1]] != key, "two of one key are out"
+
+    @rule(share=st.integers(0, 2))
+    def ack(self, share: int) -> None:
+        chosen = self.pick(share)
+        assert errors(self.desk.ack(chosen)) == [None] * len(chosen)
+        for one in chosen:
+            self.finish((one.partition, one.offset), "acked")
+        assert errors(self.desk.ack(chosen)) == ["stale_receipt"] * len(chosen)
+
+    @rule(share=st.integers(0, 3), delay_ms=st.sampled_from([None, 0, 50, 700]))
+    def nack(self, share: int, delay_ms: int | None) -> None:
+        chosen = self.pick(share)
+        assert errors(self.desk.nack(chosen, delay_ms)) == [None] * len(chosen)
+        for one in chosen:
+            del self.out[one.partition, one.offset]
+        self.bury()
+
+    @rule(share=st.integers(1, 4))
+    def reject(self, share: int) -> None:
+        chosen = self.pick(share)
+        assert errors(self.desk.reject(chosen)) == [None] * len(chosen)
+        for one in chosen:
+            del self.out[one.partition, one.offset]
+        self.bury()
+
+    @rule(share=st.integers(0, 3), visibility_ms=st.sampled_from([1, 300, 2000]))
+    def extend(self, share: int, visibility_ms: int) -> None:
+        chosen = self.pick(share)
+        assert errors(self.desk.extend(chosen, visibility_ms)) == [None] * len(chosen)
+        for one in chosen:
+            self.out[one.partition, one.offset] = (one, self.now_ms + visibility_ms)
+
+    @rule(ms=st.sampled_from([1, 100, 400, 1000, 2500]))
+    def pass_time(self, ms: int) -> None:
+        self.desk.pass_time(ms)
+        self.expire_model()
+        self.bury()
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), data=st.data())
+    def rewind(self, partition: int, data: st.DataObject) -> None:
+        start, end = self.topic.starts[partition], self.topic.end(partition)
+        offset = data.draw(st.integers(start, end))
+        untouched = {
+            place
+            for place in self.places()
+            if place[0] == partition
+            and place[1] < offset
+            and peek(self.desk.queue, partition, range(place[1], place[1] + 1))[0].state == "ready"
+            and place[1] not in self.desk.queue.partitions[partition].waiting
+        }
+        self.desk.queue.rewind(partition, offset, self.now_ms)
+        self.desk.save()
+        for place in untouched:
+            self.done[place] = "skipped"
+        for kept in (self.done, self.out, self.tries):
+            for place in [one for one in kept if one[0] == partition and one[1] >= offset]:
+                kept.pop(place)  # type: ignore[attr-defined]
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), step=st.integers(0, 3))
+    def lose_the_oldest(self, partition: int, step: int) -> None:
+        start = min(self.topic.starts[partition] + step, self.topic.end(partition))
+        self.topic.starts[partition] = start
+        self.desk.queue.start_moved(partition, start, self.now_ms)
+        self.topic.indexes[partition].forget_before(start)
+        for place in [one for one in self.out if one[0] == partition and one[1] < start]:
+            # Its consumer may settle it, which changes nothing any more.
+            self.desk.ack([self.out.pop(place)[0]])
+
+    @rule()
+    def purge(self) -> None:
+        if self.desk.random.random() < 0.3:
+            self.desk.queue.purge([self.topic.end(one) for one in range(PARTITIONS)])
+            self.desk.save()
+            self.out.clear()
+            for place in self.places():
+                self.done.setdefault(place, "purged")
+
+    @rule()
+    def crash(self) -> None:
+        self.desk.open()
+        for place in self.out:
+            self.tries[place] -= 1
+        self.out.clear()
+
+    @rule()
+    def snapshot(self) -> None:
+        """What the broker does so that its journal stays short."""
+        before = self.desk.replayed()
+        for number, partition in enumerate(self.desk.queue.partitions):
+            self.desk.queue._changed[number] = None
+            partition.events.extend(partition.ledger.snapshot())
+        self.desk.journal.clear()
+        self.desk.save()
+        self.same(before, self.desk.replayed())
+
+    # What must be so
+
+    def finish(self, place: Place, how: str) -> None:
+        assert place not in self.done, f"{place} is done twice"
+        self.done[place] = how
+        self.out.pop(place, None)
+
+    def bury(self) -> None:
+        before = len(self.desk.buried)
+        self.desk.bury()
+        for partition, offset, reason, attempts in self.desk.buried[before:]:
+            if offset < self.topic.starts[partition]:
+                continue
+            self.finish((partition, offset), "dead")
+            assert attempts == self.tries[partition, offset]
+            assert reason == "broken" or attempts == DELIVERIES_MAX
+
+    @invariant()
+    def the_journal_says_what_the_queue_knows(self) -> None:
+        ledgers = self.desk.replayed()
+        live = {one.number: one.ledger for one in self.desk.queue.partitions}
+        self.same(ledgers, live)
+
+    def same(self, some: dict, others: dict) -> None:  # type: ignore[type-arg]
+        for number, start in enumerate(self.topic.starts):
+            views = []
+            for ledgers in (some, others):
+                ledger = ledgers.get(number)
+                retries = {} if ledger is None else ledger.retries
+                views.append(
+                    (
+                        [
+                            ledger is not None and ledger.is_done(offset)
+                            for offset in range(start, self.topic.end(number))
+                        ],
+                        {offset: one for offset, one in retries.items() if offset >= start},
+                    )
+                )
+            assert views[0] == views[1]
+
+    @invariant()
+    def every_message_is_in_one_state(self) -> None:
+        figures = stats(self.desk.queue, self.now_ms)
+        for partition, start in enumerate(self.topic.starts):
+            end = self.topic.end(partition)
+            states = [one.state for one in peek(self.desk.queue, partition, range(start, end))]
+            for offset, state in zip(range(start, end), states, strict=True):
+                assert (state == "done") == ((partition, offset) in self.done)
+            row = figures.partitions[partition]
+            waiting = self.desk.queue.partitions[partition].waiting
+            due = sum(1 for one in waiting if one >= start)
+            assert row.ready + row.retrying - (len(waiting) - due) == sum(
+                states.count(state) for state in ("ready", "retrying")
+            )
+            assert row.parked == states.count("parked")
+            assert all(count >= 0 for count in row.lanes)
+        assert figures.in_flight == self.desk.queue.unacked.total
+
+    @precondition(lambda self: self.desk.random.random() < 0.05)
+    @rule()
+    def everything_is_done_in_the_end(self) -> None:
+        for _ in range(400):
+            self.pass_time(2500)
+            self.receive(6, "anna")
+            if not self.out and all(place in self.done for place in self.places()):
+                break
+            self.ack(0)
+        assert [place for place in self.places() if place not in self.done] == []
+
+
+class KeyedQueueMachine(QueueMachine):
+    key_order = True
+
+
+_SETTINGS = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = _SETTINGS
+TestKeyedQueue = KeyedQueueMachine.TestCase
+TestKeyedQueue.settings = _SETTINGS
+
+
+@pytest.mark.parametrize("key_order", [False, True])
+def test_a_long_life(key_order: bool) -> None:
+    """Many steps at random, where hypothesis takes few: state that builds up slowly."""
+    source = random.Random(11)
+    machine = (KeyedQueueMachine if key_order else QueueMachine)()
+    machine.begin(1)
+    for _ in range(1500):
+        step = source.random()
+        if step < 0.3:
+            machine.produce(
+                source.randrange(PARTITIONS),
+                source.randint(1, 4),
+                source.randrange(5),
+                source.choice(KEYS),
+            )
+        elif step < 0.6:
+            machine.receive(source.randint(1, 6), source.choice(["anna", "bert"]))
+        elif step < 0.75:
+            machine.ack(source.randint(0, 2))
+        elif step < 0.83:
+            machine.nack(source.randint(0, 3), source.choice([None, 0, 50, 700]))
+        elif step < 0.86:
+            machine.reject(source.randint(1, 4))
+        elif step < 0.9:
+            machine.extend(source.randint(0, 3), source.choice([1, 300, 2000]))
+        elif step < 0.97:
+            machine.pass_time(source.choice([1, 100, 400, 1000]))
+        elif step < 0.98:
+            machine.snapshot()
+        elif step < 0.99:
+            machine.lose_the_oldest(source.randrange(PARTITIONS), source.randint(0, 9))
+        else:
+            machine.crash()
+        machine.the_journal_says_what_the_queue_knows()
+        machine.every_message_is_in_one_state()
+    machine.everything_is_done_in_the_end()

@@ -1,0 +1,216 @@
+"""Queue groups over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.world import World
+from tests.unit.wire.http.client import Client, request
+
+GROUP = "/v1/groups/workers"
+
+
+@pytest.fixture(autouse=True)
+def _orders(world: World) -> None:
+    world.create("orders", 2)
+
+
+def receive(client: Client, count: int = 10, **more: Any) -> list[dict[str, Any]]:
+    body = {"topic": "orders", "max_messages": count, **more}
+    messages: list[dict[str, Any]] = client.post(f"{GROUP}/receive", body)["messages"]
+    return messages
+
+
+def values(messages: list[dict[str, Any]]) -> list[str]:
+    return [one["value"] for one in messages]
+
+
+def receipts(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"receipts": [one["receipt"] for one in messages]}
+
+
+def test_a_message_is_received_once_and_acknowledged(world: World, client: Client) -> None:
+    world.produce("orders", ["a", "b"])
+    messages = receive(client)
+    assert values(messages) == ["a", "b"]
+    first = messages[0]
+    assert (first["id"], first["attempt"], first["priority"]) == ("orders:0:0", 1, "normal")
+    assert first["leased_until"] > world.broker.scheduler.now_ms()
+    assert receive(client) == []
+    settled = client.post(f"{GROUP}/ack", receipts(messages))
+    assert settled["failed"] == 0
+    assert [set(one) for one in settled["results"]] == [{"receipt"}, {"receipt"}]
+    world.run_for(60_000)
+    assert receive(client) == []
+
+
+def test_a_receipt_that_is_no_good_is_refused_alone(world: World, client: Client) -> None:
+    world.produce("orders", ["a", "b"])
+    one, two = receive(client)
+    client.post(f"{GROUP}/ack", receipts([one]))
+    sent = [one["receipt"], "nonsense", two["receipt"]]
+    settled = client.post(f"{GROUP}/ack", {"receipts": sent})
+    assert [one.get("problem", {}).get("code") for one in settled["results"]] == [
+        "stale_receipt",
+        "invalid_receipt",
+        None,
+    ]
+    assert settled["failed"] == 2
+
+
+def test_a_message_comes_again_when_it_is_given_back_or_forgotten(
+    world: World, client: Client
+) -> None:
+    world.produce("orders", ["a"])
+    client.post(f"{GROUP}/nack", {**receipts(receive(client)), "delay_ms": 5_000})
+    assert receive(client) == []
+    world.run_for(5_100)
+    (again,) = receive(client, visibility_ms=2_000)
+    assert again["attempt"] == 2
+    extended = client.post(f"{GROUP}/extend", {**receipts([again]), "visibility_ms": 20_000})
+    assert extended["failed"] == 0
+    world.run_for(10_000)
+    assert receive(client) == []
+    world.run_for(15_000)
+    (last,) = receive(client)
+    assert last["attempt"] == 3
+
+
+def test_a_rejected_message_is_a_dead_letter(world: World, client: Client) -> None:
+    world.produce("orders", ["bad"])
+    client.post(f"{GROUP}/reject", {**receipts(receive(client)), "reason": "no such customer"})
+    world.run_for(1_000)
+    (dead,) = client.get("/v1/topics/orders.dlq/messages")["messages"]
+    headers = {one["name"]: one["value"] for one in dead["headers"]}
+    assert dead["value"] == "bad"
+    assert headers["goqueue-dead-reason"] == "no such customer"
+
+
+def test_a_receiver_waits_and_the_first_to_ask_is_the_first_served(
+    world: World, client: Client
+) -> None:
+    wires = [client.wire(), client.wire()]
+    body = {"topic": "orders", "max_messages": 1, "wait_ms": 20_000}
+    for wire in wires:
+        wire.feed(request("POST", f"{GROUP}/receive", body))
+        world.run_for(100)
+    world.produce("orders", ["a"])
+    world.run_until(lambda: bool(wires[0].answers))
+    assert values(wires[0].answers[0].json["messages"]) == ["a"]
+    assert not wires[1].answers
+
+
+def test_a_receiver_that_left_takes_nothing(world: World, client: Client) -> None:
+    receive(client)
+    wire = client.wire()
+    wire.feed(request("POST", f"{GROUP}/receive", {"topic": "orders", "wait_ms": 20_000}))
+    world.run_for(100)
+    wire.close()
+    world.produce("orders", ["a"])
+    world.run_for(1)
+    assert values(receive(client)) == ["a"]
+
+
+def test_two_groups_do_not_know_of_one_another(world: World, client: Client) -> None:
+    world.produce("orders", ["a"])
+    client.post(f"{GROUP}/ack", receipts(receive(client)))
+    other = client.post("/v1/groups/others/receive", {"topic": "orders"})
+    assert values(other["messages"]) == ["a"]
+
+
+def test_priorities_are_lanes(world: World, client: Client) -> None:
+    for priority in ("background", "normal", "critical"):
+        client.post("/v1/topics/orders/publish", {"value": priority, "priority": priority})
+    assert receive(client, 1)[0]["priority"] == "critical"
+    shown = client.get("/v1/topics/orders/lanes")
+    assert {one["lane"]: one["stored"] for one in shown["lanes"]} == {
+        "critical": 1,
+        "high": 0,
+        "normal": 1,
+        "low": 0,
+        "background": 1,
+    }
+    assert shown["groups"][0]["group"] == "workers"
+
+
+def test_a_group_is_made_changed_described_and_deleted(client: Client) -> None:
+    path = GROUP
+    made = client.send("PUT", path, {"settings": {"visibility_ms": 5000}}).json
+    assert (made["kind"], made["settings"]["visibility_ms"]) == ("queue", 5000)
+    assert made["settings"]["deliveries_max"] == 3
+    receive(client)
+    assert client.get(path)["topics"] == ["orders"]
+    assert client.get("/v1/groups", kind="queue")["groups"][0]["name"] == "workers"
+    bad = client.refused("PUT", path, {"settings": {"visibility_ms": 0}})
+    assert (bad.status, bad.json["field"]) == (400, "settings.visibility_ms")
+    assert client.send("DELETE", path).status == 204
+    assert client.refused("GET", path).status == 404
+
+
+def test_a_name_is_of_one_kind(client: Client) -> None:
+    stream = {"kind": "stream", "topics": ["orders"], "start": "latest"}
+    made = client.send("PUT", "/v1/groups/readers", stream).json
+    assert (made["kind"], made["state"]) == ("stream", "Empty")
+    body = {"topic": "orders"}
+    refused = client.refused("POST", "/v1/groups/readers/receive", body)
+    assert (refused.status, refused.json["code"]) == (409, "group_kind_mismatch")
+    receive(client)
+    refused = client.refused("POST", f"{GROUP}/join", {"topics": ["orders"]})
+    assert refused.json["code"] == "group_kind_mismatch"
+    assert client.refused("PUT", GROUP, stream).json["code"] == "group_kind_mismatch"
+
+
+def test_messages_are_looked_at_without_side_effects(world: World, client: Client) -> None:
+    world.produce("orders", ["a", "b", "c"])
+    one, two = receive(client, 2, consumer="worker-9")
+    client.post(f"{GROUP}/ack", receipts([one]))
+    for _ in range(2):
+        peeked = client.get(f"{GROUP}/peek", topic="orders", partition=0)["messages"]
+        assert [message["state"] for message in peeked] == ["done", "leased", "ready"]
+    held = peeked[1]
+    assert (held["consumer"], held["attempts"]) == ("worker-9", 1)
+    assert held["leased_until"] == two["leased_until"]
+    assert client.get(f"{GROUP}/lag")["lag"] == 2
+
+
+def test_a_queue_is_rewound_and_purged(world: World, client: Client) -> None:
+    world.produce("orders", ["a", "b"])
+    world.run_for(3_600_000)
+    world.produce("orders", ["c"])
+    client.post(f"{GROUP}/ack", receipts(receive(client)))
+    client.post(f"{GROUP}/rewind", {"topic": "orders", "to": "30m"})
+    again = receive(client)
+    assert values(again) == ["c"]
+    offsets = [{"partition": 0, "offset": 1}]
+    client.post(f"{GROUP}/rewind", {"topic": "orders", "offsets": offsets})
+    assert client.post(f"{GROUP}/ack", receipts(again))["failed"] == 1
+    assert values(receive(client)) == ["b", "c"]
+    client.post(f"{GROUP}/rewind", {"topic": "orders", "to": "earliest"})
+    moved = client.post(f"{GROUP}/purge", {"topic": "orders"})
+    assert moved["offsets"] == [
+        {"partition": 0, "offset": 3},
+        {"partition": 1, "offset": 0},
+    ]
+    assert receive(client) == []
+    stats = client.get(f"{GROUP}/stats", topic="orders")
+    assert (stats["ready"], stats["in_flight"], stats["totals"]["acked"]) == (0, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status"),
+    [
+        ("ack", {"receipts": []}, 400),
+        ("ack", {"receipts": ["x"]}, 404),
+        ("receive", {"topic": "none"}, 404),
+        ("receive", {"topic": "orders", "max_messages": 1001}, 400),
+        ("receive", {"topic": "orders", "wait_ms": 60_001}, 400),
+        ("rewind", {"topic": "orders"}, 400),
+        ("purge", {"topic": "orders"}, 404),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    client: Client, verb: str, body: dict[str, Any], status: int
+) -> None:
+    assert client.refused("POST", f"{GROUP}/{verb}", body).status == status
