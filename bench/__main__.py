@@ -25,6 +25,7 @@ from bench.rows import ROWS
 from bench.session import KAFKA, Session
 
 CACHE = REPOSITORY / ".cache" / "bench"
+PEERS = ("kafka", "rabbitmq", "nats")
 RESULTS = REPOSITORY / "bench" / "results"
 
 
@@ -70,7 +71,8 @@ def _run(session: Session, rows: Sequence[str]) -> bool:
 
 
 def _say_what_is_missing(session: Session) -> None:
-    for tool in (session.tools.rdkafka_bench, session.tools.raw_bench, session.tools.sink):
+    tools = session.tools
+    for tool in (tools.rdkafka_bench, tools.raw_bench, tools.sink, tools.http_bench):
         try:
             tool()
         except ToolMissing as error:
@@ -84,7 +86,7 @@ def _versions(session: Session) -> dict[str, str]:
         versions |= run_load([str(session.tools.rdkafka_bench()), "version"], seconds_max=10)
     if session.is_running(KAFKA):
         versions["apache_kafka"] = getattr(session.system(KAFKA), "version", "unknown")
-    return versions
+    return versions | session.queue_peer_versions()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -103,7 +105,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--peers",
         type=lambda text: text.split(","),
         default=[],
-        help="systems to compare with: kafka",
+        help=f"systems to compare with: {', '.join(PEERS)}",
     )
     parser.add_argument("--start-gb", type=float, help="data for the start-up row (10)")
     parser.add_argument("--start-partitions", type=int, help="partitions for the start-up row")
@@ -111,7 +113,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
-    if unknown := set(options.peers) - {"kafka"}:
+    if unknown := set(options.peers) - set(PEERS):
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
     if options.repeat is not None and options.repeat < 1:
         parser.error("--repeat wants at least 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +44,7 @@ def fill(
 
 def _produce(command: Sequence[str], system: System, topic: Topic, held: int) -> Outcome:
     before = cpu_seconds(system.pid)
-    result = _run(command)
+    result = run(command)
     broker_cpu = cpu_seconds(system.pid) - before
     values = {
         "messages_per_s": result["messages_per_s"],
@@ -51,7 +52,7 @@ def _produce(command: Sequence[str], system: System, topic: Topic, held: int) ->
         "client_cpu_us": result["cpu_seconds"] * 1e6 / max(result["acked"], 1),
         "acked": result["acked"],
     }
-    void = _complaint(result) or miscount(system, topic, held + result["acked"])
+    void = complaint(result) or miscount(system, topic, held + result["acked"])
     return Outcome(values, void)
 
 
@@ -60,14 +61,14 @@ def consume(
 ) -> Outcome:
     """Read a topic from its beginning by librdkafka, from C or from Python."""
     before = cpu_seconds(system.pid)
-    result = _run(_client(tools, client, "consume", system, topic, count=count, size=size))
+    result = run(_client(tools, client, "consume", system, topic, count=count, size=size))
     broker_cpu = cpu_seconds(system.pid) - before
     values = {
         "messages_per_s": result["messages_per_s"],
         "broker_cpu_us": broker_cpu * 1e6 / max(result["acked"], 1),
         "first_message_ms": result["first_message_ms"],
     }
-    return Outcome(values, _complaint(result))
+    return Outcome(values, complaint(result))
 
 
 def consume_last(
@@ -76,13 +77,13 @@ def consume_last(
     """Read a topic in C from these offsets on."""
     command = _client(tools, "C", "consume", system, topic, count=count, size=size)
     before = cpu_seconds(system.pid)
-    result = _run([*command, "--from", ",".join(map(str, starts))])
+    result = run([*command, "--from", ",".join(map(str, starts))])
     broker_cpu = cpu_seconds(system.pid) - before
     values = {
         "messages_per_s": result["messages_per_s"],
         "broker_cpu_us": broker_cpu * 1e6 / max(result["acked"], 1),
     }
-    return Outcome(values, _complaint(result))
+    return Outcome(values, complaint(result))
 
 
 def follow(tools: Toolbox, system: System, topic: Topic, *, count: int, size: int) -> Outcome:
@@ -91,19 +92,19 @@ def follow(tools: Toolbox, system: System, topic: Topic, *, count: int, size: in
     total = count + topic.partitions
     reading = start_load(_client(tools, "C", "consume", system, topic, count=total, size=size))
     try:
-        written = _run(_client(tools, "C", "produce", system, topic, count=count, size=size))
+        written = run(_client(tools, "C", "produce", system, topic, count=count, size=size))
     finally:
         read = finish_load(reading, RUN_SECONDS_MAX + GRACE_SECONDS)
     values = {"messages_per_s": read["timed"] / read["seconds"]}
-    void = _complaint(written) or _complaint(read) or miscount(system, topic, written["acked"])
+    void = complaint(written) or complaint(read) or miscount(system, topic, written["acked"])
     return Outcome(values, void)
 
 
 def publish(tools: Toolbox, system: System, topic: Topic, *, count: int, warmup: int) -> Outcome:
     """One outstanding message at a time, by librdkafka in C."""
     command = _client(tools, "C", "publish", system, topic, count=count, size=1000)
-    result = _run([*command, "--warmup", str(warmup)])
-    return Outcome(_latency(result), _complaint(result) or miscount(system, topic, result["acked"]))
+    result = run([*command, "--warmup", str(warmup)])
+    return Outcome(latency(result), complaint(result) or miscount(system, topic, result["acked"]))
 
 
 def end_to_end(
@@ -113,8 +114,8 @@ def end_to_end(
     count = int(rate * seconds)
     command = _client(tools, "C", "endtoend", system, topic, count=count, size=1000)
     command += ["--rate", str(rate), "--warmup", str(rate // 2), "--linger", str(linger_ms)]
-    result = _run(command)
-    return Outcome(_latency(result), _complaint(result))
+    result = run(command)
+    return Outcome(latency(result), complaint(result))
 
 
 def raw_produce(
@@ -137,15 +138,15 @@ def raw_produce(
         *("--count", str(count), "--warmup", str(max(count // 20, 100))),
     ]
     before = cpu_seconds(system.pid)
-    result = _run(command)
+    result = run(command)
     broker_cpu = cpu_seconds(system.pid) - before
-    values = _latency(result) | {
+    values = latency(result) | {
         "requests_per_s": result["requests_per_s"],
         "messages_per_s": result["timed_records"] / result["seconds"],
         "broker_cpu_us": broker_cpu * 1e6 * records / max(result["acked"], 1),
         "acked": result["acked"],
     }
-    void = _complaint(result) or miscount(system, topic, held + result["acked"])
+    void = complaint(result) or miscount(system, topic, held + result["acked"])
     return Outcome(values, void)
 
 
@@ -153,7 +154,7 @@ def raw_fetch(tools: Toolbox, system: System, topic: Topic, ends: Sequence[int])
     """Fetch whole partitions and check the offsets of the batches, decoding no record."""
     command = [*_raw(tools, "fetch", system, topic), "--ends", ",".join(map(str, ends))]
     before = cpu_seconds(system.pid)
-    result = _run(command)
+    result = run(command)
     broker_cpu = cpu_seconds(system.pid) - before
     values = {
         "messages_per_s": result["timed_records"] / result["seconds"],
@@ -161,7 +162,45 @@ def raw_fetch(tools: Toolbox, system: System, topic: Topic, ends: Sequence[int])
         "message_bytes": result["bytes"] / max(result["acked"], 1),
         "broker_cpu_us": broker_cpu * 1e6 / max(result["acked"], 1),
     }
-    return Outcome(values, _complaint(result))
+    return Outcome(values, complaint(result))
+
+
+def kafka_schedule(
+    tools: Toolbox,
+    system: System,
+    topic: Topic,
+    *,
+    count: int,
+    size: int,
+    due_from_ms: int,
+    due_until_ms: int,
+) -> Outcome:
+    """Messages that are due between two moments from now, by librdkafka in C."""
+    command = [
+        *_schedules(tools, "schedule", system, topic, count=count, size=size),
+        *("--due-from-ms", str(due_from_ms), "--due-until-ms", str(due_until_ms)),
+    ]
+    result = run([*command, "--seconds-max", str(RUN_SECONDS_MAX)])
+    values = {"insert_per_s": result["acked"] / result["seconds"]}
+    return Outcome(values, complaint(result))
+
+
+def watch_releases(
+    tools: Toolbox, system: System, topic: Topic, *, count: int, size: int, seconds_max: float
+) -> subprocess.Popen[str]:
+    """Start to follow a topic until so many messages were released to it; `finish_load` ends it."""
+    command = _schedules(tools, "watch", system, topic, count=count, size=size)
+    return start_load([*command, "--seconds-max", str(seconds_max)])
+
+
+def _schedules(
+    tools: Toolbox, mode: str, system: System, topic: Topic, *, count: int, size: int
+) -> list[str]:
+    return [
+        *(str(tools.rdkafka_schedules()), mode),
+        *("--brokers", system.bootstrap, "--topic", topic.name),
+        *("--partitions", str(topic.partitions), "--count", str(count), "--size", str(size)),
+    ]
 
 
 def _client(
@@ -190,15 +229,18 @@ def _raw(tools: Toolbox, mode: str, system: System, topic: Topic) -> list[str]:
     ]
 
 
-def _run(command: Sequence[str]) -> dict[str, Any]:
+def run(command: Sequence[str]) -> dict[str, Any]:
+    """Run a load generator that stops by itself after `RUN_SECONDS_MAX`."""
     return run_load(command, RUN_SECONDS_MAX + GRACE_SECONDS)
 
 
-def _latency(result: dict[str, Any]) -> dict[str, float]:
+def latency(result: dict[str, Any]) -> dict[str, float]:
+    """The percentiles of a run."""
     return {name: result[name] for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")}
 
 
-def _complaint(result: dict[str, Any]) -> str:
+def complaint(result: dict[str, Any]) -> str:
+    """Why a run does not count; empty when it does."""
     if result["failed"]:
         return f"{result['failed']:,} failed, first: {result['first_error']}"
     return f"{result['missing']:,} missing" if result["missing"] else ""

@@ -26,6 +26,18 @@ class Plan:
     publish_count: int = 5_000
     publish_warmup: int = 500
     end_to_end_seconds: float = 4.0
+    http_requests: int = 60_000
+    http_batches: int = 4_000
+    # By messages per call.
+    queue_messages: tuple[tuple[int, int], ...] = ((1, 20_000), (10, 100_000), (100, 400_000))
+    # The last is close to a million: the highest limit that a group takes is a million in all.
+    unacked_levels: tuple[int, ...] = (100, 10_000, 100_000, 950_000)
+    unacked_probe: int = 40_000
+    schedules: int = 1_000_000
+    schedule_window_seconds: int = 60
+    schedule_pace_seconds: int = 10
+    schedule_cancels: int = 200_000
+    schedule_cancels_single: int = 20_000
     start_bytes: int = 10 * GIB
     start_partitions: int = 1_000
     idle_partitions: int = 5_000
@@ -53,6 +65,16 @@ QUICK = Plan(
     publish_count=1_000,
     publish_warmup=100,
     end_to_end_seconds=0.5,
+    http_requests=5_000,
+    http_batches=200,
+    queue_messages=((1, 1_000), (10, 5_000), (100, 20_000)),
+    unacked_levels=(100, 10_000, 50_000),
+    unacked_probe=5_000,
+    schedules=50_000,
+    schedule_window_seconds=5,
+    schedule_pace_seconds=3,
+    schedule_cancels=10_000,
+    schedule_cancels_single=2_000,
     start_bytes=1 * GIB,
     start_partitions=100,
     idle_partitions=1_000,

@@ -63,6 +63,7 @@ MICROSECONDS = Unit("µs", lambda value: f"{value:.2f} µs")
 # The same number as microseconds per message.
 PER_MILLION = Unit("s per million", lambda value: f"{value:.2f} s")
 GIGABYTES = Unit("GB/s", lambda value: f"{value:.2f} GB/s")
+CORES = Unit("cores", lambda value: f"{value:.2f} cores")
 MEGABYTES = Unit("MB", lambda value: f"{value:.0f} MB")
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from bench import load
 from bench.clients.build import Toolbox, ToolMissing
+from bench.peers import Peer, PeerUnavailable
 from bench.plan import PARTITIONS, Plan
 from bench.processes import LoadFailed
 from bench.report import Outcome, Runs, Section
@@ -23,7 +24,12 @@ EVERY = "GoQueue, fsync every"
 NONE = "GoQueue, fsync none"
 SINK = "sink"
 ECHO = "bare echo on uvloop"
+HTTP_SINK = "HTTP sink"
+HTTP_ECHO = "bare httptools echo"
+ASGI_ECHO = "bare uvicorn echo"
 KAFKA = "Apache Kafka"
+RABBITMQ = "RabbitMQ quorum queue"
+NATS = "NATS JetStream"
 
 Case = Callable[[], Outcome]
 
@@ -39,6 +45,7 @@ class Session:
     stack: contextlib.ExitStack
     sections: list[Section] = field(default_factory=list)
     _systems: dict[str, System | Unavailable] = field(default_factory=dict)
+    _queue_peers: dict[str, Peer | Unavailable] = field(default_factory=dict)
 
     def system(self, name: str) -> System:
         """The running server of this name; raises `Unavailable` with the reason."""
@@ -51,6 +58,39 @@ class Session:
         if isinstance(found, Unavailable):
             raise found
         return found
+
+    def server(self, name: str) -> Server:
+        """The running server of this name, if it is one with addresses of its own."""
+        found = self.system(name)
+        if not isinstance(found, Server):
+            raise Unavailable(f"{name} has no HTTP listener")
+        return found
+
+    def queue_peer(self, name: str) -> Peer:
+        """The running peer of this name, which does not speak Kafka."""
+        if name not in self._queue_peers:
+            self.say(f"starting {name}")
+            try:
+                self._queue_peers[name] = self._start_queue_peer(name)
+            except PeerUnavailable as error:
+                self._queue_peers[name] = Unavailable(str(error))
+        found = self._queue_peers[name]
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    def queue_peers(self) -> list[str]:
+        """Those that hold messages as queues do and were asked for."""
+        asked = {"rabbitmq": RABBITMQ, "nats": NATS}
+        return [name for key, name in asked.items() if key in self.peers]
+
+    def queue_peer_versions(self) -> dict[str, str]:
+        """What was compared with."""
+        return {
+            name: peer.version
+            for name, peer in self._queue_peers.items()
+            if not isinstance(peer, Unavailable)
+        }
 
     def is_running(self, name: str) -> bool:
         """Whether this server has been started and not failed."""
@@ -75,7 +115,7 @@ class Session:
             first = turn % len(labels)
             for label in labels[first:] + labels[:first]:
                 if not runs[label].skipped:
-                    self._run_once(f"{title}, round {turn + 1}", cases[label], runs[label])
+                    self.run_once(f"{title}, round {turn + 1}", cases[label], runs[label])
         return runs
 
     def section(self, title: str) -> Section:
@@ -88,7 +128,8 @@ class Session:
         """Show progress without mixing with the table on standard output."""
         print(f"  {time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
-    def _run_once(self, title: str, case: Case, runs: Runs) -> None:
+    def run_once(self, title: str, case: Case, runs: Runs) -> None:
+        """Run one case and keep what came of it."""
         try:
             outcome = case()
         except (Unavailable, ToolMissing) as error:
@@ -117,6 +158,22 @@ class Session:
             self._warm_up(server)
         return server
 
+    def _start_queue_peer(self, name: str) -> Peer:
+        home = self.work / name.replace(" ", "-")
+        peer: Peer
+        # Imported here, because only a run that asks for peers needs them.
+        if name == RABBITMQ:
+            from bench.peers.rabbitmq import RabbitMq
+
+            peer = RabbitMq(home)
+        else:
+            from bench.peers.nats import Nats
+
+            peer = Nats(home)
+        self.stack.callback(peer.close)
+        peer.start()
+        return peer
+
     def _warm_up(self, system: System) -> None:
         """Large and small requests before the first that counts: a JVM compiles while it runs."""
         count = self.plan.warmup_messages
@@ -137,6 +194,12 @@ class Session:
             return Server(name, [str(self.tools.sink()), *partitions], home, is_storing=False)
         if name == ECHO:
             command = [sys.executable, "-m", "bench.sink", *partitions]
+            return Server(name, command, home, is_storing=False)
+        if name == HTTP_SINK:
+            return Server(name, [str(self.tools.http_sink())], home, is_storing=False)
+        if name in (HTTP_ECHO, ASGI_ECHO):
+            stack = "httptools" if name == HTTP_ECHO else "uvicorn"
+            command = [sys.executable, "-m", "bench.http_echo", "--stack", stack]
             return Server(name, command, home, is_storing=False)
         mode = {EVERY: "every", NONE: "none"}[name]
         return goqueue(name, home, {"storage.fsync": mode})

@@ -1,4 +1,4 @@
-"""The servers that are measured: GoQueue, the two sinks and Apache Kafka."""
+"""The servers that are measured: GoQueue, the sinks and echoes, and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -54,11 +54,18 @@ class Server:
         self._command = tuple(command)
         self._home = home
         self._process: subprocess.Popen[bytes] | None = None
-        self._bootstrap = ""
+        self._addresses: dict[str, str] = {}
 
     @property
     def bootstrap(self) -> str:
-        return self._bootstrap
+        return self._addresses.get("kafka", "")
+
+    @property
+    def http(self) -> str:
+        """The address of the HTTP listener."""
+        if "http" not in self._addresses:
+            raise Unavailable(f"{self.name} does not listen for HTTP")
+        return self._addresses["http"]
 
     @property
     def pid(self) -> int:
@@ -70,7 +77,10 @@ class Server:
         return self._home / "data"
 
     def start(self) -> float:
-        """Start, and return the seconds until a metadata request was answered."""
+        """Start, and return the seconds until a metadata request was answered.
+
+        A server that does not speak Kafka has started when it says so.
+        """
         ready = self._home / "ready"
         self._home.mkdir(parents=True, exist_ok=True)
         ready.unlink(missing_ok=True)
@@ -84,8 +94,9 @@ class Server:
                 cwd=REPOSITORY,
                 start_new_session=True,
             )
-        self._bootstrap = self._wait_for_address(ready, begin + START_SECONDS_MAX)
-        ask_metadata(self._bootstrap)
+        self._addresses = self._wait_for_addresses(ready, begin + START_SECONDS_MAX)
+        if self.bootstrap:
+            ask_metadata(self.bootstrap)
         return time.monotonic() - begin
 
     def stop(self) -> None:
@@ -106,11 +117,11 @@ class Server:
             end_process(self._process, how)
             self._process = None
 
-    def _wait_for_address(self, ready: Path, deadline: float) -> str:
+    def _wait_for_addresses(self, ready: Path, deadline: float) -> dict[str, str]:
         assert self._process is not None
         while time.monotonic() < deadline:
             if ready.exists() and (text := ready.read_text()):
-                return str(json.loads(text)["kafka"])
+                return {name: str(where) for name, where in json.loads(text).items()}
             if self._process.poll() is not None:
                 log = (self._home / "log").read_text(errors="replace").strip()
                 last = log.splitlines()[-1][:200] if log else "it said nothing"
@@ -175,6 +186,7 @@ def goqueue(name: str, home: Path, settings: Mapping[str, Any]) -> Server:
     command = [
         *(sys.executable, "-m", "goqueue", "serve"),
         *("--data-dir", str(home / "data"), "--listen-kafka", "127.0.0.1:0"),
+        *("--listen-http", "127.0.0.1:0"),
     ]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

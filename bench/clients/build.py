@@ -1,15 +1,16 @@
-"""Compiles the C load generators, once per source, into a cache folder."""
+"""Compiles the load generators, once per source, into a cache folder."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-HEADERS = ("timing.h", "frames.h")
+HEADERS = ("timing.h", "frames.h", "http.h")
 COMPILE_SECONDS_MAX = 120
 
 
@@ -35,29 +36,78 @@ class Toolbox:
         """The librdkafka client."""
         return self._build("rdkafka_bench", libraries=("-lrdkafka", "-lpthread"))
 
+    def http_bench(self) -> Path:
+        """The HTTP client that publishes."""
+        return self._build("http_bench", libraries=())
+
+    def queue_bench(self) -> Path:
+        """The HTTP client that consumes from queue groups."""
+        return self._build("queue_bench", libraries=())
+
+    def http_sink(self) -> Path:
+        """The HTTP server that discards."""
+        return self._build("http_sink", libraries=())
+
+    def http_schedules(self) -> Path:
+        """The HTTP client that schedules and cancels."""
+        return self._build("http_schedules", libraries=())
+
+    def rdkafka_schedules(self) -> Path:
+        """The librdkafka client that schedules, and watches what is released."""
+        return self._build("rdkafka_schedules", libraries=("-lrdkafka", "-lpthread"))
+
+    def rabbitmq_bench(self) -> Path:
+        """The RabbitMQ client."""
+        return self._build("rabbitmq_bench", libraries=("-lrabbitmq", "-lpthread"))
+
+    def nats_bench(self) -> Path:
+        """The NATS client, which is written in Go."""
+        folder = SOURCES / "nats_bench"
+        program = self.cache / f"nats_bench-{_digest(sorted(folder.iterdir()))}"
+        if program.exists():
+            return program
+        go = shutil.which("go")
+        if go is None:
+            raise ToolMissing("the NATS client is written in Go: install Go")
+        partial = program.with_suffix(".partial")
+        self._compile([go, "build", "-o", str(partial.resolve())], "nats_bench", folder=folder)
+        partial.rename(program)
+        return program
+
     def _build(self, name: str, libraries: tuple[str, ...]) -> Path:
         source = SOURCES / f"{name}.c"
-        digest = hashlib.sha256()
-        for path in (source, *(SOURCES / header for header in HEADERS)):
-            digest.update(path.read_bytes())
-        program = self.cache / f"{name}-{digest.hexdigest()[:12]}"
+        headers = (SOURCES / header for header in HEADERS)
+        program = self.cache / f"{name}-{_digest((source, *headers))}"
         if program.exists():
             return program
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             raise ToolMissing("no C compiler here: install gcc")
-        self.cache.mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(".partial")
+        self._compile([compiler, "-O2", "-Wall", "-o", str(partial), str(source), *libraries], name)
+        partial.rename(program)
+        return program
+
+    def _compile(self, command: list[str], name: str, folder: Path | None = None) -> None:
+        self.cache.mkdir(parents=True, exist_ok=True)
         result = subprocess.run(
-            [compiler, "-O2", "-Wall", "-o", str(partial), str(source), *libraries],
+            command,
             check=False,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=COMPILE_SECONDS_MAX,
         )
-        if result.returncode != 0:
-            if "rdkafka" in result.stderr and name == "rdkafka_bench":
-                raise ToolMissing("librdkafka's headers are missing: install librdkafka-dev")
-            raise ToolMissing(f"{name}.c does not compile here: {result.stderr.strip()[:400]}")
-        partial.rename(program)
-        return program
+        if result.returncode == 0:
+            return
+        for library, header in (("rdkafka", "rdkafka.h"), ("rabbitmq", "amqp.h")):
+            if name.startswith(library) and header in result.stderr:
+                raise ToolMissing(f"the headers are missing: install lib{library}-dev")
+        raise ToolMissing(f"{name} does not compile here: {result.stderr.strip()[:400]}")
+
+
+def _digest(sources: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

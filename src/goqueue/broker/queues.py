@@ -186,12 +186,9 @@ class Queues:
         """Lease messages, now or when there are some; cancel the receiver when it is gone."""
         _check("messages_max", messages_max, 1, RECEIVE_MESSAGES_MAX)
         _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
+        _check("the length of the consumer's name", len(consumer), 1, CONSUMER_NAME_LENGTH_MAX)
         if visibility_ms is not None:
             _check("visibility_ms", visibility_ms, 1, VISIBILITY_MS_MAX)
-        if not 0 < len(consumer) <= CONSUMER_NAME_LENGTH_MAX:
-            raise InvalidRequest(
-                f"A consumer's name has 1 to {CONSUMER_NAME_LENGTH_MAX} characters."
-            )
         topic = self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
@@ -205,9 +202,12 @@ class Queues:
         if hosted is not None and made is None:
             hosted.receive(receiver, wait_ms)
             return receiver
-        hosted = hosted or self._hosts.start_queue(group, topic)
-        # A new queue must not be forgotten by a crash: where it began is its promise.
-        ready = hosted.saved()
+        self._receive_first(hosted or self._hosts.start_queue(group, topic), receiver, wait_ms)
+        return receiver
+
+    @staticmethod
+    def _receive_first(hosted: HostedQueue, receiver: Receiver, wait_ms: int) -> None:
+        """A new queue must not be forgotten by a crash, for where it began is its promise."""
 
         def started(_: object, error: Exception | None) -> None:
             if receiver.promise.is_done:
@@ -217,8 +217,7 @@ class Queues:
             else:
                 hosted.receive(receiver, wait_ms)
 
-        ready.then(started)
-        return receiver
+        hosted.saved().then(started)
 
     # Settling
 

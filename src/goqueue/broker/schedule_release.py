@@ -4,7 +4,7 @@ A release has two steps: the message is appended to its topic, and when it is co
 log of schedules is told that it is over. A crash may fall between the two. The first step is
 therefore done by an idempotent producer of our own, with the schedule id in a header, and with one
 batch at a time for each partition. At the next start the newest batches of that producer are read
-back, and what they carry counts as released before anything else is released.
+back (`schedule_recovery`), and what they carry counts as released before anything else is.
 
 Why the newest batches are enough: what ends the messages of one batch is written before the next
 batch for the same partition, and a round of syncing commits all that was written before it began.
@@ -22,22 +22,21 @@ from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
 from goqueue.delivery.schedules import DamagedBucket, Entry, ScheduledMessage, ScheduleIds
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
 from goqueue.model.batch import (
     Header,
     Record,
     add_sequence,
-    decode_batch,
     encode_batch,
     read_header,
 )
 from goqueue.model.compression import Compression
-from goqueue.model.errors import CorruptBatch, GoQueueError, UnknownSchedule
+from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
+from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key
 from goqueue.partition import Partition
 
-DEAD_LETTER_SUFFIX = ".dlq"
-REASON_HEADER = "goqueue-dead-letter-reason"
 MESSAGES_MAX = 10_000  # on their way at once, all topics together
 BYTES_MAX = 32 << 20
 TAKE_MAX = 64  # of one log in one turn of the event loop
@@ -111,38 +110,6 @@ class Releaser:
         self.dropped = 0
 
     # Starting and stopping
-
-    def recover(self, producer: NamedProducer) -> None:
-        """Find what was released before the last stop and is not marked so; mark it."""
-        known = {producer.producer_id, producer.producer_id_before} - {-1}
-        for topic in self._topics:
-            for partition in topic.partitions:
-                for state in partition.producers:
-                    if state.producer_id in known:
-                        for batch in state.batches:
-                            self._recover(partition, batch.base_offset, batch.last_offset)
-
-    def _recover(self, partition: Partition, first: int, last: int) -> None:
-        found: dict[int, list[int]] = {}
-        start = max(first, partition.start_offset)
-        try:
-            for _, batch in partition.log.batches(start, until_offset=last + 1):
-                for record in decode_batch(batch):
-                    self._note_released(record, found)
-        except CorruptBatch as error:
-            _log.error("released messages in %s cannot be read: %s", partition.name, error)
-        for number, numbers in found.items():
-            self._logs[number].end(numbers, is_released=True)
-
-    def _note_released(self, record: Record, found: dict[int, list[int]]) -> None:
-        for name, content in record.headers:
-            if name == SCHEDULE_ID_HEADER and content is not None:
-                try:
-                    log, number = self._ids.read(content.decode("ascii", "replace"))
-                except UnknownSchedule:
-                    continue
-                if log < len(self._logs) and self._logs[log].agenda.is_waiting(number):
-                    found.setdefault(log, []).append(number)
 
     def start(self, producer: NamedProducer) -> None:
         """Begin to release, as this producer, whose epoch nobody has used before."""
@@ -405,7 +372,7 @@ class Releaser:
             Record(
                 one.message.key,
                 one.message.value,
-                _release_headers(one, write_id(one.log.number, one.number)),
+                _release_headers(one, write_id(one.log.number, one.number), now_ms),
                 now_ms,
             )
             for one in batch
@@ -495,8 +462,10 @@ def _size(message: ScheduledMessage) -> int:
     return len(message.key or b"") + len(message.value or b"") + headers + RECORD_BYTES
 
 
-def _release_headers(release: _Release, schedule_id: str) -> tuple[Header, ...]:
+def _release_headers(release: _Release, schedule_id: str, now_ms: int) -> tuple[Header, ...]:
+    message = release.message
     id_header: Header = (SCHEDULE_ID_HEADER, schedule_id.encode())
-    if release.reason:
-        return (*release.message.headers, (REASON_HEADER, release.reason.encode()), id_header)
-    return (*release.message.headers, id_header)
+    if not release.reason:
+        return (*message.headers, id_header)
+    origin = Origin(message.topic, message.partition, UNKNOWN, "", release.reason, 0, now_ms)
+    return (*message.headers, *write_origin(origin), id_header)

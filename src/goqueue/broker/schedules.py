@@ -15,6 +15,7 @@ from zlib import crc32
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.schedule_listing import ScheduleListing, SchedulePage, Wanted
 from goqueue.broker.schedule_log import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ScheduleLog
+from goqueue.broker.schedule_recovery import end_released
 from goqueue.broker.schedule_release import RETRY_MS, Releaser
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import SCHEDULED_TOPIC, Topic, Topics
@@ -27,7 +28,12 @@ from goqueue.delivery.schedules import (
     ScheduledMessage,
     ScheduleIds,
 )
-from goqueue.model.attributes import DELAY_HEADER, DELIVER_AT_HEADER, check_due
+from goqueue.model.attributes import (
+    DELAY_HEADER,
+    DELIVER_AT_HEADER,
+    SCHEDULE_ID_HEADER,
+    check_due,
+)
 from goqueue.model.batch import HEADER_BYTES, Header, Record
 from goqueue.model.errors import (
     GoQueueError,
@@ -52,7 +58,7 @@ _SCHEDULED_SETTINGS = {
     # Records stay at least until a checkpoint knows them.
     "min_compaction_lag_ms": str(600_000),
 }
-_OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER})
+_OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER, SCHEDULE_ID_HEADER})
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +120,7 @@ class Schedules:
         self._releaser: Releaser | None = None
         self._producer: NamedProducer | None = None
         self._timer: Handle | None = None
+        self._is_stopped = False
         self._next_log = 0
 
     # Starting and stopping
@@ -126,6 +133,7 @@ class Schedules:
 
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
         """Finish what is being released, and leave checkpoints so that the next start is quick."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         if self._releaser is None:
@@ -157,12 +165,13 @@ class Schedules:
 
     def _begin(self) -> None:
         """Find out what was released before, then become the producer that releases more."""
-        assert self._releaser is not None
+        if self._is_stopped:
+            return
         before = self._topics.producer_named(PRODUCER_NAME)
         is_clean = before is not None and all(log.clean_epoch == before.epoch for log in self._logs)
         try:
             if before is not None and not is_clean:
-                self._releaser.recover(before)
+                end_released(self._topics, self._logs, self._ids, before)
             taken = self._topics.take_over_producer(PRODUCER_NAME)
         except GoQueueError as error:
             _log.error("nothing can be released yet: %s", error)

@@ -9,6 +9,7 @@ from goqueue.broker.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
 from goqueue.model.attributes import DELAY_MS_MAX
 from goqueue.model.batch import Record
+from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopic,
@@ -259,7 +260,9 @@ def test_a_message_for_a_deleted_topic_goes_to_its_dead_letters(desk: Desk) -> N
     assert desk.values("gone") == []
     (letter,) = desk.consume("gone.dlq")
     assert letter.value == b"100"
-    assert ("goqueue-dead-letter-reason", b"topic_deleted") in letter.headers
+    origin = read_origin(letter.headers)
+    assert origin is not None
+    assert (origin.topic, origin.reason) == ("gone", "topic_deleted")
     assert desk.broker.schedules.stats().dead_lettered == 1
 
 

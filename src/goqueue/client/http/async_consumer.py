@@ -87,6 +87,8 @@ class AsyncConsumer:
         """Work until `stop` or a signal; raises when going on makes no sense."""
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
+        if self._workload.is_stopping:
+            raise InvalidRequest("A consumer runs once; make another one.")
         loop = asyncio.get_running_loop()
         helpers = [loop.create_task(self._settle_all()), loop.create_task(self._extend_all())]
         for helper in helpers:

@@ -93,6 +93,8 @@ class Consumer:
         """Work until `stop` or a signal; raises when going on makes no sense."""
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
+        if self._is_over:
+            raise InvalidRequest("A consumer runs once; make another one.")
         threads = [
             threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
             for name, work in self._jobs(self._handler)

@@ -103,8 +103,10 @@ def test_a_member_whose_answer_was_lost_goes_on(world: World, client: Client) ->
     epoch = join(client, "one")["member_epoch"]
     world.produce("orders", ["a"], partition=0)
     assert values(poll(client, "one", epoch, auto_commit="true")) == ["a"]
+    world.produce("orders", ["b"], partition=0)
     world.wait(world.broker.topics.grow("orders", 5))
     lost = poll(client, "one", epoch, auto_commit="true")
+    assert values(lost) == ["b"]
     assert lost["member_epoch"] > epoch
     again = poll(client, "one", epoch, auto_commit="true")
     assert again["member_epoch"] == lost["member_epoch"]

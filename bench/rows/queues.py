@@ -1,0 +1,232 @@
+"""Queue groups over HTTP: receive and acknowledge, and the way from publisher to consumer."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+from bench import limits
+from bench.http_load import call, end_to_end, receive_and_ack, settle
+from bench.load import fill
+from bench.peers.load import consume_from_peer
+from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
+from bench.report import (
+    MESSAGES,
+    MICROSECONDS,
+    MILLISECONDS,
+    Outcome,
+    Section,
+    at_most,
+    times_at_least,
+    times_at_most,
+)
+from bench.session import EVERY, NATS, NONE, RABBITMQ, Case, Session
+from bench.systems import Server
+from bench.topics import Topic, end_offsets, fresh_topic
+
+CONSUMERS = 8
+BATCH = 100
+RATE = 1_000
+SYNC = "one fdatasync"
+# A group of the benchmark may hold as many as a group ever may; what bounds a run is its count.
+GROUP_SETTINGS = {"unacked_max": 1_000_000, "consumer_unacked_max": 1_000_000}
+SETTLE_LEVEL_MIN = 10_000
+FLAT = times_at_most(1.5)
+_numbers = itertools.count(1)
+
+
+def measure(session: Session) -> None:
+    """Both sizes in batches, smaller calls, many unacknowledged, and the latency of one message."""
+    section = session.section(f"Queue groups over HTTP: receive + ack, {CONSUMERS} consumers")
+    section.notes += [
+        f"Topics of {PARTITIONS} partitions, filled before the run by librdkafka. A consumer has a "
+        "connection of its own: it receives, acknowledges what it got in one call, waits for the "
+        "answer, and receives again. Every message must come exactly once and every ack be "
+        "answered with its result; an ack is answered when it is journaled.",
+        "RabbitMQ: one durable quorum queue on one node, persistent messages, librabbitmq in C, "
+        f"prefetch {2 * BATCH}, one ack with `multiple` for every {BATCH}; such acks are not "
+        "answered, so the run ends with a call on each channel. The queue must be empty then.",
+        "NATS: JetStream file store as it comes (synced every two minutes), one durable pull "
+        f"consumer with explicit acks shared by {CONSUMERS} connections, nats.go, "
+        f"{2 * BATCH} in advance, every message acknowledged by itself; the run ends when the "
+        "server says that none is pending.",
+        "Unacked: so many messages of 100 B are held, one after the other or every second one "
+        f"between acknowledged ones; then others are received and acknowledged in batches of "
+        f"{BATCH}, then some of those that are held, in random order.",
+    ]
+    for size in PAYLOAD_BYTES:
+        _measure_batches(session, section, size)
+    for at_once, count in session.plan.queue_messages:
+        if at_once != BATCH:
+            _measure_calls(session, section, at_once, count)
+    _measure_unacked(session, section)
+    _measure_latency(session)
+
+
+def _measure_batches(session: Session, section: Section, size: int) -> None:
+    count = dict(session.plan.queue_messages)[BATCH]
+    names = (EVERY, NONE)
+    cases = {name: partial(_run, session, name, BATCH, count, size) for name in names}
+    peers = session.queue_peers()
+    cases |= {name: partial(_run_peer, session, name, count, size) for name in peers}
+    runs = session.in_turns(f"queues, {PAYLOAD_NAMES[size]}", cases)
+    for name in names:
+        row, mine = f"{PAYLOAD_NAMES[size]} in batches of {BATCH}, {name}", runs[name]
+        section.add(row, mine, "messages_per_s", MESSAGES)
+        if RABBITMQ in runs:
+            reference, target = runs[RABBITMQ], times_at_least(2.0)
+            section.add(row, mine, "messages_per_s", MESSAGES, reference=reference, target=target)
+        if NATS in runs:
+            for target in (times_at_least(1.0), times_at_least(2.0, "aim")):
+                section.add(
+                    row, mine, "messages_per_s", MESSAGES, reference=runs[NATS], target=target
+                )
+        section.add(f"{row}: receive p50", mine, "p50_ms", MILLISECONDS)
+        section.add(f"{row}: receive p99", mine, "p99_ms", MILLISECONDS)
+        section.add(f"{row}: ack p99", mine, "ack_p99_ms", MILLISECONDS)
+        section.add(f"{row}: broker CPU per message", mine, "broker_cpu_us", MICROSECONDS)
+        section.add(f"{row}: client CPU per message", mine, "client_cpu_us", MICROSECONDS)
+
+
+def _measure_calls(session: Session, section: Section, at_once: int, count: int) -> None:
+    names = (EVERY, NONE)
+    cases = {name: partial(_run, session, name, at_once, count, 1000) for name in names}
+    runs = session.in_turns(f"queues, {at_once} per call", cases)
+    for name in names:
+        row, mine = f"1 KB, {at_once} per call, {name}", runs[name]
+        section.add(row, mine, "messages_per_s", MESSAGES)
+        section.add(f"{row}: broker CPU per message", mine, "broker_cpu_us", MICROSECONDS)
+
+
+def _measure_unacked(session: Session, section: Section) -> None:
+    """A group holds so many; others are received and acknowledged, then some of those held."""
+    levels = session.plan.unacked_levels
+    for hold_every, how in ((1, "in a row"), (2, "every second one")):
+        labels = {level: f"{level:,} unacked {how}" for level in levels}
+        cases = {
+            label: partial(_run_beside, session, level, hold_every)
+            for level, label in labels.items()
+        }
+        runs = session.in_turns(f"queues, unacked {how}", cases)
+        for metric, what in (("broker_cpu_us", "others"), ("settle_cpu_us", "then of these")):
+            # A handful is acknowledged in one call, whose own cost would be all there is to see.
+            counted = [one for one in levels if what == "others" or one >= SETTLE_LEVEL_MIN]
+            first = runs[labels[counted[0]]]
+            for level in counted:
+                row = f"{labels[level]}, broker CPU per message {what}"
+                mine = runs[labels[level]]
+                section.add(row, mine, metric, MICROSECONDS, reference=first, target=FLAT)
+
+
+def _measure_latency(session: Session) -> None:
+    section = session.section(f"Queue group end to end over HTTP, 1 KB, {RATE // 1000} k msg/s")
+    section.notes.append(
+        f"One message per publish request; {CONSUMERS} consumers wait with a long poll. Counted "
+        "from the moment a message was due, so a stalled publisher cannot hide a delay."
+    )
+    names = (EVERY, NONE)
+    cases: dict[str, Case] = {name: partial(_run_latency, session, name) for name in names}
+    runs = session.in_turns("queues, end to end", cases | {SYNC: lambda: _run_sync(session)})
+    for name in names:
+        reference = runs[SYNC] if name == EVERY else None
+        row = f"publish to receive, {name}, p50"
+        section.add(row, runs[name], "p50_ms", MILLISECONDS, reference=reference)
+        row = f"publish to receive, {name}, p99"
+        for target in (at_most(5.0, "5 ms"), at_most(2.0, "2 ms", "aim")):
+            section.add(row, runs[name], "p99_ms", MILLISECONDS, target=target)
+
+
+def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Outcome:
+    server = session.server(name)
+    with fresh_topic(server, PARTITIONS) as topic:
+        stored, void = _fill(session, server, topic, count, size, held=0)
+        if void:
+            return Outcome({}, void)
+        return receive_and_ack(
+            session.tools,
+            server,
+            topic,
+            _new_group(server),
+            consumers=CONSUMERS,
+            at_once=at_once,
+            count=stored,
+        )
+
+
+def _run_beside(session: Session, level: int, hold_every: int) -> Outcome:
+    server, probe = session.server(EVERY), session.plan.unacked_probe
+    with fresh_topic(server, PARTITIONS) as topic:
+        group = _new_group(server)
+        take = partial(receive_and_ack, session.tools, server, topic, group)
+        stored, void = _fill(session, server, topic, level * hold_every, 100, held=0)
+        if void:
+            return Outcome({}, void)
+        receipts = session.work / f"{group}.receipts"
+        held = take(
+            consumers=CONSUMERS,
+            at_once=1000,
+            count=stored,
+            hold_every=hold_every,
+            receipts=receipts,
+        )
+        if held.void:
+            return Outcome({}, f"the messages could not be held: {held.void}")
+        added, void = _fill(session, server, topic, probe, 100, held=stored)
+        if void:
+            return Outcome({}, void)
+        others = take(consumers=CONSUMERS, at_once=BATCH, count=added)
+        these = settle(
+            session.tools,
+            server,
+            topic,
+            group,
+            consumers=CONSUMERS,
+            at_once=BATCH,
+            count=min(probe, level // 10),
+            receipts=receipts,
+        )
+        receipts.unlink()
+        return Outcome(others.values | these.values, others.void or these.void)
+
+
+def _run_latency(session: Session, name: str) -> Outcome:
+    server = session.server(name)
+    with fresh_topic(server, PARTITIONS) as topic:
+        return end_to_end(
+            session.tools,
+            server,
+            topic,
+            _new_group(server),
+            consumers=CONSUMERS,
+            rate=RATE,
+            seconds=session.plan.end_to_end_seconds,
+        )
+
+
+def _run_sync(session: Session) -> Outcome:
+    """What the disk and the scheduler ask for one sync in the same minute."""
+    p50, p99 = limits.fdatasync_ms(session.work, session.plan.limit_syncs)
+    return Outcome({"p50_ms": p50, "p99_ms": p99})
+
+
+def _run_peer(session: Session, name: str, count: int, size: int) -> Outcome:
+    peer = session.queue_peer(name)
+    return consume_from_peer(
+        session.tools, peer, consumers=CONSUMERS, at_once=BATCH, count=count, size=size
+    )
+
+
+def _fill(
+    session: Session, server: Server, topic: Topic, count: int, size: int, *, held: int
+) -> tuple[int, str]:
+    """How many were added, with the few that librdkafka warms up with; and why it failed."""
+    outcome = fill(session.tools, server, topic, count=count, size=size, held=held)
+    if outcome.void:
+        return 0, f"the topic could not be filled: {outcome.void}"
+    return sum(end_offsets(server, topic)) - held, ""
+
+
+def _new_group(server: Server) -> str:
+    name = f"bench-{next(_numbers)}"
+    call(server, "PUT", f"/v1/groups/{name}", {"kind": "queue", "settings": GROUP_SETTINGS})
+    return name
