@@ -331,7 +331,6 @@ def test_nobody_waits_longer_than_the_bound_beside_a_flood(seed: int) -> None:
             waits[one.delivery.lane] = max(waits.get(one.delivery.lane, 0), wait_ms)
         world.wait(queues.ack("one", [one.delivery.receipt for one in messages]))
     assert set(waits) == {0, 1, 2, 3, 4}
-    # The four quiet lanes may starve at once, and a receive comes ten times a second.
-    assert all(waits[lane] <= 5000 + 2000 for lane in (1, 2, 3, 4)), waits
+    assert all(waits[lane] <= 5000 for lane in (1, 2, 3, 4)), waits
     figures = queues.stats("one", TOPIC).lanes
     assert all(abs(figures[lane].longest_wait_ms - waits[lane]) <= 200 for lane in range(1, 5))

@@ -18,6 +18,8 @@ MIXED = -1  # retries are chosen by their time, whatever their lanes
 # How many messages one partition gives before the next one's turn: batches are read whole, so
 # a few at a time from each would read all of them for little.
 PARTITION_TURN = 128
+# Rescue begins when this part of the starvation bound is over, or it would come too late.
+RESCUE_BEGINS = 0.75
 
 
 class Pick(NamedTuple):
@@ -167,22 +169,21 @@ class Chooser:
     def _choose_from_lane(self, now_ms: int, ready: list[int], room: int, picks: list[Pick]) -> int:
         if len(ready) == 1:
             return self._take(now_ms, ready[0], room, picks)
-        starving = self._starving_lane(now_ms, ready)
+        lane, count = self._shares.next_lane(ready)
+        starving = self._starving_lane(now_ms, [one for one in ready if one != lane])
         if starving is not None and self._is_rescue_turn:
             # Every second message and no more, so that one lane's old backlog leaves room.
             self._is_rescue_turn = False
             _, number = self._oldest[starving][0]
             return self._take(now_ms, starving, 1, picks, number=number)
         self._is_rescue_turn = True
-        others = [lane for lane in ready if lane != starving]
-        lane, count = self._shares.next_lane(others)
         count = self._take(now_ms, lane, 1 if starving is not None else min(count, room), picks)
         self._shares.charge(lane, count)
         return count
 
     def _starving_lane(self, now_ms: int, ready: list[int]) -> int | None:
-        """The lane whose oldest message has waited longest, if that is longer than allowed."""
-        longest, starving = self.settings.starvation_ms, None
+        """The lane whose oldest message has waited longest, if its bound is near."""
+        longest, starving = int(self.settings.starvation_ms * RESCUE_BEGINS), None
         for lane in ready:
             since_ms = self.oldest_ms(lane)
             if since_ms is not None and now_ms - since_ms > longest:

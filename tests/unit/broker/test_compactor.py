@@ -125,5 +125,5 @@ def test_a_request_for_what_was_deleted_meanwhile_harms_nobody(node: Node) -> No
 def test_a_node_that_does_not_compact_says_so() -> None:
     node = Node(compaction__enabled="false")
     node.create("prices", **SETTINGS)
-    with pytest.raises(InvalidRequest, match="compaction.enabled"):
+    with pytest.raises(InvalidRequest, match=r"compaction\.enabled"):
         node.broker.compact("prices")

@@ -66,7 +66,8 @@ def test_a_starving_lane_gets_every_second_message_and_no_more(is_strict: bool) 
     topic.produce(500, lane=0)
     lanes = [one.lane for one in desk.receive(100)]
     assert lanes[:10] == [4, 0] * 5
-    assert lanes.count(4) == 50
+    # Half of them, and its own share of the other half.
+    assert lanes.count(4) == 50 if is_strict else 50 < lanes.count(4) <= 54
 
 
 def test_a_trickle_waits_no_longer_than_the_bound_beside_a_flood() -> None:
@@ -82,8 +83,7 @@ def test_a_trickle_waits_no_longer_than_the_bound_beside_a_flood() -> None:
         topic.now_ms += 1000
     figures = stats(desk.queue, topic.now_ms)
     assert all(lane.longest_wait_ms > 0 for lane in figures.lanes)
-    # Lanes that starve at the same time share half of ten messages a second.
-    assert all(lane.longest_wait_ms <= bound + 4000 for lane in figures.lanes[1:])
+    assert all(lane.longest_wait_ms <= bound for lane in figures.lanes[1:])
 
 
 def test_the_starving_message_itself_is_found_among_many_partitions() -> None:

@@ -221,12 +221,19 @@ def test_head_answers_without_a_body(small: Client) -> None:
 
 
 def test_only_json_is_taken(small: Client) -> None:
-    for media_type in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
+    for media_type in ("text/plain", "multipart/form-data", "application/jsonx"):
         answer = small.send("POST", PUBLISH, b"{}", headers={"content-type": media_type})
         assert answer.status == 415
         assert "Content-Type: application/json" in answer.json["detail"]
     good = {"content-type": "Application/JSON; charset=utf-8"}
     assert small.send("POST", PUBLISH, {"value": "x"}, headers=good).status == 200
+
+
+def test_what_curl_sends_by_default_is_taken_unless_a_browser_sends_it(small: Client) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert small.send("POST", PUBLISH, {"value": "x"}, headers=form).status == 200
+    answer = small.send("POST", PUBLISH, b"{}", headers={**form, "origin": "http://node"})
+    assert answer.status == 415
 
 
 def test_a_page_of_another_site_changes_nothing(small: Client) -> None:
