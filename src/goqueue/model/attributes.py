@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from goqueue.model.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Header, read_header
+from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer, Compression, decompress
 from goqueue.model.errors import InvalidAttribute
 
@@ -31,8 +32,7 @@ TTL_MS_MAX = DELAY_MS_MAX
 _CODEC_BYTE = 22  # of a batch: the lower byte of its own attributes
 _TEXT_SHOWN = 60  # of a bad value, in the error about it
 
-# A search by regular expression takes any buffer where it lies; `find` would want a copy first.
-_search = re.compile(re.escape(PREFIX.encode())).search
+_has_prefix = searcher(PREFIX.encode())
 _PRIORITIES = {
     **{name.encode(): number for number, name in enumerate(PRIORITY_NAMES)},
     **{b"%d" % number: number for number in range(len(PRIORITY_NAMES))},
@@ -73,9 +73,9 @@ def has_attributes(batch: Buffer, header: BatchHeader) -> bool:
     A value may contain it by chance, which costs a look at the records and does no harm.
     """
     if header.codec is Compression.NONE:
-        return _search(batch, HEADER_BYTES) is not None
+        return _has_prefix(batch, HEADER_BYTES)
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size])
-    return _search(payload) is not None
+    return _has_prefix(payload, 0)
 
 
 def may_have_attributes(batch: Buffer) -> bool:
@@ -83,7 +83,7 @@ def may_have_attributes(batch: Buffer) -> bool:
     if len(batch) < HEADER_BYTES:
         return False
     if not batch[_CODEC_BYTE] & CODEC_MASK:
-        return _search(batch, HEADER_BYTES) is not None
+        return _has_prefix(batch, HEADER_BYTES)
     return has_attributes(batch, read_header(batch))
 
 
