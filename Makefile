@@ -18,7 +18,7 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test kcat serve test check format bench demo simulate lock codecs \
+.PHONY: help setup setup-test kcat serve test check format bench demo simulate campaign lock codecs \
 	docs-settings postman clean
 
 help: ## Show this list
@@ -81,6 +81,10 @@ demo: setup-test ## Watch a broker at work
 SEEDS ?= 25
 simulate: $(TEST_STAMP) ## Run the simulations with SEEDS times as many seeds as `make test`
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) tests/simulation $(ARGS)
+
+campaign: $(TEST_STAMP) ## Kill a node under queue traffic again and again, SEEDS times over
+	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
+		tests/integration/test_queue_crashes.py $(ARGS)
 
 lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)

@@ -159,6 +159,22 @@ def test_a_follower_sees_what_comes_and_resumes(api: Client, topic: str) -> None
     assert next(again).text == "later"
 
 
+def test_a_follower_reads_partitions_that_are_added(api: Client, topic: str) -> None:
+    follower = api.follow(topic, wait=0.2)
+    seen: list[str] = []
+
+    def follow() -> None:
+        seen.append(next(follower).text)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    eventually(lambda: follower.cursor, because="the follower has found its place")
+    api.topics.grow(topic, partitions=5)
+    api.publish(topic, "new", partition=4)
+    thread.join(30)
+    assert seen == ["new"]
+
+
 def test_a_producer_batches_and_tells_each_message_where_it_is(api: Client, topic: str) -> None:
     with api.producer() as producer:
         futures = [producer.send(topic, str(number), key="k") for number in range(3000)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -149,6 +150,44 @@ def test_a_member_outlives_a_broker_that_is_killed(start_broker: StartBroker) ->
 
             eventually(have_all, because="nothing was passed over")
         assert client.groups.lag("g").lag == 0
+
+
+HASTY = {"groups.consumer_session_ms": 1_500, "groups.consumer_heartbeat_ms": 300}
+
+
+def test_a_member_that_works_for_longer_than_a_session_keeps_its_partitions(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(HASTY)
+    told: list[Rebalance] = []
+    with Client(broker.http) as client:
+        client.topics.create("orders", partitions=4)
+        publish(client, "orders", count=20)
+        with client.stream_consumer(
+            "orders", group="g", limit=10, on_rebalance=told.append
+        ) as consumer:
+            found = list(consumer.poll(wait=5))
+            time.sleep(3)  # the work on these messages takes two sessions
+            found += read(consumer, 10)
+        assert len(found) == len({one.id for one in found}) == 20
+    assert len(told) == 1
+
+
+def test_a_member_that_never_polls_again_gives_way_to_others(start_broker: StartBroker) -> None:
+    broker = start_broker(HASTY)
+    with Client(broker.http) as client:
+        client.topics.create("orders", partitions=4)
+        with (
+            client.stream_consumer("orders", group="g", poll_interval_max=0.5) as stuck,
+            client.stream_consumer("orders", group="g") as other,
+        ):
+            stuck.poll(wait=0)
+
+            def has_all() -> bool:
+                other.poll(wait=0.2)
+                return len(other.assignment) == 4
+
+            eventually(has_all, because="the other member has everything")
 
 
 def test_coroutines_read_the_same_way(broker: Broker, api: Client, topic: str, group: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from goqueue.broker.dead_letters import SCAN_LETTERS_MAX, DeadLetters, LetterRun
+from goqueue.broker.own_records import newest_records
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
@@ -31,9 +32,8 @@ from goqueue.delivery.redrive import (
     revived,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
-from goqueue.model.batch import Record, add_sequence, decode_batch, encode_batch
+from goqueue.model.batch import add_sequence, encode_batch
 from goqueue.model.errors import (
-    CorruptBatch,
     GoQueueError,
     RedriveActive,
     RedriveEnded,
@@ -106,28 +106,8 @@ class Redrives:
         self._is_stopped = True
 
     def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
-        """Mark what was brought back before the last stop and is not marked."""
-        known = {producer.producer_id, producer.producer_id_before}
-        for topic in self._topics:
-            for partition in topic.partitions:
-                for state in partition.producers:
-                    if state.producer_id in known:
-                        for batch in state.batches:
-                            self._recover_batch(
-                                partition, batch.base_offset, batch.last_offset, jobs
-                            )
-
-    def _recover_batch(
-        self, partition: Partition, first: int, last: int, jobs: dict[str, Redrive]
-    ) -> None:
-        found: list[Record] = []
-        try:
-            start_offset = max(first, partition.start_offset)
-            for _, batch in partition.log.batches(start_offset, until_offset=last + 1):
-                found += decode_batch(batch)
-        except CorruptBatch as error:
-            _log.error("what was redriven to %s cannot be read: %s", partition.name, error)
-        for record in found:
+        """Note what was brought back before the last stop and is not marked."""
+        for _, record in newest_records(self._topics, producer):
             source = read_source(record)
             job = None if source is None else jobs.get(source.redrive_id)
             if source is not None and job is not None:

@@ -48,7 +48,11 @@ def dead_letters(
 ) -> None:
     """Show dead letters: why they died, and after how many attempts."""
     wanted = LetterFilter(
-        reason=reason, group=group, key=key, from_=_moment(from_), until=_moment(until)
+        reason=reason,
+        group=group,
+        key=key,
+        from_=read_moment_ms(from_, now_ms=now_ms()),
+        until=read_moment_ms(until, now_ms=now_ms()),
     )
     with connect_http(ctx) as client:
         page = client.dead_letters(topic).list_page(wanted, limit=count)
@@ -95,9 +99,9 @@ def redrive(
         reason=reason,
         group=group,
         key=key,
-        header=_header(header),
-        from_=_moment(from_),
-        until=_moment(until),
+        header=read_header_filter(header),
+        from_=read_moment_ms(from_, now_ms=now_ms()),
+        until=read_moment_ms(until, now_ms=now_ms()),
     )
     letters = None if letter is None else read_places(letter, "--letter")
     form = current_call(ctx).output
@@ -194,18 +198,19 @@ def _letter_row(letter: DeadLetter, form: OutputForm) -> dict[str, object]:
     }
 
 
-def _header(text: str | None) -> tuple[str, str | None] | None:
+def read_header_filter(text: str | None) -> tuple[str, str | None] | None:
+    """A header's name, and its value if one was given."""
     if text is None:
         return None
     name, equals, value = text.partition("=")
     return name, value if equals else None
 
 
-def _moment(text: str | None) -> int | None:
+def read_moment_ms(text: str | None, *, now_ms: int) -> int | None:
     """A duration before now, or a time; in milliseconds since 1970."""
     if text is None:
         return None
-    position = read_position(text, now_ms=now_ms())
+    position = read_position(text, now_ms=now_ms)
     if position.place is not Place.TIME:
         raise InvalidRequest(f"{text!r} is no time; write one, or a duration before now.")
     return position.value

@@ -35,7 +35,11 @@ def list_schedules(
 ) -> None:
     """List what waits, the next to come first."""
     with connect_http(ctx) as client:
-        all_of_them = client.schedules.list_all(topic=topic, from_=_due(from_), until=_due(until))
+        all_of_them = client.schedules.list_all(
+            topic=topic,
+            from_=read_due_ms(from_, now_ms=now_ms()),
+            until=read_due_ms(until, now_ms=now_ms()),
+        )
         found = list(islice(all_of_them, count))
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
@@ -60,7 +64,11 @@ def count(
 ) -> None:
     """Count what waits."""
     with connect_http(ctx) as client:
-        found = client.schedules.count(topic=topic, from_=_due(from_), until=_due(until))
+        found = client.schedules.count(
+            topic=topic,
+            from_=read_due_ms(from_, now_ms=now_ms()),
+            until=read_due_ms(until, now_ms=now_ms()),
+        )
     form = current_call(ctx).output
     if form is OutputForm.TABLE:
         print(found)
@@ -113,13 +121,13 @@ def stats(ctx: typer.Context) -> None:
     print_item(msgspec.to_builtins(found), current_call(ctx).output)
 
 
-def _due(text: str | None) -> int | None:
+def read_due_ms(text: str | None, *, now_ms: int) -> int | None:
     """A time, or a duration from now on: what is scheduled lies ahead."""
     if text is None:
         return None
     if not text.isdecimal():
         try:
-            return now_ms() + read_duration_ms(text)
+            return now_ms + read_duration_ms(text)
         except InvalidRequest:
             pass
     return read_time_ms(text)

@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.cli.produce import (
     random_values,
+    read_attributes,
     read_headers,
     read_lines,
     read_producer_settings,
@@ -16,7 +17,7 @@ from goqueue.cli.produce import (
 )
 from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from goqueue.model.compression import Compression
-from goqueue.model.errors import InvalidRequest
+from goqueue.model.errors import InvalidAttribute, InvalidRequest
 
 
 def test_lines_lose_their_ends_and_the_last_needs_none() -> None:
@@ -48,6 +49,22 @@ def test_headers_keep_their_order_and_may_repeat() -> None:
     assert read_headers(["a=1", "a=x=y", "b="]) == (("a", b"1"), ("a", b"x=y"), ("b", b""))
     with pytest.raises(InvalidRequest, match="NAME=VALUE"):
         read_headers(["a"])
+
+
+def test_what_is_asked_for_a_message_becomes_headers() -> None:
+    asked = read_attributes(delay="5m", at=None, priority="high", ttl="1h")
+    assert dict(asked) == {
+        "goqueue-priority": b"high",
+        "goqueue-delay-ms": b"300000",
+        "goqueue-ttl-ms": b"3600000",
+    }
+    moment = read_attributes(delay=None, at="1970-01-01T00:00:01Z", priority=None, ttl=None)
+    assert moment == (("goqueue-deliver-at", b"1000"),)
+    assert read_attributes(delay=None, at=None, priority=None, ttl=None) == ()
+    with pytest.raises(InvalidAttribute, match="send one of critical"):
+        read_attributes(delay=None, at=None, priority="urgent", ttl=None)
+    with pytest.raises(InvalidRequest, match="not both"):
+        read_attributes(delay="1s", at="5", priority=None, ttl=None)
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,20 @@ from goqueue.client.http.messages import Message
 from goqueue.client.http.moments import Duration, Place
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests.messages import MessageRequests, Page
+from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import CorruptBatch
 from goqueue.wire.http.bodies.messages import Damage
+from goqueue.wire.http.bodies.topics import Partition
 
 OnDamage = Callable[[Damage], object]
 
 PAGE_MESSAGES = 500
 FOLLOW_WAIT_SECONDS = 20.0
+PAGES_PER_LOOK = 100  # a follower looks that often whether the topic has got more partitions
 
 _requests = MessageRequests()
+_topics = TopicRequests()
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Progress:
     damaged: deque[Damage] = field(default_factory=deque)
     _offsets: dict[int, int] = field(default_factory=dict)  # after what was handed out
     _page_cursor: str = ""
+    _pages_since_look: int = 0
 
     def __post_init__(self) -> None:
         self._page_cursor = self.cursor
@@ -65,6 +70,26 @@ class Progress:
         self._offsets[message.partition] = message.offset + 1
         self.cursor = _cursor_of(self._offsets) if self.fetched else self._page_cursor
         return message
+
+    def is_look_due(self) -> bool:
+        """Whether to see if the topic has grown; only who reads all partitions wants new ones."""
+        known = _offsets_of(self._page_cursor)
+        return (
+            self.is_followed
+            and self.partition is None
+            and self._pages_since_look >= PAGES_PER_LOOK
+            and sorted(known) == list(range(len(known)))
+        )
+
+    def looked(self, partitions: list[Partition]) -> None:
+        """Read partitions that were added meanwhile from their beginning."""
+        self._pages_since_look = 0
+        known = _offsets_of(self._page_cursor)
+        added = {
+            one.partition: one.start_offset for one in partitions if one.partition not in known
+        }
+        self._offsets |= added
+        self._page_cursor = _cursor_of(known | added)
 
     def next_request(self, wait: Duration) -> Request[Page]:
         if self._page_cursor:
@@ -95,6 +120,8 @@ class Progress:
             for message in reversed(page.messages):
                 self._offsets[message.partition] = message.offset
         self._page_cursor = page.cursor
+        # A page without messages took the time of a long poll.
+        self._pages_since_look += 1 if page.messages else PAGES_PER_LOOK
         self.fetched.extend(page.messages)
         self.damaged.extend(page.damaged)
         if not page.messages:
@@ -140,6 +167,8 @@ class MessageReader:
                 return message
             if progress.is_at_end:
                 break
+            if progress.is_look_due():
+                progress.looked(self._transport.send(_topics.partitions(progress.topic)))
             progress.arrived(self._transport.send(progress.next_request(self._wait)))
         raise StopIteration
 
@@ -173,6 +202,8 @@ class AsyncMessageReader:
                 return message
             if progress.is_at_end:
                 break
+            if progress.is_look_due():
+                progress.looked(await self._transport.send(_topics.partitions(progress.topic)))
             progress.arrived(await self._transport.send(progress.next_request(self._wait)))
         raise StopAsyncIteration
 

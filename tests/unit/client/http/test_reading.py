@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from goqueue.client.http.messages import Message
-from goqueue.client.http.reading import Progress
+from goqueue.client.http.reading import PAGES_PER_LOOK, Progress
 from goqueue.client.http.requests.messages import Page
 from goqueue.model.errors import CorruptBatch
 from goqueue.wire.http.bodies.messages import Damage
+from goqueue.wire.http.bodies.topics import Partition
 
 DAMAGE = Damage(partition=0, offset=5, next_offset=8, detail="The checksum is wrong.")
 
@@ -103,3 +104,55 @@ def test_who_asks_to_be_told_of_damage_is_told() -> None:
     progress.arrived(page("0:9", (0, 8), damaged=(DAMAGE,)))
     assert take_all(progress) == [(0, 8)]
     assert told == [DAMAGE]
+
+
+def grown(*starts: int) -> list[Partition]:
+    return [
+        Partition(
+            partition=number,
+            leader=1,
+            leader_epoch=0,
+            replicas=[1],
+            in_sync=[1],
+            start_offset=start,
+            end_offset=start,
+            high_watermark=start,
+            bytes=0,
+        )
+        for number, start in enumerate(starts)
+    ]
+
+
+def test_who_follows_a_topic_reads_partitions_that_are_added() -> None:
+    progress = Progress("t", is_followed=True, from_="latest")
+    assert not progress.is_look_due()
+    progress.arrived(page("0:7,1:3"))
+    assert progress.is_look_due()
+    progress.looked(grown(2, 3, 5))
+    assert not progress.is_look_due()
+    assert progress.next_request(0).query["cursor"] == "0:7,1:3,2:5"
+    progress.arrived(page("0:8,1:3,2:6", (0, 7), (2, 5)))
+    progress.take()
+    assert progress.cursor == "0:8,1:3,2:5"
+
+
+def test_a_busy_follower_looks_now_and_then() -> None:
+    progress = Progress("t", is_followed=True, cursor="0:0")
+    for number in range(PAGES_PER_LOOK):
+        assert not progress.is_look_due()
+        progress.arrived(page(f"0:{number + 1}", (0, number)))
+        take_all(progress)
+    assert progress.is_look_due()
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        Progress("t", is_followed=True, partition=1, from_="latest"),
+        Progress("t", is_followed=True, cursor="1:5"),
+        Progress("t", cursor="0:5"),
+    ],
+)
+def test_who_reads_some_partitions_or_to_the_end_gets_no_others(progress: Progress) -> None:
+    progress.arrived(page(progress.cursor or "1:0"))
+    assert not progress.is_look_due()

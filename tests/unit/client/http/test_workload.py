@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
+import pytest
+
 from goqueue.client.http.messages import ReceivedMessage
 from goqueue.client.http.workload import (
     ACK,
@@ -191,3 +196,48 @@ def test_late_acks_are_counted_as_stale() -> None:
     assert settlement is not None
     assert work.settled(settlement, [StaleReceipt(), None]) == 1
     assert (work.tally.acked, work.tally.stale) == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_message_ends_in_exactly_one_way(seed: int) -> None:
+    """Receives, handlers, extensions, settlements and a stop in any order."""
+    random = Random(seed)
+    concurrency, prefetch = random.randint(1, 5), random.randint(0, 8)
+    work = workload(concurrency=concurrency, prefetch=prefetch)
+    now_ms, count = 0.0, 0
+    running: list[ReceivedMessage] = []
+    told: Counter[str] = Counter()
+    given_up: set[str] = set()
+    for _ in range(400):
+        now_ms += random.choice([0, 10, 400])
+        room = work.room()
+        assert 0 <= room <= concurrency + prefetch
+        fresh = messages(*range(count, count + random.randint(0, room)))
+        count += len(fresh)
+        work.received(fresh, now_ms)
+        while (one := work.begin(now_ms)) is not None:
+            running.append(one)
+        assert len(running) <= concurrency
+        if running and random.random() < 0.7:
+            ended = running.pop(random.randrange(len(running)))
+            work.ended(ended, random.choice([ACK, GIVE_BACK, decision_on(Reject("bad"))]))
+        due = work.leases_to_extend(now_ms)
+        if due and random.random() < 0.8:
+            errors = [StaleReceipt() if random.random() < 0.1 else None for _ in due]
+            for lost in work.extended(due, errors, now_ms):
+                if lost not in running:
+                    given_up.add(lost.receipt)
+        if random.random() < 0.6:
+            told.update(one for batch in settle(work).values() for one in batch)
+        if random.random() < 0.005:
+            work.stop()
+    work.stop()
+    told.update(one for batch in settle(work).values() for one in batch)
+    abandoned = {one.receipt for one in work.abandon()}
+    assert abandoned == {one.receipt for one in running}
+    assert set(told.values()) <= {1}
+    assert given_up.isdisjoint(told)
+    ends = len(told) + len(abandoned)
+    assert ends + work.tally.stale == work.tally.received == count
+    assert work.is_settled
+    assert work.leases_to_extend(float("inf")) == []
