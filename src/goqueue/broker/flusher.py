@@ -18,6 +18,9 @@ FsyncMode = Literal["every", "interval", "none"]
 THREADS_MAX = 4
 # Without promised syncs the log is still synced now and then, so that recovery stays short.
 BACKGROUND_INTERVAL_MS = 60_000
+# Writers that share a round cost less each. So if the last round had several, the next one waits
+# these turns of the event loop for those whose requests are already there.
+GATHER_TURNS = 3
 # Larger rounds are synced where they were written: they would be written twice, and a sync is a
 # small part of what they cost.
 ROUND_BYTES_MAX = 512 << 10
@@ -50,6 +53,8 @@ class Flusher:
         self._urgent: dict[Partition, None] = {}
         self._later: dict[Partition, None] = {}
         self._is_round_due = False
+        self._writes = 0
+        self._writes_before = 0
         self._is_interval_running = False
         self._running = 0
         self._round: list[_Outcome] = []
@@ -62,10 +67,9 @@ class Flusher:
         """A partition has been written to."""
         if partition.waits_for_sync:
             self._urgent[partition] = None
+            self._writes += 1
             if not self._is_round_due and not self._running:
-                # The rest of this turn of the event loop may write more; take it along.
-                self._is_round_due = True
-                self._scheduler.call_soon(self._begin)
+                self._begin_soon()
         else:
             self._later[partition] = None
             if not self._is_interval_running:
@@ -98,10 +102,22 @@ class Flusher:
         if not self._running:
             self._begin()
 
+    def _begin_soon(self) -> None:
+        self._is_round_due = True
+        self._gather(GATHER_TURNS if self._writes_before > 1 else 1)
+
+    def _gather(self, turns: int) -> None:
+        """Begin after some turns of the event loop: the rest of this one may write more."""
+        if turns > 1:
+            self._scheduler.call_soon(partial(self._gather, turns - 1))
+        else:
+            self._scheduler.call_soon(self._begin)
+
     def _begin(self) -> None:
         self._is_round_due = False
         if self._running:
             return
+        self._writes_before, self._writes = self._writes, 0
         dirty, self._urgent = self._urgent, {}
         flushes = [(partition, partition.flush()) for partition in dirty if partition.is_dirty]
         if not flushes:
@@ -184,8 +200,8 @@ class Flusher:
                 partition.flushed(flush)
         if self._idle:
             self._make_urgent()
-        else:
-            self._begin()
+        elif self._urgent:
+            self._begin_soon()
 
     def _finish_idle(self) -> None:
         idle, self._idle = self._idle, []

@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.broker.flusher import (
     BACKGROUND_INTERVAL_MS,
+    GATHER_TURNS,
     ROUND_BYTES_MAX,
     THREADS_MAX,
     Flusher,
@@ -145,6 +146,7 @@ def test_what_comes_during_a_round_is_served_by_the_next() -> None:
     assert len(room.clock.waiting) == 1, "rounds do not overlap"
     room.clock.finish_round()
     assert (early, late) == ([None], [[], []])
+    room.clock.turn()
     assert len(room.clock.waiting) == 2, "the next round begins at once"
     room.clock.finish_round()
     assert late == [[None], [None]]
@@ -244,9 +246,27 @@ def test_an_interval_that_ends_during_a_round_is_served_after_it() -> None:
     room.clock.run_for(100)
     assert len(room.clock.waiting) == 1
     room.clock.finish_round()
+    room.clock.turn()
     assert len(room.clock.waiting) == 1
     room.clock.finish_round()
     assert not room.partitions["b"].is_dirty
+
+
+def test_a_round_waits_a_few_turns_for_others_only_if_the_last_one_had_company() -> None:
+    room = Room()
+    turns: list[int] = []
+
+    def has_begun() -> bool:
+        turns[-1] += 1
+        return bool(room.clock.waiting)
+
+    for writers in (1, 1, 3, 1):
+        for _ in range(writers):
+            room.write("a")
+        turns.append(-1)
+        room.clock.run_until(has_begun)
+        room.clock.finish_round()
+    assert turns == [1, 1, 1, GATHER_TURNS]
 
 
 # Now
@@ -395,6 +415,7 @@ def test_a_journal_that_fails_is_given_up_and_the_logs_are_synced_instead() -> N
     room.disk.fail_syncs(1)
     room.clock.finish_round()
     assert outcomes == [[], []]
+    room.clock.turn()
     room.clock.finish_round()
     assert outcomes == [[None], [None]]
     done: list[bool] = []
