@@ -22,6 +22,8 @@ class Positions:
     assigned: Partitions | None = None  # as it was last told; None before anybody has asked
     next: dict[Partition, int] = field(default_factory=dict)
     handed_out: dict[Partition, int] = field(default_factory=dict)  # and not committed yet
+    poll: int = 0  # the number of the last answer
+    before: tuple[dict[Partition, int], dict[Partition, int]] | None = None  # that answer
     turn: int = 0  # which partition is first, so that none is always last
 
     def assign(self, assigned: Partitions) -> None:
@@ -29,6 +31,17 @@ class Positions:
         self.assigned = assigned
         self.next = {one: at for one, at in self.next.items() if one in assigned}
         self.handed_out = {one: at for one, at in self.handed_out.items() if one in assigned}
+
+    def begin_poll(self) -> None:
+        """Remember how things stand before messages are handed out."""
+        self.before = dict(self.next), dict(self.handed_out)
+        self.poll += 1
+
+    def check_answered(self, poll: int) -> None:
+        """The member has seen this answer last. If one has followed, it was lost: take it back."""
+        if poll == self.poll - 1 and self.before is not None:
+            self.next, self.handed_out = self.before
+            self.poll, self.before = poll, None
 
     def hand_out(self, partition: Partition, next_offset: int) -> None:
         self.next[partition] = self.handed_out[partition] = next_offset

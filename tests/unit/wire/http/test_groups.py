@@ -114,6 +114,23 @@ def test_a_member_whose_answer_was_lost_goes_on(world: World, client: Client) ->
     assert client.get(f"{GROUP}/lag")["lag"] == 0
 
 
+def test_messages_of_an_answer_that_was_lost_come_again_to_who_says_so(
+    world: World, client: Client
+) -> None:
+    epoch = join(client, "one")["member_epoch"]
+    world.produce("orders", ["a"], partition=0)
+    seen = poll(client, "one", epoch, auto_commit="true", after=0)
+    assert values(seen) == ["a"]
+    world.produce("orders", ["b"], partition=0)
+    lost = poll(client, "one", epoch, auto_commit="true", after=seen["poll"])
+    assert values(lost) == ["b"]
+    again = poll(client, "one", epoch, auto_commit="true", after=seen["poll"])
+    assert (values(again), again["poll"]) == (["b"], lost["poll"])
+    assert client.get(f"{GROUP}/lag")["lag"] == 1, "nobody has finished with it"
+    assert values(poll(client, "one", epoch, auto_commit="true", after=again["poll"])) == []
+    assert client.get(f"{GROUP}/lag")["lag"] == 0
+
+
 def test_what_was_not_committed_is_read_again_after_a_restart(world: World, client: Client) -> None:
     epoch = join(client, "one")["member_epoch"]
     world.produce("orders", ["a", "b", "c"], partition=1)

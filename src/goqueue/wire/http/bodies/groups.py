@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from goqueue.wire.http.bodies.messages import Damage, Message
 from goqueue.wire.http.fields import (
     INT32_MAX,
+    INT64_MAX,
     Answer,
     Body,
     Limit,
@@ -201,6 +202,15 @@ class Poll(Body, kw_only=True):
     start: Annotated[
         Start, Meta(description="Where to begin in a partition without committed offset.")
     ] = "earliest"
+    after: Annotated[
+        Annotated[int, Meta(ge=0, le=INT64_MAX)] | None,
+        Meta(
+            description=(
+                "`poll` of the last answer that arrived; if a later one was lost, its messages "
+                "come again."
+            )
+        ),
+    ] = None
     encoding: ReadEncoding = "utf8"
 
 
@@ -214,6 +224,7 @@ class PartitionReset(Answer, kw_only=True):
 
 
 class Polled(Answer, kw_only=True):
+    poll: Annotated[int, Meta(description="The number of this answer, for the next `after`.")]
     messages: list[Message]
     member_epoch: int
     assignment: list[TopicPartitions] | None

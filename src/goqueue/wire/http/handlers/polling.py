@@ -29,6 +29,8 @@ PARTITIONS_PER_POLL_MAX = 1000  # the others have their turn at the next poll
 
 async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled:
     group = group_of(call)
+    if query.after is not None:
+        front.positions.of(group, query.member_id).check_answered(query.after)
     if query.auto_commit:
         await _commit_handed_out(front, group, query)
     told = await _beat(front, group, query)
@@ -46,12 +48,14 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
     )
     call.on_cancel(reading.cancel)
     page = await reading.promise
+    positions.begin_poll()
     for place in page.places:
         name = place.partition.name
         positions.next[name.topic, name.partition] = place.offset
     for partition, record in page.records:
         positions.hand_out((partition.name.topic, partition.name.partition), record.offset + 1)
     return bodies.Polled(
+        poll=positions.poll,
         messages=messages_of(page, query.encoding),
         member_epoch=told.member_epoch,
         assignment=told.assignment,
