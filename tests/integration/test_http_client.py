@@ -201,6 +201,8 @@ def test_a_delayed_message_waits_can_be_moved_and_taken_back(api: Client, topic:
     api.schedules.cancel(schedule_id)
     with pytest.raises((UnknownSchedule, ScheduleReleased)):
         api.schedules.cancel(schedule_id)
+    (refusal,) = api.schedules.cancel_many([schedule_id])
+    assert isinstance(refusal, UnknownSchedule)
     assert api.schedules.stats().cancelled >= 1
     assert list(api.read(topic)) == []
 

@@ -28,6 +28,7 @@ from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
 from goqueue.broker.upkeep import Upkeep
 from goqueue.config import Settings
 from goqueue.model.attributes import may_have_attributes
+from goqueue.model.batch import Record
 from goqueue.model.errors import InternalTopic, NotCompacted, RecordsKept, StorageFull, UnknownTopic
 from goqueue.model.names import check_topic_name
 from goqueue.partition import Appended, Partition
@@ -161,7 +162,7 @@ class Broker:
     def publish(
         self,
         topic: str,
-        outgoing: Sequence[Outgoing],
+        outgoing: Sequence[Record | Outgoing],
         *,
         partition: int | None = None,
         waits: bool = True,

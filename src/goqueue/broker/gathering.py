@@ -58,6 +58,7 @@ class Gatherer:
         self._scheduler = scheduler
         self._shares: dict[_Lane, list[Share]] = {}
         self.batches = 0
+        self.turns = 0  # in which something was stored
 
     def add(self, partition: Partition, lane: int, share: Share) -> None:
         """Take a share; it is stored, or refused, before the turn is over."""
@@ -67,12 +68,15 @@ class Gatherer:
 
     def _store_all(self) -> None:
         gathered, self._shares = self._shares, {}
+        self.turns += 1
         for (partition, _), shares in gathered.items():
             for fitting in _fitting(shares, partition.settings.message_bytes_max - HEADER_BYTES):
                 self._store(partition, fitting)
 
     def _store(self, partition: Partition, shares: Sequence[Share]) -> None:
-        records = [record for share in shares for record in share.records]
+        records = shares[0].records
+        if len(shares) > 1:
+            records = [record for share in shares for record in share.records]
         try:
             batch = memoryview(encode_batch(records))
             appended = partition.append(batch, now_ms=self._scheduler.now_ms())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from goqueue.broker.gathering import BATCH_RECORDS_MAX, Gatherer, Share
 from goqueue.broker.promise import Promise
@@ -62,7 +62,6 @@ class Scheduled(NamedTuple):
 PublishResult = Published | Scheduled | GoQueueError
 
 _Lane = tuple[int, int]  # partition and priority
-_Numbered = tuple[int, Record]  # place in the call, and the record
 
 
 class Publisher:
@@ -82,13 +81,14 @@ class Publisher:
         self._schedules = schedules
         self._gatherer = Gatherer(scheduler)
         # Nodes that start together should not all begin with the same partition.
-        self._turn = random.randrange(1 << 20)
+        self._last = random.randrange(1 << 20)
+        self._turns = 0
         self._is_full = is_full
 
     def publish(
         self,
         topic: str,
-        outgoing: Sequence[Outgoing],
+        outgoing: Sequence[Record | Outgoing],
         *,
         partition: int | None,
         waits: bool = True,
@@ -110,9 +110,8 @@ class Publisher:
             refused.reject(error)
             return refused
         call = _Call(self, target, len(outgoing), waits=waits)
-        keyless = self._next_keyless(target) if partition is None else partition
-        for index, one in enumerate(outgoing):
-            call.sort_in(index, one, partition=partition, keyless=keyless)
+        keyless = self._keyless(target) if partition is None else partition
+        call.sort_in(outgoing, partition=partition, keyless=keyless)
         return call.carry_out()
 
     def append(self, partition: Partition, lane: int, share: Share) -> None:
@@ -124,10 +123,17 @@ class Publisher:
     def now_ms(self) -> int:
         return self._scheduler.now_ms()
 
-    def _next_keyless(self, topic: Topic) -> int:
-        """Partitions in turn: a random one would cost a system call for every message."""
-        self._turn += 1
-        return self._turn % len(topic.partitions)
+    def _keyless(self, topic: Topic) -> int:
+        """Partitions in turn: a random one would cost a system call for every message.
+
+        What many clients publish at once goes to one partition and makes one batch. Not so where
+        answers wait for a sync: a single write begins it at once, and would leave out whoever
+        comes a moment later.
+        """
+        if topic.partitions[0].waits_for_sync or self._gatherer.turns != self._turns:
+            self._turns = self._gatherer.turns
+            self._last += 1
+        return self._last % len(topic.partitions)
 
 
 class _Call:
@@ -139,14 +145,40 @@ class _Call:
         self._now_ms = publisher.now_ms()
         self.waits = waits
         self.results: list[PublishResult | None] = [None] * count
-        self._lanes: dict[_Lane, list[_Numbered]] = {}
+        self._lanes: dict[_Lane, _Load] = {}
         self._delayed: list[tuple[int, Delayed]] = []
         self._left = 1
         self._promise: Promise[list[PublishResult]] = Promise()
 
-    def sort_in(self, index: int, one: Outgoing, *, partition: int | None, keyless: int) -> None:
-        """Find out where a record goes; one that makes no sense is refused by itself."""
-        record, attributes = one
+    def sort_in(
+        self, outgoing: Sequence[Record | Outgoing], *, partition: int | None, keyless: int
+    ) -> None:
+        """Find out where records go; one that makes no sense is refused by itself."""
+        for index, one in enumerate(outgoing):
+            record, priority = cast(Record, one), PRIORITY_DEFAULT
+            if isinstance(one, Outgoing) or one.headers:
+                parsed = self._parse(index, one)
+                if parsed is None:
+                    continue
+                record, due_ms, priority = parsed
+                if due_ms is not None:
+                    number = PARTITION_OPEN if partition is None else partition
+                    self._delayed.append((index, Delayed(record, due_ms, number)))
+                    continue
+            number = keyless
+            if partition is None and record.key is not None:
+                number = partition_of_key(record.key, len(self._topic.partitions))
+            if record.timestamp_ms == NO_TIMESTAMP:
+                record = record._replace(timestamp_ms=self._now_ms)
+            load = self._lanes.get((number, priority))
+            if load is None:
+                load = self._lanes[number, priority] = _Load()
+            load.indexes.append(index)
+            load.records.append(record)
+
+    def _parse(self, index: int, one: Record | Outgoing) -> tuple[Record, int | None, int] | None:
+        """A record, when it is due if not now, and its lane; or it has been refused."""
+        record, attributes = one if isinstance(one, Outgoing) else (one, None)
         try:
             if attributes is None:
                 attributes = parse_attributes(record.headers)
@@ -155,24 +187,18 @@ class _Call:
             due_ms = attributes.due_ms(self._now_ms)
         except GoQueueError as error:
             self.results[index] = error
-            return
+            return None
         if record.timestamp_ms == NO_TIMESTAMP:
             record = record._replace(timestamp_ms=self._now_ms)
-        if due_ms is not None:
-            number = PARTITION_OPEN if partition is None else partition
-            self._delayed.append((index, Delayed(record, due_ms, number)))
-            return
-        if partition is None and record.key is not None:
-            keyless = partition_of_key(record.key, len(self._topic.partitions))
-        self._lanes.setdefault((keyless, attributes.priority), []).append((index, record))
+        return record, due_ms, attributes.priority
 
     def carry_out(self) -> Promise[list[PublishResult]]:
-        for (number, lane), numbered in self._lanes.items():
+        for (number, lane), load in self._lanes.items():
             room = self._topic.settings.message_bytes_max - HEADER_BYTES
-            for batch, size in _batches(numbered, room):
-                self._left += len(batch)
+            for part, size in load.parts(room):
+                self._left += len(part.records)
                 partition = self._topic.partitions[number]
-                self._publisher.append(partition, lane, _Share(self, number, batch, size))
+                self._publisher.append(partition, lane, _Share(self, number, part, size))
         if self._delayed:
             self._schedule()
         self.done(1)
@@ -199,49 +225,79 @@ class _Call:
         """So many records have got their results."""
         self._left -= count
         if not self._left:
-            results = [result for result in self.results if result is not None]
-            assert len(results) == len(self.results), "every record has a result"
-            self._promise.resolve(results)
+            assert None not in self.results, "every record has a result"
+            self._promise.resolve(cast(list[PublishResult], self.results))
+
+
+class _Load:
+    """Records of one call that go to one partition and lane, with their places in the call."""
+
+    __slots__ = ("indexes", "records")
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        self.records: list[Record] = []
+
+    def parts(self, bytes_max: int) -> Iterator[tuple[_Load, int]]:
+        """Loads that fit a batch, and their size; a record too large for any stands alone."""
+        size = _size(self.records)
+        if size <= bytes_max and len(self.records) <= BATCH_RECORDS_MAX:
+            yield self, size
+            return
+        part, size = _Load(), 0
+        for index, record in zip(self.indexes, self.records, strict=True):
+            record_size = _size((record,))
+            is_full = len(part.records) == BATCH_RECORDS_MAX
+            if part.records and (is_full or size + record_size > bytes_max):
+                yield part, size
+                part, size = _Load(), 0
+            part.indexes.append(index)
+            part.records.append(record)
+            size += record_size
+        yield part, size
 
 
 class _Share:
-    """Records of one call that go to one partition and lane."""
+    """A load on its way into a batch."""
 
-    __slots__ = ("_call", "_number", "_numbered", "records", "size")
+    __slots__ = ("_call", "_load", "_number", "records", "size", "waits")
 
-    def __init__(self, call: _Call, number: int, numbered: list[_Numbered], size: int) -> None:
+    def __init__(self, call: _Call, number: int, load: _Load, size: int) -> None:
         self._call = call
         self._number = number
-        self._numbered = numbered
-        self.records = [record for _, record in numbered]
+        self._load = load
+        self.records = load.records
         self.size = size
-
-    @property
-    def waits(self) -> bool:
-        return self._call.waits
+        self.waits = call.waits
 
     def stored(self, base_offset: int, timestamp_ms: int) -> None:
-        results, number = self._call.results, self._number
+        results, number, offset = self._call.results, self._number, base_offset
         is_append_time = timestamp_ms != NO_TIMESTAMP
-        for offset, (index, record) in enumerate(self._numbered, base_offset):
+        for index, record in zip(self._load.indexes, self.records, strict=True):
             at_ms = timestamp_ms if is_append_time else record.timestamp_ms
             results[index] = Published(number, offset, at_ms)
-        if not self._call.waits:
-            self._call.done(len(self._numbered))
+            offset += 1
+        if not self.waits:
+            self._call.done(len(self.records))
 
     def refused(self, error: GoQueueError) -> None:
-        for index, _ in self._numbered:
+        for index in self._load.indexes:
             self._call.results[index] = error
-        self._call.done(len(self._numbered))
+        self._call.done(len(self.records))
 
     def committed(self, error: GoQueueError | None) -> None:
         if error is not None:
             self.refused(error)
         else:
-            self._call.done(len(self._numbered))
+            self._call.done(len(self.records))
 
     def split(self) -> list[_Share]:
-        return [_Share(self._call, self._number, [one], _size(one[1])) for one in self._numbered]
+        shares = []
+        for index, record in zip(self._load.indexes, self.records, strict=True):
+            load = _Load()
+            load.indexes, load.records = [index], [record]
+            shares.append(_Share(self._call, self._number, load, _size(load.records)))
+        return shares
 
 
 def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[Header, ...]:
@@ -254,24 +310,14 @@ def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[H
     return tuple(kept)
 
 
-def _batches(numbered: list[_Numbered], bytes_max: int) -> Iterator[tuple[list[_Numbered], int]]:
-    """Records in groups that fit a batch, with their size; one that is too large stands alone."""
-    batch: list[_Numbered] = []
-    size = 0
-    for one in numbered:
-        record_size = _size(one[1])
-        if batch and (size + record_size > bytes_max or len(batch) == BATCH_RECORDS_MAX):
-            yield batch, size
-            batch, size = [], 0
-        batch.append(one)
-        size += record_size
-    yield batch, size
-
-
-def _size(record: Record) -> int:
-    """The most bytes that a record may take in a batch."""
-    headers = sum(
-        3 * len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES
-        for name, content in record.headers
-    )
-    return len(record.key or b"") + len(record.value or b"") + headers + RECORD_OVERHEAD_BYTES
+def _size(records: Sequence[Record]) -> int:
+    """The most bytes that records may take in a batch."""
+    size = len(records) * RECORD_OVERHEAD_BYTES
+    for key, value, headers, _, _ in records:
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        for name, content in headers:
+            size += 3 * len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES
+    return size

@@ -14,15 +14,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from goqueue.broker.own_records import newest_records
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_records import RecordReader
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
 from goqueue.delivery import Buried, DeadLetter, Ledger, LedgerKey
-from goqueue.model.batch import Record, add_sequence, decode_batch, encode_batch
+from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
-from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 
 PRODUCER_NAME = "dead-letters"
@@ -91,11 +92,8 @@ class Burial:
         producer = self._topics.producer_named(PRODUCER_NAME)
         events: dict[LedgerKey, Buried] = {}
         if producer is not None:
-            ids = {producer.producer_id, producer.producer_id_before}
-            for topic in self._topics:
-                for each in topic.partitions:
-                    for record in _last_letters(each, ids):
-                        _note(record, topic, ledger_of, events)
+            for topic, record in newest_records(self._topics, producer):
+                _note(record, topic, ledger_of, events)
         return events
 
     # On their way
@@ -294,22 +292,6 @@ class Burial:
         if not self._is_taking_over:
             self._is_taking_over = True
             self._topics.take_over_producer(PRODUCER_NAME).then(taken)
-
-
-def _last_letters(target: Partition, producer_ids: set[int]) -> list[Record]:
-    """The records of the last batch that the producer wrote to a partition."""
-    records: list[Record] = []
-    for state in target.producers:
-        if state.producer_id not in producer_ids or not state.batches:
-            continue
-        last = state.batches[-1]
-        start = max(last.base_offset, target.start_offset)
-        try:
-            for _, batch in target.log.batches(start, until_offset=last.last_offset + 1):
-                records += decode_batch(batch)
-        except CorruptBatch as error:
-            _log.error("dead letters of %s cannot be read: %s", target.name, error)
-    return records
 
 
 def _note(

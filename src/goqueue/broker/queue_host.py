@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -11,12 +11,23 @@ from typing import NamedTuple
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_burial import Burial
 from goqueue.broker.queue_journal import DeliveryJournal
-from goqueue.broker.queue_records import RecordReader
+from goqueue.broker.queue_records import Part, RecordReader
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic
-from goqueue.delivery import DeadLetter, Delivery, Event, Message, Pick, Queue, Settled
+from goqueue.delivery import (
+    MIXED,
+    DeadLetter,
+    Delivery,
+    Event,
+    Lease,
+    Pick,
+    Queue,
+    Run,
+    Settled,
+)
 from goqueue.model.attributes import TTL_HEADER, parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.columns import Columns, at_places
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import GoQueueError, InvalidAttribute
 
@@ -34,7 +45,36 @@ class ReceivedMessage(NamedTuple):
     delivery: Delivery
 
 
-Received = list[ReceivedMessage]
+class ReceivedRun(NamedTuple):
+    """Messages of one batch that were handed out one after the other under one lease."""
+
+    columns: Columns
+    places: Sequence[int]  # in the columns
+    lease: Lease
+    first: int  # the index in the lease of the first of them
+
+
+class Received:
+    """What a receive call got: runs of messages, for whoever shows them, or one by one."""
+
+    __slots__ = ("count", "runs", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.runs: list[ReceivedRun] = []
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        for columns, places, lease, first in self.runs:
+            for index, place in enumerate(places, first):
+                yield ReceivedMessage(self.topic, columns.record(place), lease.delivery(index))
+
+    def add(self, run: ReceivedRun) -> None:
+        self.runs.append(run)
+        self.count += len(run.places)
 
 
 @dataclass(slots=True)
@@ -59,7 +99,7 @@ class Receiver:
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
         if not self.promise.is_done:
-            self.answer([])
+            self.answer(Received(""))
 
     def answer(self, messages: Received) -> None:
         self._stop_waiting()
@@ -77,11 +117,11 @@ class Receiver:
 
 @dataclass(slots=True)
 class _Reading:
-    """What a receive call has read: records by partition and offset, and the room that is left."""
+    """What a receive call has read, and the room that is left; every run comes from one part."""
 
     room: int
-    records: dict[int, dict[int, Record]] = field(default_factory=dict)
-    messages: list[Message] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     gone: list[tuple[int, int]] = field(default_factory=list)
     error: GoQueueError | None = None
 
@@ -141,7 +181,7 @@ class HostedQueue:
             self._timer.cancel()
         for receiver in list(self._receivers):
             if error is None:
-                receiver.answer([])
+                receiver.answer(Received(self.topic.name))
             else:
                 receiver.refuse(error)
 
@@ -156,7 +196,7 @@ class HostedQueue:
                 self.settle()
                 return
         if wait_ms <= 0 or self._room.count >= self._room.count_max:
-            receiver.answer([])
+            receiver.answer(Received(self.topic.name))
         else:
             self._receivers[receiver] = None
             self._room.count += 1
@@ -197,25 +237,26 @@ class HostedQueue:
         return bool(messages)
 
     def _collect(self, receiver: Receiver) -> Received:
-        received: Received = []
-        name, room = self.topic.name, self._receive_bytes_max
+        received = Received(self.topic.name)
+        room = self._receive_bytes_max
         for _ in range(ROUNDS_MAX):
             now_ms = self._scheduler.now_ms()
             picks = self.queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
             if not picks:
                 break
             reading = self._read(picks, room, is_first=not received)
-            deliveries = self.queue.lease(
+            handed = self.queue.lease(
                 now_ms,
                 receiver.consumer,
-                reading.messages,
+                reading.runs,
                 visibility_ms=receiver.visibility_ms,
                 gone=reading.gone,
             )
-            records = reading.records
-            received += [
-                ReceivedMessage(name, records[one.partition][one.offset], one) for one in deliveries
-            ]
+            for run_number, of_run, lease, first in handed:
+                columns, places = reading.parts[run_number]
+                if len(of_run) < len(places):
+                    places = [places[one] for one in of_run]
+                received.add(ReceivedRun(columns, places, lease, first))
             if reading.error is not None and not received:
                 raise reading.error
             room = reading.room
@@ -226,42 +267,48 @@ class HostedQueue:
     def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
         """The records of what was chosen, as far as there is room for them in one answer."""
         reading = _Reading(room)
-        messages = reading.messages
-        for number, _, offsets in picks:
-            if reading.room <= 0 and (messages or not is_first):
+        for number, lane, offsets in picks:
+            if reading.room <= 0 and (reading.runs or not is_first):
                 break
             found = self._reader.read(self.topic.partitions[number], offsets)
             reading.error = reading.error or found.error
             reading.gone += [(number, offset) for offset in found.gone]
-            records = found.records
-            reading.records.setdefault(number, {}).update(records)
-            for offset in offsets:
-                record = records.get(offset)
-                if record is None:
-                    continue
-                reading.room -= _size(record)
-                if reading.room < 0 and (messages or not is_first):
-                    break
-                expires_ms = None
-                if record.headers or self.ttl_ms >= 0:
-                    expires_ms = self._expires_ms(record)
-                messages.append(Message(number, offset, record.key, expires_ms))
+            for columns, places in found.in_order(offsets) if lane == MIXED else found.parts:
+                fitting = columns.fitting(places, reading.room)
+                if not fitting and is_first and not reading.runs:
+                    fitting = places[:1]  # What is larger than all the room comes alone.
+                reading.room -= columns.bytes_at(fitting)
+                if fitting:
+                    reading.parts.append(Part(columns, fitting))
+                    reading.runs.append(self._run(number, columns, fitting))
+                if len(fitting) < len(places):
+                    reading.room = min(0, reading.room)
+                    return reading
         return reading
 
-    def _expires_ms(self, record: Record) -> int | None:
+    def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
+        """What the queue must know of these records."""
+        keys = at_places(columns.keys, places) if self.queue.settings.key_order else None
+        expires_ms = None
+        if columns.headers or self.ttl_ms >= 0:
+            expires_ms = [self._expires_ms(columns, place) for place in places]
+        return Run(number, at_places(columns.offsets, places), keys, expires_ms)
+
+    def _expires_ms(self, columns: Columns, place: int) -> int | None:
         """When the message's life is over: by its own header, or else by the topic's setting."""
         ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
-        for name, _ in record.headers:
+        headers, timestamp_ms = columns.headers.get(place, ()), columns.timestamps[place]
+        for name, _ in headers:
             if name.startswith(DEAD_PREFIX):
                 return None  # A dead letter has been given up once; it waits for somebody.
             if name == TTL_HEADER:
                 try:
-                    ttl_ms = parse_attributes(record.headers).ttl_ms
+                    ttl_ms = parse_attributes(headers).ttl_ms
                 except InvalidAttribute:
                     pass  # It was stored while nobody looked at such headers.
-        if ttl_ms is None or record.timestamp_ms == NO_TIMESTAMP:
+        if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
             return None
-        return record.timestamp_ms + ttl_ms
+        return timestamp_ms + ttl_ms
 
     # Settling
 
@@ -338,10 +385,3 @@ class HostedQueue:
             self._serve()
         else:
             self.settle()
-
-
-def _size(record: Record) -> int:
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, content in record.headers:
-        size += len(name) + len(content or b"")
-    return size

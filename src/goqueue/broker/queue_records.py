@@ -7,40 +7,69 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from goqueue.model.batch import (
-    BatchHeader,
-    Record,
-    decode_records,
-    read_header,
-    unpack_payload,
-)
+from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
+from goqueue.model.columns import Columns, decode_columns
 from goqueue.model.errors import CorruptBatch, GoQueueError, OffsetOutOfRange
 from goqueue.partition import Partition
 
 READ_BYTES = 256 << 10
 NEAR_OFFSETS = 100  # what is wanted further away is not read along
 # About what Python needs for a decoded batch and for each of its records, besides the bytes.
-_BATCH_COST = 600
-_RECORD_COST = 400
+_BATCH_COST = 1000
+_RECORD_COST = 200
 
 _log = logging.getLogger(__name__)
+
+
+class Part(NamedTuple):
+    """Records of one batch: their places in its columns."""
+
+    columns: Columns
+    places: Sequence[int]
 
 
 @dataclass(slots=True)
 class Found:
     """What reading offsets of one partition gave."""
 
-    records: dict[int, Record] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)  # in the order of the log
     gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
     error: GoQueueError | None = None  # why the rest was not read
+
+    @property
+    def records(self) -> dict[int, Record]:
+        return {
+            columns.offsets[place]: columns.record(place)
+            for columns, places in self.parts
+            for place in places
+        }
+
+    def in_order(self, offsets: Sequence[int]) -> list[Part]:
+        """The same records in the order of these offsets."""
+        known = {
+            columns.offsets[place]: (columns, place)
+            for columns, places in self.parts
+            for place in places
+        }
+        ordered: list[Part] = []
+        places: list[int] = []
+        for offset in offsets:
+            if offset in known:
+                columns, place = known[offset]
+                if not ordered or ordered[-1].columns is not columns:
+                    places = []
+                    ordered.append(Part(columns, places))
+                places.append(place)
+        return ordered
 
 
 @dataclass(slots=True)
 class _Decoded:
     last_offset: int
     size: int  # in memory, about
-    records: dict[int, Record]
+    columns: Columns
 
 
 class RecordReader:
@@ -56,8 +85,8 @@ class RecordReader:
     def read(self, partition: Partition, offsets: Sequence[int]) -> Found:
         """Look for these offsets, sorted or not. What is not committed yet is in no part of it."""
         found = Found()
-        wanted = sorted(offsets)
-        del wanted[bisect_left(wanted, partition.high_watermark) :]
+        wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
+        wanted = wanted[: bisect_left(wanted, partition.high_watermark)]
         at = 0
         while at < len(wanted):
             offset = wanted[at]
@@ -84,7 +113,7 @@ class RecordReader:
             at = _take(batch, wanted, at, found)
         return found
 
-    def _load(self, partition: Partition, wanted: list[int], at: int) -> _Decoded:
+    def _load(self, partition: Partition, wanted: Sequence[int], at: int) -> _Decoded:
         """Decode the batch that holds an offset, and those after it that are wanted too."""
         offset = wanted[at]
         is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
@@ -108,23 +137,22 @@ class RecordReader:
                 break
         if first is None:
             # Nothing lies between the offset and the high watermark any more.
-            return _Decoded(partition.high_watermark - 1, 0, {})
+            return _Decoded(partition.high_watermark - 1, 0, Columns())
         return first
 
     def _decode(
         self, partition: Partition, header: BatchHeader, batch: memoryview, *, gap_from: int
     ) -> _Decoded:
         try:
-            records = {}
+            columns = Columns()
             if not header.is_control:
-                payload = unpack_payload(batch, header)
-                records = {one.offset: one for one in decode_records(header, payload)}
+                columns = decode_columns(header, unpack_payload(batch, header))
         except GoQueueError as error:
             damage = CorruptBatch(f"A batch of {partition.name} cannot be decoded: {error}")
             damage.next_offset = header.next_offset
             raise damage from error
-        cost = header.size + _BATCH_COST + _RECORD_COST * len(records)
-        decoded = _Decoded(header.last_offset, cost, records)
+        cost = header.size + _BATCH_COST + _RECORD_COST * len(columns)
+        decoded = _Decoded(header.last_offset, cost, columns)
         self.batches_decoded += 1
         # Compaction leaves gaps before a batch; they belong to it, and need no second look.
         self._keep(partition, min(gap_from, header.base_offset), decoded)
@@ -134,7 +162,7 @@ class RecordReader:
         self,
         partition: Partition,
         error: CorruptBatch,
-        wanted: list[int],
+        wanted: Sequence[int],
         at: int,
         found: Found,
     ) -> int:
@@ -193,13 +221,14 @@ class RecordReader:
             self._cache_bytes -= self._cache.pop((partition, base)).size
 
 
-def _take(batch: _Decoded, wanted: list[int], at: int, found: Found) -> int:
+def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
     end = bisect_right(wanted, batch.last_offset, at)
-    records = batch.records
-    for offset in wanted[at:end]:
-        record = records.get(offset)
-        if record is None:
-            found.gone.append(offset)
-        else:
-            found.records[offset] = record
+    here = wanted[at:end]
+    columns = batch.columns
+    places = columns.places(here)
+    if places:
+        found.parts.append(Part(columns, places))
+    if len(places) < len(here):
+        known = {columns.offsets[place] for place in places}
+        found.gone += [offset for offset in here if offset not in known]
     return end

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import HostedQueue
-from goqueue.delivery import Queue, Settled, decode_receipt
+from goqueue.delivery import HEAD_LENGTH, Queue, Settled, check_receipt
 from goqueue.model.errors import GoQueueError, InvalidReceipt, StaleReceipt
 
 Outcomes = list[GoQueueError | None]
-Call = Callable[[Queue, list[str]], list[Settled]]
+Call = Callable[[Queue, Sequence[str]], list[Settled]]
 
 
 def settle(
@@ -20,6 +20,8 @@ def settle(
 
     With `is_durable` they are told when they are as durable as everything that is acknowledged.
     """
+    if len(queues) == 1:
+        return _settle_all(queues[0], receipts, call, is_durable=is_durable)
     outcomes: Outcomes = [None] * len(receipts)
     shares = _route(queues, receipts, outcomes)
     promise: Promise[Outcomes] = Promise()
@@ -34,6 +36,19 @@ def settle(
         else:
             hosted.settle()
             gathering.part(places)([one.error for one in settled], None)
+    return promise
+
+
+def _settle_all(
+    hosted: HostedQueue, receipts: Sequence[str], call: Call, *, is_durable: bool
+) -> Promise[Outcomes]:
+    """All receipts belong to one queue, or to none."""
+    settled = call(hosted.queue, receipts)
+    if is_durable:
+        return hosted.answer(settled)
+    hosted.settle()
+    promise: Promise[Outcomes] = Promise()
+    promise.resolve([one.error for one in settled])
     return promise
 
 
@@ -65,13 +80,15 @@ def _route(
     queues: Sequence[HostedQueue], receipts: Sequence[str], outcomes: Outcomes
 ) -> dict[HostedQueue, list[int]]:
     """Which receipts belong to which queue of the group; those of none are answered."""
-    if len(queues) == 1:
-        return {queues[0]: list(range(len(receipts)))}
     by_number = {hosted.queue.number: hosted for hosted in queues}
+    by_head: dict[str, HostedQueue | None] = {}
     shares: dict[HostedQueue, list[int]] = {}
     for place, text in enumerate(receipts):
+        head = text[:HEAD_LENGTH]
         try:
-            hosted = by_number.get(decode_receipt(text).queue)
+            if head not in by_head:
+                by_head[head] = by_number.get(check_receipt(text).queue)
+            hosted = by_head[head]
             if hosted is None:
                 raise StaleReceipt()
             shares.setdefault(hosted, []).append(place)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.broker.promise import Promise
+from goqueue.broker.schedule_places import Places
 from goqueue.broker.scheduler import Scheduler
 from goqueue.delivery.schedules import (
     Agenda,
@@ -19,37 +20,23 @@ from goqueue.delivery.schedules import (
     Checkpoint,
     DamagedBucket,
     ScheduledMessage,
-    end_move_record,
-    end_record,
-    message_record,
+    end_batch,
+    message_batch,
     move_record,
-    number_key,
     read_checkpoint,
     read_message,
     write_checkpoint,
 )
-from goqueue.model.batch import (
-    BatchHeader,
-    Record,
-    decode_batch,
-    decode_records,
-    encode_batch,
-    is_intact,
-    read_header,
-    unpack_payload,
-    varint,
-)
+from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
-# One message is found by looking through its batch, so batches are small.
-BATCH_RECORDS_MAX = 64
+# After a start a message is found by looking through its batch, so batches are not large.
+BATCH_RECORDS_MAX = 250
 BATCH_BYTES_MAX = 256 << 10
 ENDS_PER_BATCH_MAX = 2000
 SYNC_POLL_MS = 100
-_READ_BYTES = 32 << 10
-_LOG_BYTES_MAX = 1 << 60
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +55,13 @@ class ScheduleLog:
         self._folder = f"schedules/{self.number}"
         self.agenda = self._new_agenda()
         self.clean_epoch = -1  # as the checkpoint says that this start found
-        self._finder = _Finder(partition)
+        self._places = Places(partition)
         self._checkpoint_offset = partition.start_offset
         self._checkpoint_ms = 0
         self._is_saving = False
         self._is_untrusted = False
-        self._cancelling: dict[int, Promise[None]] = {}
+        self._cancelling: set[int] = set()
+        self._cancels: Promise[None] = Promise()
 
     # Opening
 
@@ -124,15 +112,15 @@ class ScheduleLog:
         """Store messages as one batch; the number of the first. The others follow it."""
         first = self.partition.end_offset
         now_ms = self._scheduler.now_ms()
-        self._write(
-            [message_record(number, one, now_ms) for number, one in enumerate(messages, first)]
-        )
+        batch, starts = message_batch(first, messages, now_ms)
+        self._write(batch)
+        self._places.note_written(first, len(batch), starts)
         self.agenda.schedule(first, messages)
         return first
 
     def move(self, number: int, due_ms: int) -> int:
         """Store a new due time; the offset to wait for."""
-        offset = self._write([move_record(number, due_ms, self._scheduler.now_ms())])
+        offset = self._write(encode_batch([move_record(number, due_ms, self._scheduler.now_ms())]))
         self.agenda.move(number, due_ms)
         return offset
 
@@ -143,53 +131,49 @@ class ScheduleLog:
         last = -1
         for start in range(0, len(numbers), ENDS_PER_BATCH_MAX):
             some = numbers[start : start + ENDS_PER_BATCH_MAX]
-            records = [end_record(one, now_ms, is_released=is_released) for one in some]
-            records += [end_move_record(one, now_ms) for one in some if one in moved]
-            last = self._write(records)
-            for number in some:
-                self.agenda.end(number, is_released=is_released)
+            last = self._write(end_batch(some, moved, now_ms, is_released=is_released))
+            self.agenda.end_many(some, is_released=is_released)
         return last
 
-    def cancel(self, number: int) -> Promise[None]:
-        """End a message that can be changed; cancels of one turn share one batch."""
-        promise: Promise[None] = Promise()
+    def cancel(self, number: int) -> None:
+        """Begin to end a message that can be changed; `cancelled` says when that is sure."""
         if not self._cancelling:
             self._scheduler.call_soon(self._write_cancels)
-        self._cancelling[number] = promise
+        self._cancelling.add(number)
         self.agenda.hold(number)
-        return promise
+
+    def cancelled(self) -> Promise[None]:
+        """When all cancels of this turn are stored, which share one batch, or have failed."""
+        assert self._cancelling, "something is being cancelled"
+        return self._cancels
 
     def is_being_cancelled(self, number: int) -> bool:
         return number in self._cancelling
 
     def _write_cancels(self) -> None:
-        cancelling, self._cancelling = self._cancelling, {}
+        cancelling, self._cancelling = self._cancelling, set()
+        promise, self._cancels = self._cancels, Promise()
         try:
-            last = self.end(list(cancelling), is_released=False)
+            last = self.end(sorted(cancelling), is_released=False)
         except GoQueueError as error:
-            for number, promise in cancelling.items():
+            for number in cancelling:
                 if self.agenda.is_waiting(number):
                     self.agenda.give_back(number, retry_ms=self._due_ms(number))
-                promise.reject(error)
+            promise.reject(error)
             return
+        self.partition.when_committed(last, lambda error: promise.settle(None, error))
 
-        def committed(error: GoQueueError | None) -> None:
-            for promise in cancelling.values():
-                promise.settle(None, error)
-
-        self.partition.when_committed(last, committed)
-
-    def _write(self, records: list[Record]) -> int:
+    def _write(self, batch: bytearray) -> int:
         if self.partition.failure is not None:
             raise self.partition.failure
-        batch = memoryview(encode_batch(records))
-        return self.partition.write(batch, now_ms=self._scheduler.now_ms()).last_offset
+        view = memoryview(batch)
+        return self.partition.write(view, now_ms=self._scheduler.now_ms()).last_offset
 
     # Reading
 
     def read(self, number: int) -> ScheduledMessage | None:
         """A stored message, or None when it is gone; quick for ascending numbers."""
-        value = self._finder.find(number)
+        value = self._places.find(number)
         return None if value is None else read_message(value)
 
     def _due_ms(self, number: int) -> int:
@@ -273,66 +257,6 @@ class ScheduleLog:
 
     def close(self) -> None:
         self.agenda.timetable.close()
-
-
-class _Finder:
-    """Finds stored messages by their numbers, one after the other; remembers the last batch."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self._header: BatchHeader | None = None
-        self._payload = b""
-
-    def find(self, number: int) -> bytes | None:
-        """The value of the record with this number; None when there is none."""
-        header = self._header
-        if header is None or not header.base_offset <= number < header.next_offset:
-            header = self._header = self._open_batch(number)
-            if header is None:
-                return None
-        # The beginning of the record: no attributes, the time of the batch, place and key. A
-        # value may contain the same bytes, so they count only if they occur once.
-        payload, key = self._payload, number_key(number)
-        pattern = b"\x00\x00" + varint(number - header.base_offset) + varint(len(key)) + key
-        at = payload.find(pattern)
-        if at >= 0 and payload.find(pattern, at + 1) < 0:
-            return _bytes_at(payload, at + len(pattern))
-        for record in decode_records(header, payload):
-            if record.offset == number:
-                return record.value
-        return None
-
-    def _open_batch(self, number: int) -> BatchHeader | None:
-        partition = self._partition
-        try:
-            part = partition.log.read(
-                number, bytes_max=_LOG_BYTES_MAX, until_offset=partition.end_offset
-            )
-            if part is None:
-                return None
-            data = part.segment.file.read(part.position, _READ_BYTES)
-            header = read_header(data)
-            if header.size > len(data):
-                data = part.segment.file.read(part.position, header.size)
-            if not part.is_trusted and not is_intact(memoryview(data), header):
-                part._replace(length=header.size).read()  # It says what is wrong.
-        except OSError as error:
-            raise partition.unreadable(error) from error
-        self._payload = bytes(unpack_payload(data, header))
-        return header
-
-
-def _bytes_at(data: bytes, position: int) -> bytes | None:
-    """The field at a position, behind its length as a variable-length integer."""
-    length, shift = 0, 0
-    while True:
-        byte = data[position]
-        position += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return data[position : position + (length >> 1)] if not length & 1 else None
 
 
 def _save(disk: Disk, folder: str, checkpoint: Checkpoint, dirty: list[Bucket]) -> str | None:

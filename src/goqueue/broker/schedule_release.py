@@ -13,26 +13,22 @@ batch for the same partition, and a round of syncing commits all that was writte
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from goqueue.broker.schedule_lanes import Lane, Release, message_size, release_batch
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
-from goqueue.delivery.schedules import DamagedBucket, Entry, ScheduledMessage, ScheduleIds
-from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
-from goqueue.model.attributes import SCHEDULE_ID_HEADER
-from goqueue.model.batch import (
-    Header,
-    Record,
-    add_sequence,
-    encode_batch,
-    read_header,
+from goqueue.delivery.schedules import (
+    DamagedBucket,
+    Entry,
+    Lateness,
+    ScheduledMessage,
+    ScheduleIds,
 )
-from goqueue.model.compression import Compression
-from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.model.batch import add_sequence, read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key
 from goqueue.partition import Partition
@@ -40,40 +36,13 @@ from goqueue.partition import Partition
 MESSAGES_MAX = 10_000  # on their way at once, all topics together
 BYTES_MAX = 32 << 20
 TAKE_MAX = 64  # of one log in one turn of the event loop
-BATCH_RECORDS_MAX = 1000
-BATCH_BYTES_MAX = 512 << 10
-RECORD_BYTES = 64  # of a record besides its contents, with the schedule id
 RETRY_MS = 1000
 UNREADABLE_RETRY_MS = 3_600_000
+TURN_PAUSE_MS = 5  # what is due within it shares its batches and their syncs
 DEAL_PAUSE_MS = 1  # between two blocks of entries, for everybody else
 CLOCK_CHECK_MS = 1000  # the wall clock may jump, so no sleep is longer
-LATENESSES_KEPT = 8192
 
 _log = logging.getLogger(__name__)
-
-
-class _Release(NamedTuple):
-    """One message on its way to its topic."""
-
-    log: ScheduleLog
-    number: int
-    due_ms: int
-    message: ScheduledMessage
-    size: int
-    reason: str = ""  # why it goes to the dead letters instead
-
-
-class _Lane:
-    """What goes to one partition: one batch on its way, the rest in line."""
-
-    __slots__ = ("is_busy", "partition", "sequence", "topic", "waiting")
-
-    def __init__(self, topic: Topic, partition: Partition) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.waiting: deque[_Release] = deque()
-        self.is_busy = False
-        self.sequence = 0
 
 
 class Releaser:
@@ -94,17 +63,18 @@ class Releaser:
         self._ids = ids
         self._is_full = is_full
         self._producer: NamedProducer | None = None
-        self._lanes: dict[Partition, _Lane] = {}
+        self._lanes: dict[Partition, Lane] = {}
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._is_turn_set = False
         self._committing: set[ScheduleLog] = set()
         self._turn = 0
+        self._pause_until_ms = 0
         self._messages = 0
         self._bytes = 0
         self._stopped: Callable[[], None] | None = None
-        self.latenesses_ms: deque[int] = deque(maxlen=LATENESSES_KEPT)
-        self.lateness_ms_max = 0
+        self._finishing: list[tuple[Lane, list[Release]]] = []
+        self.lateness = Lateness()
         self.is_clean = True  # nothing was left between the two steps at the stop
         self.dead_lettered = 0
         self.dropped = 0
@@ -124,7 +94,7 @@ class Releaser:
             self._timer = None
         for lane in self._lanes.values():
             self._give_back(lane)
-        self._check_stopped()
+        self._finish()
 
     def _check_stopped(self) -> None:
         if self._stopped is not None and not any(one.is_busy for one in self._lanes.values()):
@@ -149,35 +119,34 @@ class Releaser:
         if self._stopped is not None:
             return
         now_ms = self._scheduler.now_ms()
+        self._finish()
         is_dealing = False
         for log in self._logs:
             is_dealing |= self._advance(log, now_ms)
         if self._is_full():
             self._set_timer(now_ms + RETRY_MS)
             return
-        has_more = False
-        self._turn += 1
-        usable = [
-            log
-            for log in self._logs
-            if log.partition.failure is None and log not in self._committing
-        ]
-        for index in range(len(usable)):
-            has_more |= self._take(usable[(self._turn + index) % len(usable)], now_ms)
+        is_pausing = 0 < self._pause_until_ms - now_ms <= TURN_PAUSE_MS
+        has_more = not is_pausing and self._take_all(now_ms)
         for lane in list(self._lanes.values()):
             self._send(lane)
         if has_more:
             self.wake()
-        elif is_dealing:
-            self._set_timer(now_ms + DEAL_PAUSE_MS)
         else:
-            # Without room nobody need look before something has arrived, which wakes us.
-            times = [
-                log.agenda.timetable.next_ms()
-                for log in usable
-                if self._has_room() and log not in self._committing
-            ]
-            self._set_timer(min(times, default=now_ms + CLOCK_CHECK_MS))
+            self._set_timer(now_ms + DEAL_PAUSE_MS if is_dealing else self._next_ms(now_ms))
+
+    def _next_ms(self, now_ms: int) -> int:
+        """When the next turn is due; without room, not before something has arrived."""
+        times = [
+            log.agenda.timetable.next_ms()
+            for log in self._logs
+            if self._has_room() and self._is_usable(log)
+        ]
+        pause_until_ms = min(self._pause_until_ms, now_ms + TURN_PAUSE_MS)
+        return max(min(times, default=now_ms + CLOCK_CHECK_MS), pause_until_ms)
+
+    def _is_usable(self, log: ScheduleLog) -> bool:
+        return log.partition.failure is None and log not in self._committing
 
     def _advance(self, log: ScheduleLog, now_ms: int) -> bool:
         """Deal out a block of what comes near; whether there is more of it."""
@@ -203,6 +172,18 @@ class Releaser:
 
     # Taking
 
+    def _take_all(self, now_ms: int) -> bool:
+        """Put due messages of all logs in line; whether there may be more that are due."""
+        has_more = False
+        before = self._messages
+        self._turn += 1
+        usable = [log for log in self._logs if self._is_usable(log)]
+        for index in range(len(usable)):
+            has_more |= self._take(usable[(self._turn + index) % len(usable)], now_ms)
+        if self._messages > before and not has_more:
+            self._pause_until_ms = now_ms + TURN_PAUSE_MS
+        return has_more
+
     def _take(self, log: ScheduleLog, now_ms: int) -> bool:
         """Put due messages in line; whether there may be more that are due."""
         if not self._has_room():
@@ -210,16 +191,18 @@ class Releaser:
         room = min(TAKE_MAX, MESSAGES_MAX - self._messages)
         entries = self._only_committed(log, log.agenda.take_due(now_ms, room))
         messages = self._read_all(log, [number for _, number in entries], now_ms)
+        moved = log.agenda.moved
         for due_ms, number in entries:
-            message = messages.get(number)
-            if message is None:
+            found = messages.get(number)
+            if found is None:
                 continue
-            due_now_ms = log.agenda.moved.get(number, message.due_ms)
+            message, size = found
+            due_now_ms = moved.get(number, message.due_ms) if moved else message.due_ms
             if due_now_ms > now_ms:
                 # A bucket cannot be trusted more than the log: nothing is ever early.
                 log.agenda.give_back(number, retry_ms=due_now_ms)
             else:
-                self._route(_Release(log, number, due_ms, message, _size(message)))
+                self._route(Release(log, number, due_ms, message, size))
         return len(entries) == room and self._has_room()
 
     def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
@@ -244,9 +227,9 @@ class Releaser:
 
     def _read_all(
         self, log: ScheduleLog, numbers: list[int], now_ms: int
-    ) -> dict[int, ScheduledMessage]:
-        """The messages, as many as there is room for; the others are given back."""
-        messages: dict[int, ScheduledMessage] = {}
+    ) -> dict[int, tuple[ScheduledMessage, int]]:
+        """The messages and their sizes, as many as there is room for; the others go back."""
+        messages: dict[int, tuple[ScheduledMessage, int]] = {}
         room = BYTES_MAX - self._bytes
         for number in sorted(numbers):  # Those of one batch are then found in one pass.
             if room <= 0:
@@ -254,8 +237,9 @@ class Releaser:
                 continue
             message = self._read(log, number, now_ms)
             if message is not None:
-                messages[number] = message
-                room -= _size(message)
+                size = message_size(message)
+                messages[number] = (message, size)
+                room -= size
         return messages
 
     def _read(self, log: ScheduleLog, number: int, now_ms: int) -> ScheduledMessage | None:
@@ -271,7 +255,7 @@ class Releaser:
             log.agenda.end(number, is_released=False)
         return message
 
-    def _route(self, release: _Release) -> None:
+    def _route(self, release: Release) -> None:
         message = release.message
         topic = self._topics.find_by_id(message.topic_id)
         if topic is not None and not release.reason:
@@ -282,7 +266,7 @@ class Releaser:
         else:
             self._bury(release, release.reason or "topic_deleted")
 
-    def _bury(self, release: _Release, reason: str) -> None:
+    def _bury(self, release: Release, reason: str) -> None:
         """Send a message that cannot be delivered to the dead letters, or drop it."""
         name = release.message.topic
         dead_letters = self._topics.find(name + DEAD_LETTER_SUFFIX)
@@ -305,7 +289,7 @@ class Releaser:
             retry_ms = self._scheduler.now_ms() + RETRY_MS
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
 
-    def _line_up(self, topic: Topic, release: _Release) -> None:
+    def _line_up(self, topic: Topic, release: Release) -> None:
         message = release.message
         number = message.partition
         if not 0 <= number < len(topic.partitions):
@@ -316,19 +300,22 @@ class Releaser:
         partition = topic.partitions[number]
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes[partition] = _Lane(topic, partition)
+            lane = self._lanes[partition] = Lane(topic, partition)
         lane.waiting.append(release)
         self._messages += 1
         self._bytes += release.size
 
     # Sending
 
-    def _send(self, lane: _Lane) -> None:
+    def _send(self, lane: Lane) -> None:
         if lane.is_busy or not lane.waiting:
             if lane.partition.is_gone and not lane.is_busy:
                 del self._lanes[lane.partition]
             return
-        batch = self._take_batch(lane)
+        batch, early = lane.take_batch(self._scheduler.now_ms())
+        self._leave(early)
+        for release in early:
+            release.log.agenda.give_back(release.number)
         if not batch:
             return
         try:
@@ -343,47 +330,14 @@ class Releaser:
             last_offset, lambda error: self._committed(lane, batch, error)
         )
 
-    def _take_batch(self, lane: _Lane) -> list[_Release]:
-        room = min(BATCH_BYTES_MAX, lane.partition.settings.message_bytes_max)
-        now_ms = self._scheduler.now_ms()
-        batch: list[_Release] = []
-        while lane.waiting and len(batch) < BATCH_RECORDS_MAX:
-            release = lane.waiting[0]
-            room -= release.size
-            if batch and room < 0:
-                break
-            lane.waiting.popleft()
-            if release.due_ms <= now_ms:
-                batch.append(release)
-            else:  # The clock was set back while the message stood in line.
-                self._leave([release])
-                release.log.agenda.give_back(release.number)
-        return batch
-
-    def _append(self, lane: _Lane, batch: list[_Release]) -> int:
+    def _append(self, lane: Lane, batch: list[Release]) -> int:
         """Write a batch to its partition; the offset to wait for."""
         partition, producer = lane.partition, self._producer
         assert producer is not None
         if partition.failure is not None:
             raise partition.failure
         now_ms = self._scheduler.now_ms()
-        write_id = self._ids.write
-        records = [
-            Record(
-                one.message.key,
-                one.message.value,
-                _release_headers(one, write_id(one.log.number, one.number), now_ms),
-                now_ms,
-            )
-            for one in batch
-        ]
-        encoded = encode_batch(
-            records,
-            codec=partition.settings.compression or Compression.NONE,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            base_sequence=lane.sequence,
-        )
+        encoded = release_batch(lane, batch, self._ids, producer, now_ms=now_ms)
         earlier = partition.producers.check(read_header(encoded))
         assert earlier is None, "a sequence number is used once"
         # The limit on sizes was checked when the message came; the id makes it a little larger.
@@ -391,7 +345,7 @@ class Releaser:
         view = memoryview(encoded)
         return partition.write(view, now_ms=now_ms, is_append_time=is_append_time).last_offset
 
-    def _put_off(self, lane: _Lane, batch: Iterable[_Release]) -> None:
+    def _put_off(self, lane: Lane, batch: Iterable[Release]) -> None:
         """A partition cannot be written to: try again later, or elsewhere if it is gone."""
         retry_ms = self._scheduler.now_ms() + RETRY_MS
         for release in batch:
@@ -400,20 +354,21 @@ class Releaser:
         if lane.partition.is_gone:
             self._lanes.pop(lane.partition, None)
 
-    def _give_back(self, lane: _Lane, *, retry_ms: int | None = None) -> None:
+    def _give_back(self, lane: Lane, *, retry_ms: int | None = None) -> None:
         self._leave(lane.waiting)
         for release in lane.waiting:
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
         lane.waiting.clear()
 
-    def _leave(self, releases: Iterable[_Release]) -> None:
+    def _leave(self, releases: Iterable[Release]) -> None:
         for release in releases:
             self._messages -= 1
             self._bytes -= release.size
 
-    def _committed(self, lane: _Lane, batch: list[_Release], error: GoQueueError | None) -> None:
+    def _committed(self, lane: Lane, batch: list[Release], error: GoQueueError | None) -> None:
         if error is None:
-            self._finish(lane, batch)
+            self._note(batch)
+            self._finish_soon(lane, batch)
             return
         # The partition takes nothing more in this life, so nothing can be released twice: the
         # next start looks at what it holds. If it was deleted, its records are gone.
@@ -422,50 +377,55 @@ class Releaser:
         self._put_off(lane, batch)
         self._check_stopped()
 
-    def _finish(self, lane: _Lane, batch: list[_Release]) -> None:
+    def _finish_soon(self, lane: Lane, batch: list[Release]) -> None:
+        self._finishing.append((lane, batch))
+        if self._stopped is not None:
+            self._scheduler.call_soon(self._finish)
+        elif lane.waiting or not self._has_room():
+            self.wake()
+        else:
+            # What ends them then shares a sync with the next batches.
+            self.wake_at(self._scheduler.now_ms() + TURN_PAUSE_MS)
+
+    def _finish(self) -> None:
         """What was released is committed: say so in the logs of schedules."""
-        by_log: dict[ScheduleLog, list[int]] = {}
-        for release in batch:
-            if release.log.agenda.is_waiting(release.number):
-                by_log.setdefault(release.log, []).append(release.number)
-        try:
-            for log, numbers in by_log.items():
-                log.end(numbers, is_released=True)
-        except GoQueueError as error:
-            # Until that is written the next batch must wait, or a crash could hide this one.
-            _log.warning("releases cannot be marked as such yet: %s", error)
-            if self._stopped is None:
-                self._scheduler.call_later(RETRY_MS, lambda: self._finish(lane, batch))
-            else:
-                self.is_clean = lane.is_busy = False  # The next start will find them.
-                self._check_stopped()
-            return
-        self._note(batch)
-        self._leave(batch)
-        lane.is_busy = False
-        if self._stopped is None:
-            self._send(lane)
-        self.wake()
+        finishing, self._finishing = self._finishing, []
+        failed = self._mark_released(finishing)
+        for lane, batch in finishing:
+            if failed and not failed.isdisjoint(one.log for one in batch):
+                self._finish_later(lane, batch)
+                continue
+            self._leave(batch)
+            lane.is_busy = False
         self._check_stopped()
 
-    def _note(self, batch: list[_Release]) -> None:
+    def _mark_released(self, finishing: list[tuple[Lane, list[Release]]]) -> set[ScheduleLog]:
+        """Store the ends of messages; the logs where that was not possible."""
+        by_log: dict[ScheduleLog, list[int]] = {}
+        for _, batch in finishing:
+            for release in batch:
+                log = release.log
+                if log in by_log:
+                    by_log[log].append(release.number)
+                else:
+                    by_log[log] = [release.number]
+        failed = set()
+        for log, numbers in by_log.items():
+            try:
+                log.end(numbers, is_released=True)
+            except GoQueueError as error:
+                _log.warning("releases cannot be marked as such yet: %s", error)
+                failed.add(log)
+        return failed
+
+    def _finish_later(self, lane: Lane, batch: list[Release]) -> None:
+        """Until its end is written the next batch must wait, or a crash could hide this one."""
+        if self._stopped is None:
+            self._scheduler.call_later(RETRY_MS, lambda: self._finish_soon(lane, batch))
+        else:
+            self.is_clean = lane.is_busy = False  # The next start will find them.
+
+    def _note(self, batch: list[Release]) -> None:
         now_ms = self._scheduler.now_ms()
-        late = [now_ms - release.due_ms for release in batch]
-        self.latenesses_ms.extend(late)
-        self.lateness_ms_max = max(self.lateness_ms_max, *late)
+        self.lateness.note([now_ms - release.due_ms for release in batch])
         self.dead_lettered += sum(1 for release in batch if release.reason)
-
-
-def _size(message: ScheduledMessage) -> int:
-    """About how many bytes a message has in a batch."""
-    headers = sum(len(name) + len(content or b"") + 4 for name, content in message.headers)
-    return len(message.key or b"") + len(message.value or b"") + headers + RECORD_BYTES
-
-
-def _release_headers(release: _Release, schedule_id: str, now_ms: int) -> tuple[Header, ...]:
-    message = release.message
-    id_header: Header = (SCHEDULE_ID_HEADER, schedule_id.encode())
-    if not release.reason:
-        return (*message.headers, id_header)
-    origin = Origin(message.topic, message.partition, UNKNOWN, "", release.reason, 0, now_ms)
-    return (*message.headers, *write_origin(origin), id_header)

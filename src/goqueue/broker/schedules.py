@@ -13,8 +13,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 from goqueue.broker.promise import Promise, start
+from goqueue.broker.schedule_intake import Delayed, pieces, to_messages
 from goqueue.broker.schedule_listing import ScheduleListing, SchedulePage, Wanted
-from goqueue.broker.schedule_log import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ScheduleLog
+from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_recovery import end_released
 from goqueue.broker.schedule_release import RETRY_MS, Releaser
 from goqueue.broker.scheduler import Handle, Scheduler
@@ -24,32 +25,26 @@ from goqueue.config import ScheduleSettings
 from goqueue.delivery.schedules import (
     NEVER_MS,
     PARTITION_OPEN,
+    Lateness,
     Origin,
     ScheduledMessage,
     ScheduleIds,
 )
-from goqueue.model.attributes import (
-    DELAY_HEADER,
-    DELIVER_AT_HEADER,
-    SCHEDULE_ID_HEADER,
-    check_due,
-)
-from goqueue.model.batch import HEADER_BYTES, Header, Record
+from goqueue.model.attributes import check_due
+from goqueue.model.batch import Header
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopic,
-    InvalidRecord,
-    InvalidRequest,
-    RecordTooLarge,
     StorageFull,
     UnknownSchedule,
 )
 from goqueue.storage.disk import Disk
 
+__all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
+
 PRODUCER_NAME = "schedules"
 CHECKPOINT_CHECK_MS = 1000
 CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
-_RECORD_OVERHEAD_BYTES = 32
 _SCHEDULED_SETTINGS = {
     "cleanup_policy": "compact",
     "compression_type": "producer",
@@ -58,17 +53,8 @@ _SCHEDULED_SETTINGS = {
     # Records stay at least until a checkpoint knows them.
     "min_compaction_lag_ms": str(600_000),
 }
-_OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER, SCHEDULE_ID_HEADER})
 
 _log = logging.getLogger(__name__)
-
-
-class Delayed(NamedTuple):
-    """A record that is to appear at a time; without a partition, one is chosen then."""
-
-    record: Record
-    due_ms: int
-    partition: int = PARTITION_OPEN
 
 
 class Schedule(NamedTuple):
@@ -219,51 +205,18 @@ class Schedules:
             target = self._topics.get(topic)
             if target.is_internal:
                 raise InternalTopic(topic)
-            messages = [self._message(target, one) for one in delayed]
-            if not messages:
-                raise InvalidRequest("Nothing is to be scheduled; send at least one record.")
+            messages = to_messages(target, delayed, now_ms=self._scheduler.now_ms())
             log, numbers = self._store(target, messages)
         except GoQueueError as error:
             promise.reject(error)
             return promise
-        write_id = self._ids.write
 
         def committed(error: GoQueueError | None) -> None:
-            ids = [write_id(log.number, number) for number in numbers] if error is None else None
+            ids = self._ids.write_all(log.number, numbers) if error is None else None
             promise.settle(ids, error)
 
         log.partition.when_committed(numbers[-1], committed)
         return promise
-
-    def _message(
-        self, topic: Topic, delayed: Delayed, origin: Origin | None = None
-    ) -> ScheduledMessage:
-        record, due_ms, partition = delayed
-        check_due(due_ms, now_ms=self._scheduler.now_ms())
-        if partition != PARTITION_OPEN:
-            topic.partition(partition)
-        headers = record.headers
-        if headers:
-            headers = tuple(header for header in headers if header[0] not in _OWN_HEADERS)
-        size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
-        if size + HEADER_BYTES > topic.settings.message_bytes_max:
-            raise RecordTooLarge(
-                f"A record of {size} bytes is over the limit of topic {topic.name!r}, "
-                f"{topic.settings.message_bytes_max} bytes for a batch; send a smaller one."
-            )
-        if record.key is None and topic.settings.log.is_compacting:
-            raise InvalidRecord(f"Topic {topic.name!r} is compacted; give each record a key.")
-        return ScheduledMessage(
-            due_ms,
-            topic.id,
-            topic.name,
-            partition,
-            record.key,
-            record.value,
-            headers,
-            record.timestamp_ms,
-            origin,
-        )
 
     def _store(
         self, topic: Topic, messages: list[ScheduledMessage]
@@ -271,15 +224,10 @@ class Schedules:
         """Write messages in a few batches of one log; all of them or, on an error, none."""
         log = self._log_for(topic, messages[0].partition)
         numbers: list[int] = []
-        start, size = 0, 0
         try:
-            for stop, message in enumerate(messages, 1):
-                size += len(message.value or b"") + len(message.key or b"")
-                is_full = stop - start == BATCH_RECORDS_MAX or size >= BATCH_BYTES_MAX
-                if is_full or stop == len(messages):
-                    first = log.schedule(messages[start:stop])
-                    numbers += range(first, first + stop - start)
-                    start, size = stop, 0
+            for some in pieces(messages):
+                first = log.schedule(some)
+                numbers += range(first, first + len(some))
         except GoQueueError:
             self._undo(log, numbers)
             raise
@@ -323,7 +271,7 @@ class Schedules:
             known = log.agenda.origins.find(topic.id, partition, origin)
             if known is not None:
                 return log, known
-        messages = [self._message(topic, one, origin) for one in delayed]
+        messages = to_messages(topic, delayed, now_ms=self._scheduler.now_ms(), origin=origin)
         first = log.schedule(messages)
         assert self._releaser is not None
         self._releaser.wake_at(min(message.due_ms for message in messages))
@@ -333,26 +281,36 @@ class Schedules:
 
     def cancel(self, schedule_id: str) -> Promise[None]:
         """Let a message never appear; refused when it has been released."""
-        try:
-            log, number = self._find(schedule_id)
-            if log.is_being_cancelled(number):
-                raise UnknownSchedule(schedule_id)
-            log.agenda.check_changeable(number, schedule_id)
-        except GoQueueError as error:
-            promise: Promise[None] = Promise()
-            promise.reject(error)
-            return promise
-        return log.cancel(number)
+        promise: Promise[None] = Promise()
+
+        def cancelled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
+            promise.settle(None, outcomes[0] if outcomes is not None else error)
+
+        self.cancel_many([schedule_id]).then(cancelled)
+        return promise
+
+    def cancel_many(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
+        """Let messages never appear; for each, when all is sure, why it was refused, if it was."""
+        outcomes: list[GoQueueError | None] = [None] * len(schedule_ids)
+        places: dict[ScheduleLog, list[int]] = {}
+        for place, schedule_id in enumerate(schedule_ids):
+            try:
+                log, number = self._find_changeable(schedule_id)
+            except GoQueueError as error:
+                outcomes[place] = error
+            else:
+                log.cancel(number)
+                places.setdefault(log, []).append(place)
+        promise: Promise[list[GoQueueError | None]] = Promise()
+        start(_gather_cancels(places, outcomes), promise.settle)
+        return promise
 
     def reschedule(self, schedule_id: str, due_ms: int) -> Promise[None]:
         """Let a message appear at another time; refused when it has been released."""
         promise: Promise[None] = Promise()
         try:
             check_due(due_ms, now_ms=self._scheduler.now_ms())
-            log, number = self._find(schedule_id)
-            if log.is_being_cancelled(number):
-                raise UnknownSchedule(schedule_id)
-            log.agenda.check_changeable(number, schedule_id)
+            log, number = self._find_changeable(schedule_id)
             offset = log.move(number, due_ms)
         except GoQueueError as error:
             promise.reject(error)
@@ -367,6 +325,13 @@ class Schedules:
         if number_of_log >= len(self._logs):
             raise UnknownSchedule(schedule_id)
         return self._logs[number_of_log], number
+
+    def _find_changeable(self, schedule_id: str) -> tuple[ScheduleLog, int]:
+        log, number = self._find(schedule_id)
+        if log.is_being_cancelled(number):
+            raise UnknownSchedule(schedule_id)
+        log.agenda.check_changeable(number, schedule_id)
+        return log, number
 
     # Asking
 
@@ -421,7 +386,7 @@ class Schedules:
     def stats(self) -> ScheduleStats:
         agendas = [log.agenda for log in self._logs]
         releaser = self._releaser
-        late = sorted(releaser.latenesses_ms) if releaser is not None else []
+        late = releaser.lateness if releaser is not None else Lateness()
         next_due_ms = min((one.timetable.due_min_ms() for one in agendas), default=NEVER_MS)
         return ScheduleStats(
             pending=sum(one.count() for one in agendas),
@@ -429,8 +394,22 @@ class Schedules:
             cancelled=sum(one.cancelled_count for one in agendas),
             dead_lettered=releaser.dead_lettered if releaser is not None else 0,
             dropped=releaser.dropped if releaser is not None else 0,
-            late_ms_p50=late[len(late) // 2] if late else 0,
-            late_ms_p99=late[len(late) * 99 // 100] if late else 0,
-            late_ms_max=releaser.lateness_ms_max if releaser is not None else 0,
+            late_ms_p50=late.percentile_ms(50),
+            late_ms_p99=late.percentile_ms(99),
+            late_ms_max=late.max_ms,
             next_due_ms=next_due_ms if next_due_ms < NEVER_MS else None,
         )
+
+
+async def _gather_cancels(
+    places: dict[ScheduleLog, list[int]], outcomes: list[GoQueueError | None]
+) -> list[GoQueueError | None]:
+    """Wait for the logs in which something is being cancelled; an error counts for all in it."""
+    waits = [(log.cancelled(), some) for log, some in places.items()]
+    for cancelled, some in waits:
+        try:
+            await cancelled
+        except GoQueueError as error:
+            for place in some:
+                outcomes[place] = error
+    return outcomes

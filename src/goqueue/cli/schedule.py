@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from typing import Annotated
 
@@ -13,7 +14,9 @@ from goqueue.cli.http import connect_http
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.client.http import Schedule
-from goqueue.model.errors import InvalidRequest
+from goqueue.model.errors import GoQueueError, InvalidRequest
+
+CANCELS_MAX = 1000  # in one call
 
 app = typer.Typer(no_args_is_help=True, help="Look at messages that appear later.")
 
@@ -82,10 +85,19 @@ def cancel(
     schedule_ids: Annotated[list[str], typer.Argument(help="Ids of schedules.")],
 ) -> None:
     """Let messages never appear; one that is on its way already cannot be taken back."""
+    refusals: list[GoQueueError] = []
     with connect_http(ctx) as client:
-        for one in schedule_ids:
-            client.schedules.cancel(one)
-            print(f"Schedule {one} is cancelled.")
+        for start in range(0, len(schedule_ids), CANCELS_MAX):
+            some = schedule_ids[start : start + CANCELS_MAX]
+            for one, refusal in zip(some, client.schedules.cancel_many(some), strict=True):
+                if refusal is None:
+                    print(f"Schedule {one} is cancelled.")
+                else:
+                    refusals.append(refusal)
+    for refusal in refusals[:-1]:
+        print(refusal, file=sys.stderr)
+    if refusals:
+        raise refusals[-1]
 
 
 @app.command()

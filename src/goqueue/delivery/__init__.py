@@ -6,8 +6,8 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 """
 
 from goqueue.delivery.arrivals import Arrivals
-from goqueue.delivery.choosing import Pick
-from goqueue.delivery.handing import Delivery, Message, Settled
+from goqueue.delivery.choosing import MIXED, Pick
+from goqueue.delivery.handing import Handed, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -16,12 +16,12 @@ from goqueue.delivery.journal import (
     encode_key,
 )
 from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES, NORMAL, LaneIndex, LaneState
-from goqueue.delivery.leases import Unacked
+from goqueue.delivery.leases import Delivery, Lease, Unacked
 from goqueue.delivery.ledger import Buried, Done, Event, Finish, Forgotten, Ledger, Moved
 from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue import Queue
-from goqueue.delivery.receipts import Receipt, decode_receipt
+from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, ReceiptHead, check_receipt
 from goqueue.delivery.settings import (
     DELAY_MS_MAX,
     RECEIVE_MESSAGES_MAX,
@@ -34,11 +34,14 @@ from goqueue.delivery.views import LaneStats, MessageState, PartitionStats, Queu
 
 __all__ = [
     "DELAY_MS_MAX",
+    "HEAD_LENGTH",
     "LANE_COUNT",
     "LANE_NAMES",
+    "MIXED",
     "NORMAL",
     "PEEK_MESSAGES_MAX",
     "RECEIVE_MESSAGES_MAX",
+    "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",
     "Buried",
@@ -48,13 +51,14 @@ __all__ = [
     "Event",
     "Finish",
     "Forgotten",
+    "Handed",
     "LaneIndex",
     "LaneSettings",
     "LaneState",
     "LaneStats",
+    "Lease",
     "Ledger",
     "LedgerKey",
-    "Message",
     "MessageState",
     "Moved",
     "PartitionStats",
@@ -62,14 +66,15 @@ __all__ = [
     "Queue",
     "QueueSettings",
     "QueueStats",
-    "Receipt",
+    "ReceiptHead",
+    "Run",
     "Settled",
     "Totals",
     "Unacked",
     "check_queue_settings",
+    "check_receipt",
     "decode_events",
     "decode_key",
-    "decode_receipt",
     "encode_events",
     "encode_key",
     "peek",

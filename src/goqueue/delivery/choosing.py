@@ -8,6 +8,7 @@ have something ready, taken in turn, and a heap of how long they have had it.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from goqueue.delivery.lanes import LANE_COUNT
@@ -27,7 +28,7 @@ class Pick(NamedTuple):
 
     partition: int
     lane: int
-    offsets: list[int]
+    offsets: Sequence[int]  # a range where they follow each other
 
 
 class LaneShares:
@@ -150,6 +151,7 @@ class Chooser:
 
     def _choose_due(self, now_ms: int, count_max: int, picks: list[Pick]) -> int:
         due, count = self._due, 0
+        offsets: list[int] = []
         while due and count < count_max and due[0][0] <= now_ms:
             entry = heapq.heappop(due)
             if not self._is_current(entry):
@@ -157,8 +159,9 @@ class Chooser:
             _, number, offset = entry
             self._partitions[number].take_waiting(offset)
             if not picks or picks[-1].partition != number:
-                picks.append(Pick(number, MIXED, []))
-            picks[-1].offsets.append(offset)
+                offsets = []
+                picks.append(Pick(number, MIXED, offsets))
+            offsets.append(offset)
             count += 1
         return count
 
@@ -198,13 +201,12 @@ class Chooser:
         if number < 0:
             number = next(iter(ready))
         partition = self._partitions[number]
-        pick = Pick(number, lane, [])
         del ready[number]
         wait_ms = now_ms - partition.oldest_ms(lane)
-        taken = partition.take(lane, min(count, PARTITION_TURN), pick.offsets)
+        taken = partition.take(lane, min(count, PARTITION_TURN))
         assert taken, "a partition is listed as ready and has nothing"
         if partition.ready[lane]:
             ready[number] = None
         self.longest_wait_ms[lane] = max(self.longest_wait_ms[lane], wait_ms)
-        picks.append(pick)
-        return taken
+        picks.append(Pick(number, lane, taken))
+        return len(taken)

@@ -11,25 +11,47 @@ import heapq
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from goqueue.delivery.receipts import Receipt
-from goqueue.model.errors import StaleReceipt
+from goqueue.delivery.receipts import HEAD_LENGTH, PLACES, TAILS, encode_head
+
+
+class Delivery(NamedTuple):
+    """A message on its way to a consumer."""
+
+    partition: int
+    offset: int
+    lane: int
+    attempt: int
+    receipt: str
+    until_ms: int
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
     id: int
-    nonce: int
+    head: str  # what all its receipts begin with
     consumer: str
     partition: int
-    offsets: array[int]
-    attempts: array[int]
+    offsets: Sequence[int]
+    attempts: Sequence[int]
     lanes: bytes
     until_ms: int
     out: bytearray  # 1 while the message is with the consumer
     out_count: int
     wake_ms: int  # when the heap of expiries looks at this lease
     untils: array[int] | None = None  # where messages have times of their own
+
+    def delivery(self, index: int) -> Delivery:
+        """One of its messages as its consumer sees it."""
+        return Delivery(
+            self.partition,
+            self.offsets[index],
+            self.lanes[index],
+            self.attempts[index],
+            self.head + TAILS[index],
+            self.until_of(index),
+        )
 
     def until_of(self, index: int) -> int:
         return self.until_ms if self.untils is None else self.untils[index]
@@ -64,12 +86,14 @@ class Unacked:
 class Leases:
     """The live leases of one queue."""
 
-    __slots__ = ("_expiries", "_last_id", "_live", "_unacked", "count")
+    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_queue", "_unacked", "count")
 
-    def __init__(self, unacked: Unacked) -> None:
+    def __init__(self, queue: int, unacked: Unacked) -> None:
         self.count = 0  # messages that are out
+        self._queue = queue
         self._unacked = unacked
         self._live: dict[int, Lease] = {}
+        self._by_head: dict[str, Lease] = {}
         self._expiries: list[tuple[int, int]] = []
         self._last_id = 0
 
@@ -91,11 +115,11 @@ class Leases:
         count = len(offsets)
         lease = Lease(
             self._last_id,
-            nonce,
+            encode_head(queue=self._queue, partition=partition, lease=self._last_id, nonce=nonce),
             consumer,
             partition,
-            array("q", offsets),
-            array("H", attempts),
+            offsets if isinstance(offsets, range) else array("q", offsets),
+            attempts if isinstance(attempts, bytes) else array("H", attempts),
             lanes,
             until_ms,
             bytearray(b"\x01") * count,
@@ -103,26 +127,47 @@ class Leases:
             until_ms,
         )
         self._live[lease.id] = lease
+        self._by_head[lease.head] = lease
         heapq.heappush(self._expiries, (until_ms, lease.id))
         self.count += count
         self._unacked.add(consumer, count)
         return lease
 
-    def find(self, receipt: Receipt, now_ms: int) -> tuple[Lease, int]:
-        """The lease that a receipt speaks of; raise when it holds no longer, or never did."""
-        lease = self._live.get(receipt.lease)
-        index = receipt.place
+    def find(self, receipt: str, now_ms: int) -> tuple[Lease, int] | None:
+        """The lease that a receipt speaks of, and the place in it, if it holds still."""
+        lease = self._by_head.get(receipt[:HEAD_LENGTH])
+        index = PLACES.get(receipt[HEAD_LENGTH:], -1)
         if (
             lease is None
-            or lease.nonce != receipt.nonce
-            or lease.partition != receipt.partition
-            or index >= len(lease.offsets)
-            or lease.offsets[index] != receipt.offset
+            or not 0 <= index < len(lease.out)
             or not lease.out[index]
             or lease.until_of(index) <= now_ms
         ):
-            raise StaleReceipt()
+            return None
         return lease, index
+
+    def take_back(
+        self, receipts: Sequence[str], now_ms: int
+    ) -> tuple[dict[Lease, list[int]], list[int]]:
+        """Mark the messages of these receipts as no longer out; they are still to be settled.
+
+        Return their indexes by lease, and the places of the receipts that do not hold.
+        """
+        taken: dict[Lease, list[int]] = {}
+        refused: list[int] = []
+        at = 0
+        while at < len(receipts):
+            found = self.find(receipts[at], now_ms)
+            if found is None:
+                refused.append(at)
+                at += 1
+                continue
+            lease, index = found
+            count = _run_length(lease, index, receipts, at)
+            lease.out[index : index + count] = bytes(count)
+            taken.setdefault(lease, []).extend(range(index, index + count))
+            at += count
+        return taken, refused
 
     def give_back(self, lease: Lease, index: int) -> None:
         """The message is no longer with its consumer."""
@@ -136,6 +181,7 @@ class Leases:
         self._unacked.add(lease.consumer, -count)
         if not lease.out_count:
             del self._live[lease.id]
+            del self._by_head[lease.head]
 
     def extend(self, lease: Lease, indexes: Iterable[int], until_ms: int) -> None:
         """Let the consumer keep these messages until another time, sooner or later."""
@@ -185,3 +231,21 @@ class Leases:
     def _wake_at(self, lease: Lease, wake_ms: int) -> None:
         lease.wake_ms = wake_ms
         heapq.heappush(self._expiries, (wake_ms, lease.id))
+
+
+def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> int:
+    """How many receipts from `at` on are those of the lease from `index` on, and hold like it.
+
+    A consumer mostly settles what it received in order, and comparing is cheaper than finding.
+    """
+    if lease.untils is not None:
+        return 1
+    count_max = min(len(lease.out) - index, len(receipts) - at)
+    first_back = lease.out.find(0, index, index + count_max)
+    if first_back >= 0:
+        count_max = first_back - index
+    head = lease.head
+    for count in range(1, count_max):
+        if receipts[at + count] != head + TAILS[index + count]:
+            return count
+    return count_max

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from goqueue.delivery.arrivals import Arrivals
@@ -171,11 +171,12 @@ class PartitionQueue:
 
     # Choosing
 
-    def take(self, lane: int, count: int, into: list[int]) -> int:
+    def take(self, lane: int, count: int) -> Sequence[int]:
         """Choose up to `count` messages of a lane, in the order of the log."""
-        taken, cursor = 0, self._cursor(lane)
-        done = self.ledger.done
-        while taken < count:
+        taken: Sequence[int] = ()
+        several: list[int] = []  # is `taken` when that is not a single stretch
+        cursor, done = self._cursor(lane), self.ledger.done
+        while len(taken) < count:
             run = self.index.next_in_lane(lane, cursor, self.high_watermark)
             if run is None:
                 cursor = self.high_watermark
@@ -184,18 +185,21 @@ class PartitionQueue:
             if first >= run[1]:
                 cursor = first
                 continue
-            end = min(end, first + count - taken)
+            end = min(end, first + count - len(taken))
+            fresh: Sequence[int] = range(first, end)
             if first < self._apart_until:
                 retries = self.ledger.retries
-                fresh = [one for one in range(first, end) if one not in retries]
-                into += fresh
-                taken += len(fresh)
+                fresh = [one for one in fresh if one not in retries]
+            if not taken:
+                taken = fresh
             else:
-                into += range(first, end)
-                taken += end - first
+                if taken is not several:
+                    several += taken
+                    taken = several
+                several += fresh
             cursor = end
         self.cursors[lane] = cursor
-        self.ready[lane] -= taken
+        self.ready[lane] -= len(taken)
         return taken
 
     def _cursor(self, lane: int) -> int:
@@ -233,7 +237,7 @@ class PartitionQueue:
         self._burden.retrying += count - self.retrying_count
         self.retrying_count = count
 
-    def lanes_of(self, offsets: list[int]) -> bytes:
+    def lanes_of(self, offsets: Sequence[int]) -> bytes:
         index = self.index
         if index.is_plain:
             return bytes((NORMAL,)) * len(offsets)
@@ -246,13 +250,14 @@ class PartitionQueue:
 
     # Settling
 
-    def finish(self, offsets: list[int], why: Finish) -> list[int]:
+    def finish(self, offsets: Sequence[int], why: Finish) -> list[int]:
         """These messages are done; return the offsets that may go on because of it."""
-        offsets.sort()
+        if not isinstance(offsets, range):
+            offsets = sorted(offsets)
         self.record(Done(why, ranges_of(offsets)))
         return self._followers(offsets)
 
-    def _followers(self, offsets: list[int]) -> list[int]:
+    def _followers(self, offsets: Sequence[int]) -> list[int]:
         followers: list[int] = []
         if self.lines.is_used:
             for offset in offsets:

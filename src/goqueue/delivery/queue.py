@@ -12,21 +12,22 @@ of messages are in the records: `choose`, then, with what was read, `lease`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from random import Random
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.backoff import backoff_ms
 from goqueue.delivery.choosing import Chooser, Pick
-from goqueue.delivery.handing import Delivery, Draft, Message, Settled
+from goqueue.delivery.handing import Draft, Handed, Run, Settled
 from goqueue.delivery.key_lines import key_number
 from goqueue.delivery.lanes import LANE_COUNT, LaneIndex
 from goqueue.delivery.leases import Lease, Leases, Unacked
 from goqueue.delivery.ledger import Event, Finish, Ledger
 from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
-from goqueue.delivery.receipts import decode_receipt, encode_receipt
+from goqueue.delivery.receipts import refusal
 from goqueue.delivery.settings import LaneSettings, QueueSettings
 from goqueue.delivery.views import Totals
-from goqueue.model.errors import GoQueueError, StaleReceipt
+from goqueue.model.errors import GoQueueError
 
 EXHAUSTED = "deliveries_exhausted"
 
@@ -52,7 +53,7 @@ class Queue:
         self.totals = Totals()
         self.partitions: list[PartitionQueue] = []
         self.unacked = unacked if unacked is not None else Unacked()
-        self.leases = Leases(self.unacked)
+        self.leases = Leases(number, self.unacked)
         self.chooser = Chooser(lanes)
         self._random = random
         self._burden = Burden()
@@ -144,11 +145,11 @@ class Queue:
         self,
         now_ms: int,
         consumer: str,
-        messages: Iterable[Message],
+        runs: Sequence[Run],
         *,
         visibility_ms: int,
         gone: Iterable[tuple[int, int]] = (),
-    ) -> list[Delivery]:
+    ) -> list[Handed]:
         """Hand out the chosen messages that were read; those `gone` (partition, offset) are done.
 
         A message whose life is over is finished, one whose key is busy is parked, and what is not
@@ -156,50 +157,64 @@ class Queue:
         """
         drafts: dict[int, Draft] = {}
         for pick in self._chosen:
-            drafts.setdefault(pick.partition, Draft()).add(pick)
+            drafts.setdefault(pick.partition, Draft()).choose(pick.offsets)
         self._chosen = []
         for number, offset in gone:
             drafts[number].finish(offset, Finish.SKIPPED)
-        order: list[tuple[int, int]] = []
-        is_ordered = self.settings.key_order
-        for message in messages:
-            draft = drafts[message.partition]
-            if message.expires_ms is not None and message.expires_ms <= now_ms:
-                draft.finish(message.offset, Finish.EXPIRED)
-            elif not is_ordered or self._may_go(message):
-                order.append((message.partition, draft.keep(message.offset)))
-            else:
-                draft.pass_over(message.offset)
+        kept: list[tuple[int, Sequence[int], int]] = []
+        for run_number, run in enumerate(runs):
+            draft = drafts[run.partition]
+            places = self._sift(run, draft, now_ms)
+            if places:
+                is_whole = len(places) == len(run.offsets)
+                offsets = run.offsets if is_whole else [run.offsets[place] for place in places]
+                kept.append((run_number, places, draft.keep(offsets)))
         leases = {
-            number: self._grant(number, draft, consumer, now_ms + visibility_ms)
+            number: self._grant(number, offsets, consumer, now_ms + visibility_ms)
             for number, draft in drafts.items()
-            if draft.offsets
+            if (offsets := draft.kept())
         }
         for number, draft in drafts.items():
             self._close_draft(self.partitions[number], draft, now_ms)
-        return self._deliveries(leases, order)
+        return [
+            Handed(run_number, places, leases[runs[run_number].partition], first)
+            for run_number, places, first in kept
+        ]
 
-    def _may_go(self, message: Message) -> bool:
-        lines = self.partitions[message.partition].lines
-        return lines.enter(message.offset, key_number(message.key))
+    def _sift(self, run: Run, draft: Draft, now_ms: int) -> Sequence[int]:
+        """The places of the messages that may go; the others are finished or parked."""
+        is_ordered = self.settings.key_order
+        keys = run.keys if is_ordered else None
+        assert keys is not None or not is_ordered, "the order of keys needs keys"
+        if run.expires_ms is None and keys is None:
+            return range(len(run.offsets))
+        lines, places = self.partitions[run.partition].lines, []
+        for place, offset in enumerate(run.offsets):
+            expires_ms = None if run.expires_ms is None else run.expires_ms[place]
+            if expires_ms is not None and expires_ms <= now_ms:
+                draft.finish(offset, Finish.EXPIRED)
+            elif keys is None or lines.enter(offset, key_number(keys[place])):
+                places.append(place)
+            else:
+                draft.pass_over(offset)
+        return places
 
-    def _grant(self, number: int, draft: Draft, consumer: str, until_ms: int) -> Lease:
+    def _grant(self, number: int, offsets: Sequence[int], consumer: str, until_ms: int) -> Lease:
         partition = self.partitions[number]
-        count = len(draft.offsets)
-        attempts = [1] * count
+        attempts: Sequence[int] = b"\x01" * len(offsets)
         if partition.ledger.retries:
-            attempts = [partition.attempts_of(offset) + 1 for offset in draft.offsets]
+            attempts = [partition.attempts_of(offset) + 1 for offset in offsets]
             self.totals.redelivered += sum(1 for one in attempts if one > 1)
-        lanes = partition.lanes_of(draft.offsets)
+        lanes = partition.lanes_of(offsets)
         for lane in range(LANE_COUNT):
             lane_count = lanes.count(lane)
             partition.in_flight[lane] += lane_count
             partition.out_total[lane] += lane_count
-        self.totals.delivered += count
+        self.totals.delivered += len(offsets)
         return self.leases.grant(
             consumer,
             number,
-            draft.offsets,
+            offsets,
             attempts,
             lanes,
             until_ms=until_ms,
@@ -208,54 +223,45 @@ class Queue:
 
     def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
         """Finish what is over, and let what was left out be chosen again."""
+        left = draft.left()
         for why, offsets in draft.finished.items():
             self._finish(partition, offsets, why, now_ms)
             if why is Finish.EXPIRED:
                 self.totals.ttl_expired += len(offsets)
             else:
                 self.totals.skipped += len(offsets)
-        self._resume(partition, sorted(draft.left), now_ms)
+        self._resume(partition, left, now_ms)
         self._refresh(partition)
-
-    def _deliveries(self, leases: dict[int, Lease], order: list[tuple[int, int]]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
-        for number, index in order:
-            lease = leases[number]
-            offset = lease.offsets[index]
-            receipt = encode_receipt(self.number, number, lease.id, index, offset, lease.nonce)
-            lane, attempt = lease.lanes[index], lease.attempts[index]
-            deliveries.append(Delivery(number, offset, lane, attempt, receipt, lease.until_ms))
-        return deliveries
 
     # Settling
 
     def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
         """These messages are done."""
-        settled: list[Settled] = []
-        given_back: dict[Lease, list[int]] = {}
-        for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
-                continue
-            lease.out[index] = 0
-            given_back.setdefault(lease, []).append(index)
-            settled.append(_SETTLED)
-        done: dict[int, list[int]] = {}
-        for lease, indexes in given_back.items():
-            self.leases.settle(lease, len(indexes))
-            in_flight, lanes = self.partitions[lease.partition].in_flight, lease.lanes
-            for index in indexes:
-                in_flight[lanes[index]] -= 1
-            leased = lease.offsets
-            done.setdefault(lease.partition, []).extend([leased[index] for index in indexes])
-        for number, offsets in done.items():
-            self.totals.acked += len(offsets)
+        settled = [_SETTLED] * len(receipts)
+        taken, refused = self.leases.take_back(receipts, now_ms)
+        for place in refused:
+            settled[place] = Settled(refusal(receipts[place]))
+        done: dict[int, list[Sequence[int]]] = {}
+        for lease, indexes in taken.items():
+            self.totals.acked += len(indexes)
+            done.setdefault(lease.partition, []).append(self._land(lease, indexes))
+        for number, parts in done.items():
             partition = self.partitions[number]
+            offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
             self._finish(partition, offsets, Finish.ACKED, now_ms)
             self._refresh(partition)
         return settled
+
+    def _land(self, lease: Lease, indexes: list[int]) -> Sequence[int]:
+        """These messages are not in flight any more, often all of a lease; their offsets."""
+        self.leases.settle(lease, len(indexes))
+        partition, lanes, offsets = self.partitions[lease.partition], lease.lanes, lease.offsets
+        if len(indexes) != len(offsets):
+            lanes = bytes([lanes[index] for index in indexes])
+            offsets = [offsets[index] for index in indexes]
+        for lane in range(LANE_COUNT):
+            partition.in_flight[lane] -= lanes.count(lane)
+        return offsets
 
     def nack(
         self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
@@ -336,11 +342,11 @@ class Queue:
             self._changed[partition.number] = None
             self._refresh(partition)
 
-    def _find(self, text: str, now_ms: int) -> tuple[Lease, int]:
-        receipt = decode_receipt(text)
-        if receipt.queue != self.number:
-            raise StaleReceipt()
-        return self.leases.find(receipt, now_ms)
+    def _find(self, receipt: str, now_ms: int) -> tuple[Lease, int]:
+        found = self.leases.find(receipt, now_ms)
+        if found is None:
+            raise refusal(receipt)
+        return found
 
     def _take_back(self, lease: Lease, index: int) -> None:
         self.leases.give_back(lease, index)
@@ -366,7 +372,7 @@ class Queue:
         return letter
 
     def _finish(
-        self, partition: PartitionQueue, offsets: list[int], why: Finish, now_ms: int
+        self, partition: PartitionQueue, offsets: Sequence[int], why: Finish, now_ms: int
     ) -> None:
         self._resume(partition, partition.finish(offsets, why), now_ms)
         self._changed[partition.number] = None

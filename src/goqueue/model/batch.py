@@ -46,7 +46,7 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
 
-_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_NO_HEADER = bytes(HEADER_BYTES)
 _CRC = struct.Struct(">I")
 _STAMP_OFFSET = struct.Struct(">q")
 _STAMP_EPOCH = struct.Struct(">i")
@@ -173,16 +173,10 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
     """Put a header before records that are already encoded (and already compressed)."""
-    batch = bytearray(HEADER_BYTES + len(payload))
-    batch[HEADER_BYTES:] = payload
-    HEADER.pack_into(
-        batch,
-        0,
+    return _build_batch(
+        (payload,),
         base_offset,
-        len(batch) - LENGTH_PREFIX_BYTES,
         leader_epoch,
-        MAGIC,
-        0,
         attributes,
         record_count - 1 if last_offset_delta is None else last_offset_delta,
         base_timestamp,
@@ -192,7 +186,17 @@ def build_batch(
         base_sequence,
         record_count,
     )
-    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def _build_batch(
+    parts: Sequence[Buffer], base_offset: int, leader_epoch: int, attributes: int, *fields: int
+) -> bytearray:
+    """A batch of these bytes, which are copied once; `fields` are those after the attributes."""
+    batch = bytearray().join((_NO_HEADER, *parts))
+    length = len(batch) - LENGTH_PREFIX_BYTES
+    HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, attributes, *fields)
+    with memoryview(batch) as view:
+        _CRC.pack_into(batch, 17, crc32c(view[CRC_START:]))
     return batch
 
 
@@ -211,46 +215,58 @@ def encode_batch(
     if not records:
         raise InvalidRecord("A batch needs at least one record.")
     base_timestamp = records[0].timestamp_ms
-    payload = encode_records(
-        ((index, record) for index, record in enumerate(records)),
-        base_timestamp=base_timestamp,
-    )
-    return build_batch(
-        compress(codec, payload),
-        record_count=len(records),
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        attributes=attributes | codec,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp_ms for record in records),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+    parts: Sequence[Buffer] = _encode_parts(enumerate(records), base_timestamp)
+    if codec is not Compression.NONE:
+        parts = (compress(codec, b"".join(parts)),)
+    return _build_batch(
+        parts,
+        base_offset,
+        leader_epoch,
+        attributes | codec,
+        len(records) - 1,
+        base_timestamp,
+        max([record.timestamp_ms for record in records]),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
 
 
 def encode_records(numbered: Iterable[tuple[int, Record]], *, base_timestamp: int) -> bytes:
     """The records' bytes; each comes with its offset relative to the batch."""
+    return b"".join(_encode_parts(numbered, base_timestamp))
+
+
+def _encode_parts(numbered: Iterable[tuple[int, Record]], base_timestamp: int) -> list[bytes]:
+    """What the records' bytes are to be joined from, so that values are copied only then."""
     parts: list[bytes] = []
-    for delta, record in numbered:
-        key, value = record.key, record.value
-        body = [
-            b"\x00",
-            varint(record.timestamp_ms - base_timestamp),
-            varint(delta),
-            b"\x01" if key is None else varint(len(key)) + key,
-            b"\x01" if value is None else varint(len(value)) + value,
-        ]
-        if record.headers:
-            body.append(varint(len(record.headers)))
-            for name, content in record.headers:
-                encoded = name.encode()
-                body += (varint(len(encoded)), encoded)
-                body.append(b"\x01" if content is None else varint(len(content)) + content)
+    for delta, (key, value, headers, timestamp_ms, _) in numbered:
+        shift, place = varint(timestamp_ms - base_timestamp), varint(delta)
+        size = 1 + len(shift) + len(place)
+        key_length = value_length = _NOTHING
+        if key is None:
+            key = b""
         else:
-            body.append(b"\x00")
-        joined = b"".join(body)
-        parts += (varint(len(joined)), joined)
+            key_length = varint(len(key))
+            size += len(key)
+        if value is None:
+            value = b""
+        else:
+            value_length = varint(len(value))
+            size += len(value)
+        packed = _encode_headers(headers) if headers else b"\x00"
+        size += len(key_length) + len(value_length) + len(packed)
+        parts += (varint(size), b"\x00", shift, place, key_length, key, value_length, value, packed)
+    return parts
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [varint(len(headers))]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (varint(len(encoded)), encoded)
+        parts.append(_NOTHING if content is None else varint(len(content)) + content)
     return b"".join(parts)
 
 
@@ -271,6 +287,7 @@ def _encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
+_NOTHING = b"\x01"  # the length of what is not there: minus one
 _SMALL_VARINTS = [_encode_varint(value) for value in range(-8192, 8192)]
 
 
@@ -292,7 +309,7 @@ def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
     is_append_time = bool(header.attributes & LOG_APPEND_TIME)
     try:
         for _ in range(header.record_count):
-            length, position = _read_varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 6 or end > len(data):
                 raise CorruptBatch("A record claims more bytes than its batch has.")
@@ -326,14 +343,14 @@ def split_records(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
     try:
         for _ in range(header.record_count):
             start = position
-            length, position = _read_varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 6 or end > len(data):
                 raise CorruptBatch("A record claims more bytes than its batch has.")
-            timestamp_delta, rest = _read_varint(data, position + 1)
-            offset_delta, position = _read_varint(data, rest)
-            key, position = _read_bytes(data, position, end)
-            value_length, position = _read_varint(data, position)
+            timestamp_delta, rest = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, rest)
+            key, position = read_bytes(data, position, end)
+            value_length, position = read_varint(data, position)
             if position > end:
                 raise CorruptBatch("A field of a record reaches beyond the record.")
             is_tombstone = key is not None and value_length < 0
@@ -354,17 +371,17 @@ def shift_timestamp(record: RawRecord, shift_ms: int) -> bytes:
 
 
 def _read_record(header: BatchHeader, data: bytes, position: int, end: int) -> tuple[Record, int]:
-    timestamp_delta, position = _read_varint(data, position)
-    offset_delta, position = _read_varint(data, position)
-    key, position = _read_bytes(data, position, end)
-    value, position = _read_bytes(data, position, end)
-    count, position = _read_varint(data, position)
+    timestamp_delta, position = read_varint(data, position)
+    offset_delta, position = read_varint(data, position)
+    key, position = read_bytes(data, position, end)
+    value, position = read_bytes(data, position, end)
+    count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise CorruptBatch(f"A record claims {count} headers.")
     headers: list[Header] = []
     for _ in range(count):
-        name, position = _read_bytes(data, position, end)
-        content, position = _read_bytes(data, position, end)
+        name, position = read_bytes(data, position, end)
+        content, position = read_bytes(data, position, end)
         if name is None:
             raise CorruptBatch("A record header has no name.")
         headers.append((name.decode(), content))
@@ -378,8 +395,9 @@ def _read_record(header: BatchHeader, data: bytes, position: int, end: int) -> t
     return record, position
 
 
-def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(data, position)
+def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """A length and so many bytes, which lie before `end`; and where they end."""
+    length, position = read_varint(data, position)
     if length < 0:
         return None, position
     stop = position + length
@@ -388,7 +406,8 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     return data[position:stop], stop
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zig-zag variable-length integer, and where it ends."""
     byte = data[position]
     position += 1
     if byte < 0x80:

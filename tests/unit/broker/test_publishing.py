@@ -54,6 +54,25 @@ def test_keyless_records_of_many_calls_spread_over_the_partitions(node: Node) ->
     assert used == {0, 1, 2}
 
 
+def test_keyless_records_of_one_turn_make_one_batch_where_no_answer_waits_for_a_sync() -> None:
+    node = Node(storage__fsync="none")
+    node.create("orders", 3)
+    for turn in range(3):
+        promises = [node.broker.publish("orders", [plain(f"{turn}")]) for _ in range(10)]
+        results = [node.wait(promise)[0] for promise in promises]
+        assert len({one.partition for one in results}) == 1  # type: ignore[union-attr]
+    partitions = node.broker.topics.get("orders").partitions
+    assert [[one.record_count for one in each.log.headers(0)] for each in partitions] == [[10]] * 3
+
+
+def test_records_without_wishes_need_no_wrapping(node: Node) -> None:
+    records = [Record(b"k", b"a"), Record(b"k", b"b", (("goqueue-priority", b"1"),))]
+    (one, other) = node.wait(node.broker.publish("orders", records))
+    assert isinstance(one, Published)
+    assert isinstance(other, Published)
+    assert node.values("orders", partition=one.partition) == [b"a", b"b"]
+
+
 def test_a_partition_that_is_asked_for_is_kept(node: Node) -> None:
     results = publish(node, plain("a", b"1"), plain("b"), partition=2)
     assert [result.partition for result in results] == [2, 2]  # type: ignore[union-attr]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
-from goqueue.broker.queue_host import Received, Receiver
+from goqueue.broker.queue_host import ReceivedMessage, Receiver
 from goqueue.broker.queue_lanes import LANES_FILE
 from goqueue.broker.topics import DELIVERY_TOPIC
 from goqueue.model.batch import Header, Record
@@ -23,6 +23,8 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from tests.unit.broker.node import Node
+
+Messages = list[ReceivedMessage]
 
 
 class QueueNode(Node):
@@ -50,14 +52,17 @@ class QueueNode(Node):
         options.setdefault("consumer", "anna")
         return self.broker.queues.receive(group, topic, **options)
 
-    def receive(self, group: str = "shop", topic: str = "orders", **options: Any) -> Received:
-        return self.wait(self.ask(group, topic, **options).promise)
+    def receive(self, group: str = "shop", topic: str = "orders", **options: Any) -> Messages:
+        received = self.wait(self.ask(group, topic, **options).promise)
+        messages = list(received)
+        assert len(messages) == len(received)
+        return messages
 
     def texts(self, group: str = "shop", **options: Any) -> list[str]:
         return texts(self.receive(group, **options))
 
     def settle(
-        self, how: str, messages: Received, group: str = "shop", **options: Any
+        self, how: str, messages: Messages, group: str = "shop", **options: Any
     ) -> list[Any]:
         call = getattr(self.broker.queues, how)
         outcomes = self.wait(call(group, receipts(messages), **options))
@@ -69,11 +74,11 @@ class QueueNode(Node):
         return self.consume(topic, partition=partition)
 
 
-def receipts(messages: Received) -> list[str]:
+def receipts(messages: Messages) -> list[str]:
     return [one.delivery.receipt for one in messages]
 
 
-def texts(messages: Received) -> list[str]:
+def texts(messages: Iterable[ReceivedMessage]) -> list[str]:
     return [(one.record.value or b"").decode() for one in messages]
 
 
@@ -188,12 +193,44 @@ def test_an_answer_is_bounded_in_bytes_and_holds_at_least_one_message() -> None:
     assert [len(text) for text in node.texts(messages_max=100)] == [400, 400]
 
 
+@pytest.mark.parametrize("are_together", [True, False])
+@pytest.mark.parametrize("sizes", [[400, 400, 400], [5000, 400], [400, 5000, 400]])
+def test_an_answer_is_not_larger_than_it_may_be_but_one_message_always_fits(
+    sizes: list[int], are_together: bool
+) -> None:
+    node = QueueNode(delivery__receive_bytes_max="1KiB")
+    node.create("orders")
+    if are_together:
+        node.send(*("x" * size for size in sizes))
+    else:
+        for size in sizes:
+            node.send("x" * size)
+    received: list[int] = []
+    while messages := node.receive():
+        lengths = [len(one.record.value or b"") for one in messages]
+        assert len(lengths) == 1 or sum(lengths) <= 1024
+        received += lengths
+        node.settle("ack", messages)
+    assert received == sizes
+
+
+def test_retries_and_new_messages_come_in_one_answer_each_as_it_was_stored(
+    node: QueueNode,
+) -> None:
+    node.send(*"abcdef")
+    first = node.receive(messages_max=4)
+    node.settle("nack", [first[2]], delay_ms=0)
+    node.settle("nack", [first[0]], delay_ms=1)
+    node.run_for(10)
+    assert _tries(node.receive()) == [("c", 2), ("a", 2), ("e", 1), ("f", 1)]
+
+
 def test_too_many_who_wait_are_answered_at_once() -> None:
     node = QueueNode(delivery__waiting_max="2")
     node.create("orders")
     node.receive()
     first, second, third = (node.ask(wait_ms=20_000) for _ in range(3))
-    assert node.wait(third.promise) == []
+    assert not node.wait(third.promise)
     assert not first.promise.is_done
     first.cancel()
     assert not node.ask(wait_ms=20_000).promise.is_done
@@ -617,5 +654,5 @@ def test_the_journal_is_summed_up_so_that_it_stays_short() -> None:
     ]
 
 
-def _tries(messages: Received) -> list[tuple[str, int]]:
+def _tries(messages: Messages) -> list[tuple[str, int]]:
     return [((one.record.value or b"").decode(), one.delivery.attempt) for one in messages]

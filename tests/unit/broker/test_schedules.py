@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.schedule_listing import LIST_MAX
+from goqueue.broker.schedule_log import ScheduleLog
+from goqueue.broker.schedule_release import TURN_PAUSE_MS
 from goqueue.broker.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
 from goqueue.model.attributes import DELAY_MS_MAX
@@ -27,6 +29,7 @@ from goqueue.model.key_hash import partition_of_key
 from tests.unit.broker.node import Node
 
 DAY_MS = 86_400_000
+SYNC_MS_MAX = 20  # of the simulated disk
 
 
 class Desk(Node):
@@ -170,6 +173,30 @@ def test_a_cancel_that_cannot_be_stored_leaves_the_message(desk: Desk) -> None:
     desk.disk.make_room()
     desk.run_for(4_000)
     assert desk.values("orders") == [b"3000"]
+
+
+def test_many_are_cancelled_with_one_batch_for_each_log(desk: Desk) -> None:
+    ids = [one for _ in range(8) for one in desk.later(*range(1_000, 1_100))]
+    logs = desk.broker.topics.get("__scheduled").partitions
+    before = sum(log.records_in for log in logs)
+    outcomes = desk.wait(desk.broker.schedules.cancel_many([*ids, ids[0], "nonsense"]))
+    assert outcomes[:800] == [None] * 800
+    assert all(isinstance(one, UnknownSchedule) for one in outcomes[800:])
+    assert sum(log.records_in for log in logs) == before + 800
+    desk.run_for(2_000)
+    assert desk.values("orders") == []
+    assert desk.broker.schedules.stats().cancelled == 800
+    assert desk.wait(desk.broker.schedules.cancel_many([])) == []
+
+
+def test_many_cancels_that_cannot_be_stored_leave_their_messages(desk: Desk) -> None:
+    ids = desk.later(3_000, 3_000)
+    desk.disk.fill_after(0)
+    outcomes = desk.wait(desk.broker.schedules.cancel_many([*ids, "nonsense"]))
+    assert [type(one) for one in outcomes] == [StorageFull, StorageFull, UnknownSchedule]
+    desk.disk.make_room()
+    desk.run_for(4_000)
+    assert desk.values("orders") == [b"3000"] * 2
 
 
 def test_a_message_is_moved_to_and_fro(desk: Desk) -> None:
@@ -374,3 +401,55 @@ def test_compaction_keeps_what_waits_and_nothing_else() -> None:
     desk.start()
     desk.run_for(1_000)
     assert desk.values("orders").count(b"%d" % DAY_MS) == 1
+
+
+def test_what_is_due_close_together_shares_its_syncs(desk: Desk) -> None:
+    desk.later(*range(1_000, 1_400))
+    desk.run_for(900)
+    before = desk.broker.flusher.rounds
+    desk.run_for(1_000)
+    assert desk.values("orders") == [b"%d" % one for one in range(1_000, 1_400)]
+    assert desk.broker.schedules.stats().released == 400
+    # One for each pause of 5 ms carries new messages and the ends of those before them.
+    assert desk.broker.flusher.rounds - before < 400 / TURN_PAUSE_MS * 1.5
+    assert desk.broker.schedules.stats().late_ms_max <= TURN_PAUSE_MS + SYNC_MS_MAX
+
+
+def test_many_that_are_due_at_once_are_released_without_a_pause(desk: Desk) -> None:
+    desk.later(*[1_000] * 5_000)
+    desk.run_for(2_000)
+    assert len(desk.values("orders")) == 5_000
+    assert desk.broker.schedules.stats().late_ms_max < 200
+
+
+def test_a_release_is_marked_later_when_its_log_takes_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = desk.later(100, 2_000)
+    refusing = {"times": 2}
+    end = ScheduleLog.end
+
+    def refuse(log: ScheduleLog, numbers: list[int], *, is_released: bool) -> int:
+        if is_released and refusing["times"]:
+            refusing["times"] -= 1
+            raise StorageFull("no room for a while")
+        return end(log, numbers, is_released=is_released)
+
+    monkeypatch.setattr(ScheduleLog, "end", refuse)
+    desk.run_for(500)
+    assert desk.values("orders") == [b"100"]
+    assert desk.broker.schedules.stats().pending == 2
+    with pytest.raises(ScheduleReleased):
+        desk.wait(desk.broker.schedules.cancel(ids[0]))
+    desk.run_for(6_000)
+    assert desk.values("orders") == [b"100", b"2000"]
+    assert desk.broker.schedules.stats().pending == 0
+    assert "cannot be marked" in caplog.text
+
+
+def test_after_a_crash_nothing_that_was_released_is_released_again(desk: Desk) -> None:
+    desk.later(*range(100, 140))
+    desk.run_for(120)
+    desk.restart_after_crash()
+    desk.run_for(3_000)
+    assert sorted(desk.values("orders")) == sorted(b"%d" % one for one in range(100, 140))

@@ -12,9 +12,9 @@ from goqueue.delivery import (
     LaneSettings,
     Ledger,
     LedgerKey,
-    Message,
     Queue,
     QueueSettings,
+    Run,
     Settled,
     decode_events,
     decode_key,
@@ -145,22 +145,32 @@ class Desk:
     def receive(
         self, count: int = 10, *, consumer: str = "anna", visibility_ms: int | None = None
     ) -> list[Delivery]:
-        topic, messages, gone = self.topic, [], []
+        topic, runs, gone = self.topic, [], []
         for pick in self.queue.choose(topic.now_ms, consumer, count):
-            for offset in pick.offsets:
-                place = (pick.partition, offset)
-                if place in topic.gone or offset < topic.starts[pick.partition]:
-                    gone.append(place)
-                    continue
-                key = topic.keys[pick.partition][offset]
-                messages.append(Message(*place, key, topic.expiries.get(place)))
-        deliveries = self.queue.lease(
+            places = [(pick.partition, offset) for offset in pick.offsets]
+            start = topic.starts[pick.partition]
+            lost = [one for one in places if one in topic.gone or one[1] < start]
+            gone += lost
+            offsets = [offset for number, offset in places if (number, offset) not in lost]
+            runs.append(
+                Run(
+                    pick.partition,
+                    offsets,
+                    [topic.keys[pick.partition][offset] for offset in offsets],
+                    [topic.expiries.get((pick.partition, offset)) for offset in offsets],
+                )
+            )
+        handed = self.queue.lease(
             topic.now_ms,
             consumer,
-            messages,
+            runs,
             visibility_ms=self.settings.visibility_ms if visibility_ms is None else visibility_ms,
             gone=gone,
         )
+        deliveries = [one for part in handed for one in part.deliveries()]
+        for part in handed:
+            told = [runs[part.run].offsets[place] for place in part.places]
+            assert told == [one.offset for one in part.deliveries()]
         self.save()
         return deliveries
 

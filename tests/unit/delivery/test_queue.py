@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goqueue.delivery import QueueSettings, check_queue_settings, peek, stats
 from goqueue.delivery.backoff import backoff_ms
@@ -544,3 +546,33 @@ def test_receipts_of_one_call_are_all_different() -> None:
     one = desk()
     one.topic.produce(100)
     assert len(set(receipts(one.receive(100)))) == 100
+
+
+@given(st.lists(st.integers(0, 24), max_size=60), st.integers(1, 9))
+def test_acks_in_any_order_and_number_settle_what_each_would_settle_alone(
+    order: list[int], at_once: int
+) -> None:
+    together, alone = desk(), desk()
+    deliveries = []
+    for one in (together, alone):
+        one.topic.produce(20)
+        deliveries.append([each for _ in range(4) for each in one.receive(5)])
+        stranger = deliveries[-1][0]._replace(receipt=deliveries[-1][0].receipt[:-1] + "_")
+        nonsense = deliveries[-1][0]._replace(receipt="nonsense")
+        deliveries[-1] += [stranger, nonsense, *deliveries[-1][:3]]
+    for start in range(0, len(order), at_once):
+        some = order[start : start + at_once]
+        outcome = errors(together.ack([deliveries[0][place] for place in some]))
+        expected = [errors(alone.ack([deliveries[1][place]]))[0] for place in some]
+        assert outcome == expected
+    assert together.queue.partitions[0].ledger == alone.queue.partitions[0].ledger
+    assert stats(together.queue, 0) == stats(alone.queue, 0)
+
+
+def test_a_message_with_a_time_of_its_own_is_not_acked_along_with_the_others() -> None:
+    one = desk(visibility_ms=1000)
+    one.topic.produce(4)
+    deliveries = one.receive()
+    one.extend([deliveries[1]], 100)
+    one.topic.now_ms += 500
+    assert errors(one.ack(deliveries)) == [None, "stale_receipt", None, None]

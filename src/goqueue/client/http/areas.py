@@ -125,6 +125,7 @@ class Schedules(Shell[ScheduleRequests]):
     count = call(ScheduleRequests.count)
     get = call(ScheduleRequests.get)
     cancel = call(ScheduleRequests.cancel)
+    cancel_many = call(ScheduleRequests.cancel_many)
     reschedule = call(ScheduleRequests.reschedule)
     stats = call(ScheduleRequests.stats)
 
@@ -152,6 +153,7 @@ class AsyncSchedules(AsyncShell[ScheduleRequests]):
     count = async_call(ScheduleRequests.count)
     get = async_call(ScheduleRequests.get)
     cancel = async_call(ScheduleRequests.cancel)
+    cancel_many = async_call(ScheduleRequests.cancel_many)
     reschedule = async_call(ScheduleRequests.reschedule)
     stats = async_call(ScheduleRequests.stats)
 

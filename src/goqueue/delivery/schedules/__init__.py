@@ -6,9 +6,11 @@ many wait. It writes no log and releases nothing: `broker` does, and tells it.
 """
 
 from goqueue.delivery.schedules.agenda import Agenda, Entry
+from goqueue.delivery.schedules.batches import end_batch, message_batch, released_records
 from goqueue.delivery.schedules.buckets import Bucket, DamagedBucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from goqueue.delivery.schedules.ids import ScheduleIds
+from goqueue.delivery.schedules.lateness import Lateness
 from goqueue.delivery.schedules.payload import (
     PARTITION_OPEN,
     Origin,
@@ -31,16 +33,20 @@ __all__ = [
     "Checkpoint",
     "DamagedBucket",
     "Entry",
+    "Lateness",
     "Origin",
     "ScheduleIds",
     "ScheduledMessage",
+    "end_batch",
     "end_move_record",
     "end_record",
+    "message_batch",
     "message_record",
     "move_record",
     "number_key",
     "read_checkpoint",
     "read_key",
     "read_message",
+    "released_records",
     "write_checkpoint",
 ]

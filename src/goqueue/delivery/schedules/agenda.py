@@ -9,6 +9,7 @@ cancelled is never taken.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from goqueue.delivery.schedules.buckets import Bucket
@@ -62,9 +63,8 @@ class Agenda:
             self._waiting.add(first + start, stop - start, target)
             self._targets[target].count += stop - start
             start = stop
-        add = self.timetable.add
+        self.timetable.add_many(first, [message.due_ms for message in messages])
         for number, message in enumerate(messages, first):
-            add(message.due_ms, number)
             if message.origin is not None:
                 self.origins.note(message, number)
 
@@ -76,17 +76,28 @@ class Agenda:
 
     def end(self, number: int, *, is_released: bool) -> None:
         """A message waits no longer."""
-        target = self._waiting.remove(number)
-        if not target:
-            return
-        self._forget_one(target)
-        self._in_flight.pop(number, None)
-        self.moved.pop(number, None)
+        self.end_many((number,), is_released=is_released)
+
+    def end_many(self, numbers: Sequence[int], *, is_released: bool) -> None:
+        """Messages wait no longer; those that did not wait any more are passed over."""
+        remove, in_flight, moved = self._waiting.remove, self._in_flight, self.moved
+        ended: list[int] = []
+        targets: list[int] = []
+        for number in numbers:
+            target = remove(number)
+            if target:
+                ended.append(number)
+                targets.append(target)
+                in_flight.pop(number, None)
+                if moved:
+                    moved.pop(number, None)
+        for target, count in Counter(targets).items():
+            self._forget(target, count)
         if is_released:
-            self._released.add(number)
-            self.released_count += 1
+            self._released.add_many(ended)
+            self.released_count += len(ended)
         else:
-            self.cancelled_count += 1
+            self.cancelled_count += len(ended)
 
     def replay(self, record: Record) -> None:
         """Take one record of the log into account; raise `CorruptBatch` when it makes no sense."""
@@ -124,7 +135,7 @@ class Agenda:
         return (
             self._waiting.get(number) != 0
             and number not in self._in_flight
-            and self.moved.get(number, due_ms) == due_ms
+            and (not self.moved or self.moved.get(number, due_ms) == due_ms)
         )
 
     def is_waiting(self, number: int) -> bool:
@@ -227,9 +238,9 @@ class Agenda:
             self._target_numbers[message.topic_id] = number
         return number
 
-    def _forget_one(self, number: int) -> None:
+    def _forget(self, number: int, count: int) -> None:
         target = self._targets[number]
-        target.count -= 1
+        target.count -= count
         if not target.count:
             del self._targets[number]
             del self._target_numbers[target.topic_id]

@@ -152,6 +152,11 @@ class Bucket:
         if due_ms < self.due_min_ms:
             self.due_min_ms = due_ms
 
+    def extend(self, entries: list[int]) -> None:
+        """Add many, due time and number by turns."""
+        self.buffer.extend(entries)
+        self.due_min_ms = min(self.due_min_ms, *entries[::2])
+
     def flush(self) -> None:
         """Write the buffer to the file, which is not synced yet; on an error it stays buffered."""
         if not self.buffer:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import binascii
 import struct
+from collections.abc import Iterable
+from itertools import repeat
 from zlib import crc32
 
 from goqueue.model.errors import UnknownSchedule
@@ -18,6 +20,7 @@ NUMBER_MAX = (1 << 48) - 1
 
 _LAYOUT = struct.Struct(">QI")
 _PLACE = struct.Struct(">Q")
+_CHECK = struct.Struct(">I")
 _NUMBER_BITS = 48
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
@@ -35,6 +38,21 @@ class ScheduleIds:
         place = partition << _NUMBER_BITS | number
         data = _LAYOUT.pack(place, crc32(_PLACE.pack(place), self._salt))
         return binascii.b2a_base64(data, newline=False).translate(_TO_URL).decode()
+
+    def write_many(self, places: Iterable[tuple[int, int]]) -> bytes:
+        """The ids of many partitions and numbers, one after the other without a gap."""
+        salt, pack = self._salt, _PLACE.pack
+        parts: list[bytes] = []
+        for partition, number in places:
+            place = pack(partition << _NUMBER_BITS | number)
+            parts.append(place)
+            parts.append(_CHECK.pack(crc32(place, salt)))
+        return binascii.b2a_base64(b"".join(parts), newline=False).translate(_TO_URL)
+
+    def write_all(self, partition: int, numbers: Iterable[int]) -> list[str]:
+        """The ids of many numbers of one partition."""
+        text = self.write_many(zip(repeat(partition), numbers, strict=False)).decode()
+        return [text[at : at + ID_CHARACTERS] for at in range(0, len(text), ID_CHARACTERS)]
 
     def read(self, text: str) -> tuple[int, int]:
         """The partition and the number; `UnknownSchedule` when `text` was never given out."""

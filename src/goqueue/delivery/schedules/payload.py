@@ -16,12 +16,13 @@ from goqueue.model.batch import Header, Record
 from goqueue.model.errors import CorruptBatch
 
 PARTITION_OPEN = -1  # the partition is chosen when the message is released
+VERSION = b"\x01"
+MOVE_SUFFIX = b"r"
+RELEASED_HEADER = "released"
 
-_VERSION = b"\x01"
 _NUMBER = struct.Struct(">q")
-_MOVE_SUFFIX = b"r"
 _MOVE = struct.Struct(">cq")
-_RELEASED: tuple[Header, ...] = (("released", b""),)
+_RELEASED: tuple[Header, ...] = ((RELEASED_HEADER, b""),)
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -55,11 +56,11 @@ def number_key(number: int) -> bytes:
 
 
 def message_record(number: int, message: ScheduledMessage, now_ms: int) -> Record:
-    return Record(_NUMBER.pack(number), _VERSION + _encode(message), (), now_ms)
+    return Record(_NUMBER.pack(number), VERSION + _encode(message), (), now_ms)
 
 
 def move_record(number: int, due_ms: int, now_ms: int) -> Record:
-    return Record(_NUMBER.pack(number) + _MOVE_SUFFIX, _MOVE.pack(_VERSION, due_ms), (), now_ms)
+    return Record(_NUMBER.pack(number) + MOVE_SUFFIX, _MOVE.pack(VERSION, due_ms), (), now_ms)
 
 
 def end_record(number: int, now_ms: int, *, is_released: bool) -> Record:
@@ -69,7 +70,7 @@ def end_record(number: int, now_ms: int, *, is_released: bool) -> Record:
 
 def end_move_record(number: int, now_ms: int) -> Record:
     """Lets compaction forget the new due time of a message that waits no longer."""
-    return Record(_NUMBER.pack(number) + _MOVE_SUFFIX, None, (), now_ms)
+    return Record(_NUMBER.pack(number) + MOVE_SUFFIX, None, (), now_ms)
 
 
 def read_key(key: bytes | None) -> tuple[int, bool] | None:
@@ -77,13 +78,13 @@ def read_key(key: bytes | None) -> tuple[int, bool] | None:
     if key is None or not _NUMBER.size <= len(key) <= _NUMBER.size + 1:
         return None
     is_move = len(key) > _NUMBER.size
-    if is_move and not key.endswith(_MOVE_SUFFIX):
+    if is_move and not key.endswith(MOVE_SUFFIX):
         return None
     return _NUMBER.unpack_from(key)[0], is_move
 
 
 def read_message(value: bytes) -> ScheduledMessage:
-    if value[:1] != _VERSION:
+    if value[:1] != VERSION:
         raise CorruptBatch(f"A scheduled message has the unknown version {value[:1].hex()}.")
     try:
         return _decode(value[1:])
@@ -93,7 +94,7 @@ def read_message(value: bytes) -> ScheduledMessage:
 
 def read_move(value: bytes) -> int:
     """The new due time in a record."""
-    if len(value) != _MOVE.size or value[:1] != _VERSION:
+    if len(value) != _MOVE.size or value[:1] != VERSION:
         raise CorruptBatch("The new due time of a scheduled message cannot be decoded.")
     due_ms: int = _MOVE.unpack(value)[1]
     return due_ms

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 
 from goqueue.delivery.schedules.buckets import (
@@ -73,15 +73,40 @@ class Timetable:
 
     def add(self, due_ms: int, number: int) -> None:
         """Let a message be due at a time; when that is near it is in memory at once."""
-        opened_ms = self._opened_ms
-        if due_ms < opened_ms[0]:
+        if due_ms < self._opened_ms[0]:
             self._add_tick(due_ms, number)
             self._add_entry(0, max(due_ms, self._floor_ms) // _MINUTE_MS, due_ms, number)
             return
-        level = 0
-        while level < _COARSEST and due_ms >= opened_ms[level + 1]:
-            level += 1
+        level = self._level_of(due_ms)
         self._add_entry(level, due_ms // LEVELS[level].size_ms, due_ms, number)
+
+    def add_many(self, first: int, dues_ms: Iterable[int]) -> None:
+        """Let the messages from the number `first` on be due at these times."""
+        by_minute: dict[int, list[int]] = {}
+        for number, due_ms in enumerate(dues_ms, first):
+            minute = due_ms // _MINUTE_MS
+            if minute in by_minute:
+                by_minute[minute] += (due_ms, number)
+            else:
+                by_minute[minute] = [due_ms, number]
+        # Every bucket begins with a minute, so those of one minute go to the same one.
+        for minute, entries in by_minute.items():
+            start_ms = minute * _MINUTE_MS
+            if start_ms < self._opened_ms[0]:
+                for due_ms, number in zip(entries[::2], entries[1::2], strict=True):
+                    self.add(due_ms, number)
+            else:
+                level = self._level_of(start_ms)
+                bucket = self._bucket(level, start_ms // LEVELS[level].size_ms)
+                bucket.extend(entries)
+                self._count_buffered(bucket, len(entries) // 2)
+
+    def _level_of(self, due_ms: int) -> int:
+        """The finest buckets that are not open yet at a time."""
+        level = 0
+        while level < _COARSEST and due_ms >= self._opened_ms[level + 1]:
+            level += 1
+        return level
 
     def _add_tick(self, due_ms: int, number: int) -> None:
         tick = self._ticks.get(due_ms)
@@ -92,6 +117,11 @@ class Timetable:
             tick.append(number)
 
     def _add_entry(self, level: int, bucket_number: int, due_ms: int, number: int) -> None:
+        bucket = self._bucket(level, bucket_number)
+        bucket.add(due_ms, number)
+        self._count_buffered(bucket, 1)
+
+    def _bucket(self, level: int, bucket_number: int) -> Bucket:
         bucket = self._buckets.get((level, bucket_number))
         if bucket is None:
             bucket = Bucket(
@@ -104,8 +134,11 @@ class Timetable:
             bucket.is_open = level == 0 and bucket.start_ms < self._opened_ms[0]
             self.serial_next += 1
             self._buckets[level, bucket_number] = bucket
-        bucket.add(due_ms, number)
-        self._buffered += 1
+        return bucket
+
+    def _count_buffered(self, bucket: Bucket, count: int) -> None:
+        """So many entries were put into a bucket's buffer: write it when there is enough."""
+        self._buffered += count
         try:
             if len(bucket.buffer) >= 2 * BLOCK_ENTRIES_MAX:
                 buffered = len(bucket.buffer) // 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import repeat
 
 PAGE_BITS = 16
@@ -183,13 +184,20 @@ class Released:
         return page is not None and bool(page[position >> 3] & 1 << (position & 7))
 
     def add(self, number: int) -> None:
-        key, position = number >> PAGE_BITS, number & _MASK
-        page = self._pages.get(key)
-        if page is None:
-            page = self._pages[key] = bytearray(_BITMAP_BYTES)
-            if len(self._pages) > RELEASED_PAGES_MAX:
-                del self._pages[min(self._pages)]
-        page[position >> 3] |= 1 << (position & 7)
+        self.add_many((number,))
+
+    def add_many(self, numbers: Iterable[int]) -> None:
+        pages = self._pages
+        for number in numbers:
+            page = pages.get(number >> PAGE_BITS) or self._new_page(number >> PAGE_BITS)
+            position = number & _MASK
+            page[position >> 3] |= 1 << (position & 7)
+
+    def _new_page(self, key: int) -> bytearray:
+        page = self._pages[key] = bytearray(_BITMAP_BYTES)
+        if len(self._pages) > RELEASED_PAGES_MAX:
+            del self._pages[min(self._pages)]
+        return page
 
     def state(self) -> dict[int, bytes]:
         return {key: bytes(bits) for key, bits in self._pages.items()}

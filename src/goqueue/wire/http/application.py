@@ -24,6 +24,8 @@ from goqueue.wire.http.routing import Operation, Routes, encode
 if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
 
+PATHS_KNOWN_MAX = 1000
+PATH_LENGTH_KNOWN_MAX = 500
 STOP_MS_MAX = 5_000  # then whoever still waits for an answer gets none
 _JSON = b"application/json"
 _CURL_DEFAULT = b"application/x-www-form-urlencoded"
@@ -42,6 +44,7 @@ class Application:
         self.receiving_bytes = 0
         self.is_stopping = False
         self._routes = Routes(front.operations)
+        self._found: dict[tuple[str, str], tuple[Operation, dict[str, str]]] = {}
         self._stopped: Callable[[], None] | None = None
         self._second = 0
         self._heads: dict[tuple[int, bytes], bytes] = {}
@@ -60,7 +63,16 @@ class Application:
     # Requests
 
     def find(self, request: Request) -> Operation:
-        operation, request.parameters = self._routes.find(request.method, request.path)
+        """Clients ask for a few paths again and again, so those found lately are remembered."""
+        place = (request.method, request.path)
+        found = self._found.get(place)
+        if found is None:
+            found = self._routes.find(*place)
+            if len(self._found) >= PATHS_KNOWN_MAX:
+                self._found.clear()
+            if len(request.path) <= PATH_LENGTH_KNOWN_MAX:
+                self._found[place] = found
+        operation, request.parameters = found
         return operation
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:

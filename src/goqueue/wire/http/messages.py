@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from goqueue.model import attributes
@@ -40,6 +41,20 @@ def show(content: bytes | None, wanted: Encoding) -> Shown:
         except UnicodeDecodeError:
             pass
     return Shown(b64encode(content).decode("ascii"), "base64")
+
+
+def show_all(
+    contents: Iterable[bytes | None], wanted: Encoding
+) -> tuple[Sequence[str | None], Iterable[Encoding]]:
+    """The texts of many, and the encoding of each. Nearly always all are text."""
+    if wanted == "utf8":
+        try:
+            texts = [None if content is None else content.decode() for content in contents]
+            return texts, repeat("utf8")
+        except UnicodeDecodeError:
+            pass
+    shown = [show(content, wanted) for content in contents]
+    return [one.text for one in shown], [one.encoding for one in shown]
 
 
 def read(text: str | None, encoding: Encoding, field: str) -> bytes | None:
@@ -91,12 +106,14 @@ def show_headers(headers: Iterable[RecordHeader], wanted: Encoding) -> list[Head
 
 def to_record(publish: Publish, *, now_ms: int) -> Record:
     """The record of a message. What it asks for is written into headers, as for every client."""
-    value, key = publish.value, publish.key
+    value, key, timestamp = publish.value, publish.key, publish.timestamp
     return Record(
-        read(key, publish.key_encoding, "key") if key is not None else None,
-        read(value, publish.value_encoding, "value") if value is not None else None,
+        key if key is None else read(key, publish.key_encoding, "key"),
+        value.encode()
+        if value is not None and publish.value_encoding == "utf8"
+        else read(value, publish.value_encoding, "value"),
         _headers(publish),
-        now_ms if publish.timestamp is None else publish.timestamp,
+        now_ms if timestamp is None else timestamp,
     )
 
 

@@ -42,6 +42,18 @@ SCHEDULES = (
         answer=bodies.ScheduleStats,
     ),
     Operation(
+        "cancelSchedules",
+        "POST",
+        "/v1/schedules/cancel",
+        schedules.cancel_many,
+        "Let up to 1000 messages never appear; a result for each.",
+        area="schedules",
+        request=bodies.CancelSchedules,
+        answer=bodies.CancelledSchedules,
+        errors=STORING,
+        example={"ids": ["AAAAAAAAAAAAAAAA"]},
+    ),
+    Operation(
         "showSchedule",
         "GET",
         "/v1/schedules/{schedule_id}",

@@ -96,6 +96,7 @@ REQUESTS: dict[str, Request[Any]] = {
     "countSchedules": SCHEDULES.count(topic="orders", from_=NOON),
     "showSchedule": SCHEDULES.get("abc"),
     "cancelSchedule": SCHEDULES.cancel("abc"),
+    "cancelSchedules": SCHEDULES.cancel_many(["a", "b"]),
     "reschedule": SCHEDULES.reschedule("abc", deliver_at=NOON),
     "showScheduleStats": SCHEDULES.stats(),
     "listDeadLetters": LETTERS.list_page(

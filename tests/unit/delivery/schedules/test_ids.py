@@ -48,3 +48,10 @@ def test_any_other_text_is_refused(text: str) -> None:
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(UnknownSchedule):
         IDS.read(text)
+
+
+@given(some.lists(PLACES, max_size=20))
+def test_many_ids_are_those_that_are_written_one_by_one(places: list[tuple[int, int]]) -> None:
+    assert IDS.write_many(places).decode() == "".join(IDS.write(*place) for place in places)
+    numbers = [number for _, number in places]
+    assert IDS.write_all(7, numbers) == [IDS.write(7, number) for number in numbers]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.broker.promise import Promise
 from goqueue.wire.http import connection as limits_of
+from goqueue.wire.http.application import PATH_LENGTH_KNOWN_MAX, PATHS_KNOWN_MAX
 from goqueue.wire.http.front_end import Limits
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, Wire, request
@@ -307,3 +308,14 @@ def test_stopping_does_not_wait_for_ever(small: Client, monkeypatch: pytest.Monk
     assert not stopped
     small.world.run_for(2_000)
     assert stopped
+
+
+def test_paths_that_were_found_are_remembered_within_bounds(world: World) -> None:
+    client = Client(world)
+    for number in range(PATHS_KNOWN_MAX + 10):
+        assert client.refused("GET", f"/v1/topics/t{number}").status == 404
+    assert client.refused("GET", "/v1/topics/" + "x" * PATH_LENGTH_KNOWN_MAX).status >= 400
+    found = client.application._found
+    assert 0 < len(found) <= PATHS_KNOWN_MAX
+    assert all(len(path) <= PATH_LENGTH_KNOWN_MAX for _, path in found)
+    assert client.refused("GET", "/v1/topics/t5").json["code"] == "unknown_topic"

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from goqueue.broker.queue_host import ReceivedRun
+from goqueue.delivery import LANE_NAMES, Unacked
+from goqueue.delivery.leases import Leases
+from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
+from goqueue.model.columns import decode_columns
+from goqueue.wire.http.bodies import queues as bodies
+from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.handlers import queues as handlers
+from goqueue.wire.http.messages import message_fields
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, request
 
@@ -44,6 +56,52 @@ def test_a_message_is_received_once_and_acknowledged(world: World, client: Clien
     assert [set(one) for one in settled["results"]] == [{"receipt"}, {"receipt"}]
     world.run_for(60_000)
     assert receive(client) == []
+
+
+contents = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
+headers = st.lists(st.tuples(st.text(min_size=1, max_size=5), contents), max_size=2).map(tuple)
+
+
+@given(
+    st.lists(st.builds(Record, contents, contents, headers, st.integers(0, 1 << 45)), min_size=1),
+    st.sampled_from(["utf8", "base64"]),
+    st.data(),
+)
+def test_messages_shown_together_are_what_each_is_alone(
+    records: list[Record], encoding: Encoding, data: st.DataObject
+) -> None:
+    batch = encode_batch(records, base_offset=70)
+    columns = decode_columns(read_header(batch), batch[HEADER_BYTES:])
+    first = data.draw(st.integers(0, len(records) - 1))
+    picked: range | list[int] = range(first, len(records))
+    if data.draw(st.booleans()):
+        picked = sorted(data.draw(st.sets(st.sampled_from(range(len(records))), min_size=1)))
+    offsets = [70 + place for place in picked]
+    lease = Leases(1, Unacked()).grant(
+        "anna",
+        3,
+        [1, 2, *offsets],
+        [1, 1, *range(2, 2 + len(offsets))],
+        bytes(place % 5 for place in range(2 + len(offsets))),
+        until_ms=5000,
+        nonce=7,
+    )
+    shown = handlers.messages_of("orders", ReceivedRun(columns, picked, lease, 2), encoding)
+    alone = []
+    for index, place in enumerate(picked, 2):
+        delivery = lease.delivery(index)
+        alone.append(
+            bodies.ReceivedMessage(
+                **message_fields("orders", 3, columns.record(place), encoding),
+                receipt=delivery.receipt,
+                priority=LANE_NAMES[delivery.lane],  # type: ignore[arg-type]
+                attempt=delivery.attempt,
+                leased_until=delivery.until_ms,
+            )
+        )
+    assert shown == alone
+    answer = msgspec.json.encode(bodies.Received(messages=shown))
+    assert msgspec.json.decode(answer, type=bodies.Received).messages == alone
 
 
 def test_a_receipt_that_is_no_good_is_refused_alone(world: World, client: Client) -> None:

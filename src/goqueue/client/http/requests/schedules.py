@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from goqueue.client.http.failures import error_of_problem
 from goqueue.client.http.messages import Header, content, headers_of
 from goqueue.client.http.moments import Duration, Moment, duration_ms, moment_ms
 from goqueue.client.http.request import (
@@ -15,7 +18,7 @@ from goqueue.client.http.request import (
     query_of,
     reading,
 )
-from goqueue.model.errors import InvalidRequest
+from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.bodies.schedules import ScheduleEntry, ScheduleStats
 
@@ -23,6 +26,7 @@ _read_page = reading(bodies.Schedules)
 _read_count = reading(bodies.ScheduleCount)
 _read_schedule = reading(bodies.Schedule)
 _read_rescheduled = reading(bodies.Rescheduled)
+_read_cancelled = reading(bodies.CancelledSchedules)
 _read_stats = reading(bodies.ScheduleStats)
 
 
@@ -82,6 +86,12 @@ class ScheduleRequests:
         path = path_of("schedules", schedule_id)
         return Request("DELETE", path, nothing, repeat=Repeat.CONFUSES)
 
+    def cancel_many(self, schedule_ids: Sequence[str]) -> Request[list[GoQueueError | None]]:
+        """Let messages never appear, up to 1000; for each why it could not be, or None."""
+        body = bodies.CancelSchedules(ids=list(schedule_ids))
+        path = path_of("schedules", "cancel")
+        return Request("POST", path, _cancelled, body=body_of(body), repeat=Repeat.CONFUSES)
+
     def reschedule(
         self,
         schedule_id: str,
@@ -119,6 +129,13 @@ def _count(data: bytes) -> int:
 
 def _rescheduled(data: bytes) -> int:
     return _read_rescheduled(data).deliver_at
+
+
+def _cancelled(data: bytes) -> list[GoQueueError | None]:
+    return [
+        None if isinstance(one.problem, msgspec.UnsetType) else error_of_problem(one.problem)
+        for one in _read_cancelled(data).results
+    ]
 
 
 def _schedule(data: bytes) -> Schedule:

@@ -86,7 +86,7 @@ class Receive(Body, kw_only=True):
     encoding: ReadEncoding = "utf8"
 
 
-class ReceivedMessage(Message, kw_only=True):
+class ReceivedMessage(Message, gc=False):
     """A message that is held until `leased_until`, and the receipt that proves it."""
 
     receipt: str
@@ -126,7 +126,7 @@ class Extend(Body, kw_only=True):
     visibility_ms: VisibilityMs | None = None
 
 
-class ReceiptResult(Answer, kw_only=True, omit_defaults=True):
+class ReceiptResult(Answer, omit_defaults=True, gc=False):
     """The outcome for one receipt; without a problem it was accepted."""
 
     receipt: str

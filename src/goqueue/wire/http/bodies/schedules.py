@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from goqueue.wire.http.bodies.messages import HeaderRead
 from goqueue.wire.http.fields import (
@@ -17,6 +17,9 @@ from goqueue.wire.http.fields import (
     Timestamp,
     TopicName,
 )
+from goqueue.wire.http.problems import Problem
+
+CANCELS_MAX = 1000  # in one call
 
 Due = Annotated[
     Annotated[str, Meta(min_length=1, max_length=64)] | None,
@@ -88,6 +91,29 @@ class Reschedule(Body, kw_only=True):
 class Rescheduled(Answer, kw_only=True):
     id: str
     deliver_at: int
+
+
+class CancelSchedules(Body, kw_only=True):
+    """Let these messages never appear."""
+
+    ids: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=64)]],
+        Meta(min_length=1, max_length=CANCELS_MAX),
+    ]
+
+
+class CancelResult(Answer, omit_defaults=True, gc=False):
+    """The outcome for one schedule; without a problem its message never appears."""
+
+    id: str
+    problem: Problem | UnsetType = UNSET
+
+
+class CancelledSchedules(Answer, kw_only=True):
+    """A result for each schedule, in the order they were sent."""
+
+    results: list[CancelResult]
+    failed: Annotated[int, Meta(description="How many were not cancelled.")]
 
 
 class ScheduleStats(Answer, kw_only=True):

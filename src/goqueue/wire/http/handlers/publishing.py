@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.promise import Promise
-from goqueue.broker.publishing import Outgoing, Published, PublishResult
+from goqueue.broker.publishing import Published, PublishResult, Scheduled
+from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InternalTopic
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.messages import message_id, to_record
@@ -32,7 +33,7 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
             promise.resolve(_published(topic, results[0]))
 
     publishing = front.broker.publish(
-        topic, [Outgoing(record)], partition=body.partition, waits=body.acks != "none"
+        topic, [record], partition=body.partition, waits=body.acks != "none"
     )
     publishing.then(done)
     return promise
@@ -46,52 +47,49 @@ async def publish_many(
     if front.broker.topics.get(topic).is_internal:
         raise InternalTopic(topic)
     now_ms = front.now_ms()
-    results: dict[int, PublishResult] = {}
-    groups: dict[int | None, list[tuple[int, Outgoing]]] = {}
+    results: list[PublishResult | None] = [None] * len(body.messages)
+    groups: dict[int | None, tuple[list[int], list[Record]]] = {}
     for index, one in enumerate(body.messages):
         try:
             record = to_record(one, now_ms=now_ms)
         except GoQueueError as error:
             results[index] = error
-        else:
-            groups.setdefault(one.partition, []).append((index, Outgoing(record)))
+            continue
+        group = groups.get(one.partition)
+        if group is None:
+            group = groups[one.partition] = ([], [])
+        group[0].append(index)
+        group[1].append(record)
+    waits = body.acks != "none"
     calls = [
-        (
-            [index for index, _ in numbered],
-            front.broker.publish(
-                topic,
-                [outgoing for _, outgoing in numbered],
-                partition=partition,
-                waits=body.acks != "none",
-            ),
-        )
-        for partition, numbered in groups.items()
+        (indexes, front.broker.publish(topic, records, partition=partition, waits=waits))
+        for partition, (indexes, records) in groups.items()
     ]
     # All calls are under way before the first is waited for, so they share their syncs.
     for indexes, promise in calls:
         try:
-            results.update(zip(indexes, await promise, strict=True))
+            outcomes = await promise
         except GoQueueError as error:
-            results.update(dict.fromkeys(indexes, error))
-    answers = [_result(topic, results[index]) for index in range(len(body.messages))]
-    failed = sum(isinstance(one, GoQueueError) for one in results.values())
+            outcomes = [error] * len(indexes)
+        for index, outcome in zip(indexes, outcomes, strict=True):
+            results[index] = outcome
+    answers = [_result(topic, result) for result in results if result is not None]
+    assert len(answers) == len(results), "every message has a result"
+    failed = sum(isinstance(one, GoQueueError) for one in results)
     return bodies.PublishedMany(results=answers, failed=failed)
 
 
 def _result(topic: str, result: PublishResult) -> bodies.PublishResult:
     if isinstance(result, GoQueueError):
         return bodies.PublishResult(problem=problem_of(result))
-    return bodies.PublishResult(published=_published(topic, result))
+    return bodies.PublishResult(_published(topic, result))
 
 
-def _published(topic: str, result: PublishResult) -> bodies.Published:
-    assert not isinstance(result, GoQueueError)
-    if isinstance(result, Published):
-        return bodies.Published(
-            id=message_id(topic, result.partition, result.offset),
-            topic=topic,
-            partition=result.partition,
-            offset=result.offset,
-            timestamp=result.timestamp_ms,
-        )
-    return bodies.Published(topic=topic, schedule_id=result.schedule_id, deliver_at=result.due_ms)
+def _published(topic: str, result: Published | Scheduled) -> bodies.Published:
+    if isinstance(result, Scheduled):
+        schedule_id, due_ms = result
+        return bodies.Published(topic, schedule_id=schedule_id, deliver_at=due_ms)
+    partition, offset, timestamp_ms = result
+    return bodies.Published(
+        topic, message_id(topic, partition, offset), partition, offset, timestamp_ms
+    )

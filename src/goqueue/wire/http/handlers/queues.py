@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from goqueue.broker.promise import Promise
-from goqueue.delivery import LANE_NAMES
+from goqueue.delivery import LANE_NAMES, TAILS
+from goqueue.model.columns import at_places
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http.bodies import queues as bodies
+from goqueue.wire.http.bodies.messages import HeaderRead
 from goqueue.wire.http.fields import Encoding, Priority
 from goqueue.wire.http.handlers.groups import group_of
-from goqueue.wire.http.messages import message_fields
+from goqueue.wire.http.messages import message_fields, show_all, show_headers
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 from goqueue.wire.http.problems import InvalidField, problem_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.queue_host import ReceivedMessage
+    from goqueue.broker.queue_host import ReceivedRun
     from goqueue.broker.queues import PeekedMessage
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
@@ -35,7 +38,10 @@ async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> bodies.R
     )
     call.on_cancel(receiver.cancel)
     received = await receiver.promise
-    return bodies.Received(messages=[_received(one, body.encoding) for one in received])
+    messages: list[bodies.ReceivedMessage] = []
+    for run in received.runs:
+        messages += messages_of(received.topic, run, body.encoding)
+    return bodies.Received(messages=messages)
 
 
 async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled:
@@ -136,26 +142,68 @@ def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
 
 
 async def _settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled:
-    results = []
+    errors = await outcomes
+    results = [bodies.ReceiptResult(receipt) for receipt in receipts]
     failed = 0
-    for receipt, error in zip(receipts, await outcomes, strict=True):
-        result = bodies.ReceiptResult(receipt=receipt)
-        if error is not None:
-            result.problem = problem_of(error)
-            failed += 1
-        results.append(result)
+    if any(errors):
+        for result, error in zip(results, errors, strict=True):
+            if error is not None:
+                result.problem = problem_of(error)
+                failed += 1
     return bodies.Settled(results=results, failed=failed)
 
 
-def _received(one: ReceivedMessage, encoding: Encoding) -> bodies.ReceivedMessage:
-    delivery = one.delivery
-    return bodies.ReceivedMessage(
-        **message_fields(one.topic, delivery.partition, one.record, encoding),
-        receipt=delivery.receipt,
-        priority=cast(Priority, LANE_NAMES[delivery.lane]),
-        attempt=delivery.attempt,
-        leased_until=delivery.until_ms,
-    )
+def messages_of(topic: str, run: ReceivedRun, encoding: Encoding) -> list[bodies.ReceivedMessage]:
+    """The messages of a run, column by column: what all have in common is looked up once."""
+    columns, places, lease, first = run
+    number, until_ms, place_of = lease.partition, lease.until_ms, slice(first, first + len(places))
+    keys, key_encodings = show_all(at_places(columns.keys, places), encoding)
+    values, value_encodings = show_all(at_places(columns.values, places), encoding)
+    headers: Iterable[list[HeaderRead]] = repeat([])
+    if columns.headers:
+        headers = [show_headers(columns.headers.get(one, ()), encoding) for one in places]
+    return [
+        bodies.ReceivedMessage(
+            f"{topic}:{number}:{offset}",
+            topic,
+            number,
+            offset,
+            timestamp,
+            key,
+            key_encoding,
+            value,
+            value_encoding,
+            shown,
+            lease.head + tail,
+            cast(Priority, LANE_NAMES[lane]),
+            attempt,
+            until_ms,
+        )
+        for (
+            offset,
+            timestamp,
+            key,
+            key_encoding,
+            value,
+            value_encoding,
+            shown,
+            tail,
+            lane,
+            attempt,
+        ) in zip(
+            lease.offsets[place_of],
+            at_places(columns.timestamps, places),
+            keys,
+            key_encodings,
+            values,
+            value_encodings,
+            headers,
+            TAILS[place_of],
+            lease.lanes[place_of],
+            lease.attempts[place_of],
+            strict=False,  # what is the same for all is repeated without end
+        )
+    ]
 
 
 def _peeked(query: bodies.Peek, one: PeekedMessage) -> bodies.PeekedMessage:

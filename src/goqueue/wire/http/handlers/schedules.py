@@ -9,7 +9,7 @@ from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.messages import show as show_bytes
 from goqueue.wire.http.messages import show_headers
 from goqueue.wire.http.moments import due_ms
-from goqueue.wire.http.problems import InvalidField
+from goqueue.wire.http.problems import InvalidField, problem_of
 
 if TYPE_CHECKING:
     from goqueue.wire.http.calls import Call
@@ -74,6 +74,20 @@ async def reschedule(front: FrontEnd, call: Call, body: bodies.Reschedule) -> bo
 
 async def cancel(front: FrontEnd, call: Call, _: object) -> None:
     await front.broker.schedules.cancel(call.text("schedule_id"))
+
+
+async def cancel_many(
+    front: FrontEnd, call: Call, body: bodies.CancelSchedules
+) -> bodies.CancelledSchedules:
+    errors = await front.broker.schedules.cancel_many(body.ids)
+    results = [bodies.CancelResult(one) for one in body.ids]
+    failed = 0
+    if any(errors):
+        for result, error in zip(results, errors, strict=True):
+            if error is not None:
+                result.problem = problem_of(error)
+                failed += 1
+    return bodies.CancelledSchedules(results=results, failed=failed)
 
 
 def stats(front: FrontEnd, call: Call, _: object) -> bodies.ScheduleStats:

@@ -1,0 +1,183 @@
+"""Where in its log each scheduled message stands, so that it is read alone when it is due.
+
+Messages are due in another order than they came, so each one lies in another batch. Reading and
+searching that batch would cost far more than the message. The place of a record is known when it
+is written; after a start or a compaction it is found with the first message of its batch that is
+asked for, and kept for the others. Four bytes a message, and only the newest pages of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from itertools import pairwise
+
+from goqueue.delivery.schedules import number_key
+from goqueue.model.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    is_intact,
+    read_header,
+    read_varint,
+    split_records,
+    unpack_payload,
+    varint,
+)
+from goqueue.model.compression import Compression
+from goqueue.model.errors import CorruptBatch
+from goqueue.partition import Partition
+from goqueue.storage.log import Slice
+from goqueue.storage.segment import Segment
+
+PAGE_BITS = 14
+PAGE_NUMBERS = 1 << PAGE_BITS
+PAGES_MAX = 256  # the places of four million messages, in 16 MB
+
+_MASK = PAGE_NUMBERS - 1
+_UNKNOWN = 0  # a header comes before every record
+_POSITION_MAX = (1 << 32) - 1
+_RECORD_BYTES = 512  # read for one message; most are smaller
+_RUN_BYTES = 16 << 10  # read when messages that are asked for lie close together
+_NEAR_BYTES = 2048
+_LENGTH_BYTES_MAX = 5
+_LONG = 0x80  # a number has more bytes after this one
+_BATCH_BYTES = 32 << 10
+_LOG_BYTES_MAX = 1 << 60
+_KEY_LENGTH = varint(len(number_key(0)))
+
+
+class _Misplaced(Exception):
+    """Another record, or none, stands where one was expected."""
+
+
+class Places:
+    """Finds the messages of one log by their numbers; quick for ascending ones."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._pages: dict[int, array[int]] = {}
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._window: tuple[Segment | None, int, bytes] = (None, 0, b"")
+
+    def note_written(self, first: int, batch_bytes: int, starts: list[int]) -> None:
+        """The newest batch of the log holds messages from `first` on, one at each start."""
+        position = self._partition.log.active.size - batch_bytes
+        if position + batch_bytes > _POSITION_MAX:
+            return
+        places = array("I", [position + start for start in starts])
+        done = 0
+        while done < len(places):
+            at = (first + done) & _MASK
+            count = min(len(places) - done, PAGE_NUMBERS - at)
+            self._page(first + done)[at : at + count] = places[done : done + count]
+            done += count
+
+    def find(self, number: int) -> bytes | None:
+        """The value of the record with this number; None when there is none."""
+        log = self._partition.log
+        if log.segments != self._segments:
+            self._follow(log.segments)
+        page = self._pages.get(number >> PAGE_BITS)
+        position = page[number & _MASK] if page is not None else _UNKNOWN
+        try:
+            if position != _UNKNOWN:
+                segment = self._segments[bisect_right(self._bases, number) - 1]
+                try:
+                    return self._read_record(segment, position, number)
+                except (_Misplaced, IndexError, CorruptBatch):
+                    pass  # The batch as a whole has a checksum, and tells whether it is damaged.
+            return self._search(number)
+        except OSError as error:
+            raise self._partition.unreadable(error) from error
+
+    def _page(self, number: int) -> array[int]:
+        page = self._pages.get(number >> PAGE_BITS)
+        if page is None:
+            page = self._pages[number >> PAGE_BITS] = array("I", bytes(4 * PAGE_NUMBERS))
+            if len(self._pages) > PAGES_MAX:
+                del self._pages[next(iter(self._pages))]
+        return page
+
+    def _follow(self, segments: list[Segment]) -> None:
+        """Forget the places in segments that compaction has replaced."""
+        kept = set(segments)
+        for segment in self._segments:
+            if segment not in kept:
+                first = segment.base_offset >> PAGE_BITS
+                last = segment.end_offset >> PAGE_BITS
+                for page in [one for one in self._pages if first <= one <= last]:
+                    del self._pages[page]
+        self._window = (None, 0, b"")
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        assert all(one < other for one, other in pairwise(self._bases))
+
+    def _read_record(self, segment: Segment, position: int, number: int) -> bytes | None:
+        known, start, data = self._window
+        at = position - start
+        is_near = known is segment and 0 <= at < len(data) + _NEAR_BYTES
+        if not is_near or not _holds_record(data, at):
+            size = _RUN_BYTES if is_near else _RECORD_BYTES
+            data = segment.file.read(position, min(size, segment.size - position))
+            self._window = (segment, position, data)
+            at = 0
+        length, body = read_varint(data, at)
+        if body + length > len(data):
+            data = segment.file.read(position, body + length)
+        return _value(data, body, number)
+
+    def _search(self, number: int) -> bytes | None:
+        """Look through the batch of a message, and remember the places of all that it holds."""
+        log = self._partition.log
+        part = log.read(number, bytes_max=_LOG_BYTES_MAX, until_offset=self._partition.end_offset)
+        if part is None:
+            return None
+        header, data = _read_batch(part)
+        found = None
+        position = part.position + HEADER_BYTES
+        is_kept = header.codec is Compression.NONE and part.position + header.size <= _POSITION_MAX
+        for record in split_records(header, unpack_payload(data, header)):
+            here = header.base_offset + record.offset_delta
+            if is_kept:
+                self._page(here)[here & _MASK] = position
+                position += len(record.data)
+            if here == number:
+                found = record.data
+        if found is None:
+            return None
+        try:
+            return _value(found, read_varint(found, 0)[1], number)
+        except (_Misplaced, IndexError) as error:
+            raise CorruptBatch(f"The record {number} is no scheduled message.") from error
+
+
+def _read_batch(part: Slice) -> tuple[BatchHeader, bytes]:
+    """The first batch of a slice; `CorruptBatch` when it is damaged."""
+    data = part.segment.file.read(part.position, _BATCH_BYTES)
+    header = read_header(data)
+    if header.size > len(data):
+        data = part.segment.file.read(part.position, header.size)
+    if not part.is_trusted and not is_intact(memoryview(data), header):
+        part._replace(length=header.size).read()  # It says what is wrong.
+    return header, data
+
+
+def _holds_record(data: bytes, at: int) -> bool:
+    """Whether the record that begins at a place is there as a whole."""
+    if at + _LENGTH_BYTES_MAX > len(data):
+        return False
+    length, body = read_varint(data, at)
+    return body + length <= len(data)
+
+
+def _value(data: bytes, body: int, number: int) -> bytes | None:
+    """The value of a record whose fields begin at `body`, if it is the record of that number."""
+    # Most have the time of their batch and stand near its beginning: numbers of one byte.
+    at = body + 2 if data[body + 1] < _LONG else read_varint(data, body + 1)[1]
+    at = at + 1 if data[at] < _LONG else read_varint(data, at)[1]
+    key = _KEY_LENGTH + number_key(number)
+    if data[at : at + len(key)] != key:
+        raise _Misplaced
+    length, at = read_varint(data, at + len(key))
+    return data[at : at + length] if length >= 0 else None
