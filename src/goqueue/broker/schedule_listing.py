@@ -1,4 +1,4 @@
-"""Lists and counts of what waits, a block of entries at a time.
+"""What can be asked of schedules; lists and counts of what waits, a block of entries at a time.
 
 A bucket in the far future may hold a million entries in no order, so a list looks through whole
 buckets and keeps the earliest. Between two blocks everybody else has a turn.
@@ -14,11 +14,39 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.scheduler import Scheduler
 from goqueue.delivery.schedules import NEVER_MS, Agenda, Entry, ScheduleIds
+from goqueue.model.batch import Header
 from goqueue.model.errors import InvalidRequest, UnknownSchedule
 
 LIST_MAX = 1000
 
 _Place = tuple[int, int, int]  # due time, log and number
+
+
+class Schedule(NamedTuple):
+    """A message that waits, for whoever asks."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+
+
+class ScheduleStats(NamedTuple):
+    """Counts since the topic was made, except those of `dropped` and lateness: since the start."""
+
+    pending: int
+    released: int
+    cancelled: int
+    dead_lettered: int
+    dropped: int
+    late_ms_p50: int
+    late_ms_p99: int
+    late_ms_max: int
+    next_due_ms: int | None
 
 
 class ScheduledEntry(NamedTuple):

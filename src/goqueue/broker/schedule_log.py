@@ -176,6 +176,11 @@ class ScheduleLog:
         value = self._places.find(number)
         return None if value is None else read_message(value)
 
+    @property
+    def search_count(self) -> int:
+        """How many reads so far had to look through a whole batch, which takes its time."""
+        return self._places.search_count
+
     def _due_ms(self, number: int) -> int:
         due_ms = self.agenda.moved.get(number)
         if due_ms is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 
 from goqueue.delivery.schedules import number_key
@@ -19,7 +20,6 @@ from goqueue.model.batch import (
     is_intact,
     read_header,
     read_varint,
-    split_records,
     unpack_payload,
     varint,
 )
@@ -58,6 +58,7 @@ class Places:
         self._pages: dict[int, array[int]] = {}
         self._segments: list[Segment] = []
         self._bases: list[int] = []
+        self.search_count = 0  # how often a whole batch had to be looked through
         self._window: tuple[Segment | None, int, bytes] = (None, 0, b"")
 
     def note_written(self, first: int, batch_bytes: int, starts: list[int]) -> None:
@@ -133,21 +134,20 @@ class Places:
         part = log.read(number, bytes_max=_LOG_BYTES_MAX, until_offset=self._partition.end_offset)
         if part is None:
             return None
+        self.search_count += 1
         header, data = _read_batch(part)
-        found = None
+        payload = bytes(unpack_payload(data, header))
         position = part.position + HEADER_BYTES
         is_kept = header.codec is Compression.NONE and part.position + header.size <= _POSITION_MAX
-        for record in split_records(header, unpack_payload(data, header)):
-            here = header.base_offset + record.offset_delta
-            if is_kept:
-                self._page(here)[here & _MASK] = position
-                position += len(record.data)
-            if here == number:
-                found = record.data
-        if found is None:
-            return None
+        found = None
         try:
-            return _value(found, read_varint(found, 0)[1], number)
+            for delta, start, body in _records(payload, header.record_count):
+                here = header.base_offset + delta
+                if is_kept:
+                    self._page(here)[here & _MASK] = position + start
+                if here == number:
+                    found = body
+            return None if found is None else _value(payload, found, number)
         except (_Misplaced, IndexError) as error:
             raise CorruptBatch(f"The record {number} is no scheduled message.") from error
 
@@ -161,6 +161,18 @@ def _read_batch(part: Slice) -> tuple[BatchHeader, bytes]:
     if not part.is_trusted and not is_intact(memoryview(data), header):
         part._replace(length=header.size).read()  # It says what is wrong.
     return header, data
+
+
+def _records(payload: bytes, count: int) -> Iterator[tuple[int, int, int]]:
+    """The offset of each record in its batch, where it begins, and where its fields do."""
+    start = 0
+    for _ in range(count):
+        length, body = read_varint(payload, start)
+        if length <= 0 or body + length > len(payload):
+            raise CorruptBatch("A record claims more bytes than its batch has.")
+        at = body + 2 if payload[body + 1] < _LONG else read_varint(payload, body + 1)[1]
+        yield read_varint(payload, at)[0], start, body
+        start = body + length
 
 
 def _holds_record(data: bytes, at: int) -> bool:

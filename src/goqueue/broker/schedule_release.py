@@ -36,6 +36,7 @@ from goqueue.partition import Partition
 MESSAGES_MAX = 10_000  # on their way at once, all topics together
 BYTES_MAX = 32 << 20
 TAKE_MAX = 64  # of one log in one turn of the event loop
+SEARCHES_MAX = 8  # the same, of messages whose place in the log is not known since the start
 RETRY_MS = 1000
 UNREADABLE_RETRY_MS = 3_600_000
 TURN_PAUSE_MS = 5  # what is due within it shares its batches and their syncs
@@ -203,7 +204,7 @@ class Releaser:
                 log.agenda.give_back(number, retry_ms=due_now_ms)
             else:
                 self._route(Release(log, number, due_ms, message, size))
-        return len(entries) == room and self._has_room()
+        return (len(entries) == room or len(messages) < len(entries)) and self._has_room()
 
     def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
         """Give back what is due and not durable yet; a crash could take it back after its release.
@@ -231,8 +232,9 @@ class Releaser:
         """The messages and their sizes, as many as there is room for; the others go back."""
         messages: dict[int, tuple[ScheduledMessage, int]] = {}
         room = BYTES_MAX - self._bytes
+        searches_max = log.search_count + SEARCHES_MAX
         for number in sorted(numbers):  # Those of one batch are then found in one pass.
-            if room <= 0:
+            if room <= 0 or log.search_count >= searches_max:
                 log.agenda.give_back(number)
                 continue
             message = self._read(log, number, now_ms)

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.schedule_intake import Delayed, pieces, to_messages
-from goqueue.broker.schedule_listing import ScheduleListing, SchedulePage, Wanted
+from goqueue.broker.schedule_listing import (
+    Schedule,
+    ScheduleListing,
+    SchedulePage,
+    ScheduleStats,
+    Wanted,
+)
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_recovery import end_released
 from goqueue.broker.schedule_release import RETRY_MS, Releaser
@@ -31,7 +36,6 @@ from goqueue.delivery.schedules import (
     ScheduleIds,
 )
 from goqueue.model.attributes import check_due
-from goqueue.model.batch import Header
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopic,
@@ -55,33 +59,6 @@ _SCHEDULED_SETTINGS = {
 }
 
 _log = logging.getLogger(__name__)
-
-
-class Schedule(NamedTuple):
-    """A message that waits, for whoever asks."""
-
-    id: str
-    topic: str
-    partition: int
-    due_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
-    timestamp_ms: int
-
-
-class ScheduleStats(NamedTuple):
-    """Counts since the topic was made, except those of `dropped` and lateness: since the start."""
-
-    pending: int
-    released: int
-    cancelled: int
-    dead_lettered: int
-    dropped: int
-    late_ms_p50: int
-    late_ms_p99: int
-    late_ms_max: int
-    next_due_ms: int | None
 
 
 class Schedules:

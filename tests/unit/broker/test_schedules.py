@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.broker.schedule_listing import LIST_MAX
 from goqueue.broker.schedule_log import ScheduleLog
-from goqueue.broker.schedule_release import TURN_PAUSE_MS
+from goqueue.broker.schedule_release import SEARCHES_MAX, TURN_PAUSE_MS, Releaser
 from goqueue.broker.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
 from goqueue.model.attributes import DELAY_MS_MAX
@@ -453,3 +453,28 @@ def test_after_a_crash_nothing_that_was_released_is_released_again(desk: Desk) -
     desk.restart_after_crash()
     desk.run_for(3_000)
     assert sorted(desk.values("orders")) == sorted(b"%d" % one for one in range(100, 140))
+
+
+def test_after_a_start_only_a_few_batches_are_searched_in_one_turn(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_ms = desk.now_ms + 60_000
+    for _ in range(200):
+        delayed = [Delayed(Record(None, b"v"), due_ms)] * 2
+        desk.wait(desk.broker.schedules.schedule("orders", delayed))
+    desk.stop()
+    desk.start()
+    searches: list[int] = []
+    take = Releaser._take
+
+    def counted(releaser: Releaser, log: ScheduleLog, now_ms: int) -> bool:
+        before = log.search_count
+        has_more = take(releaser, log, now_ms)
+        searches.append(log.search_count - before)
+        return has_more
+
+    monkeypatch.setattr(Releaser, "_take", counted)
+    desk.run_for(62_000)
+    assert desk.values("orders") == [b"v"] * 400
+    assert sum(searches) == 200
+    assert max(searches) == SEARCHES_MAX

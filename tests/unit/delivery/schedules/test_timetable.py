@@ -181,3 +181,19 @@ def test_a_full_disk_keeps_entries_in_memory_until_there_is_room() -> None:
     desk.restart()
     desk.go_to(START_MS + 2 * YEAR_MS)
     assert not desk.waiting
+
+
+def test_messages_that_are_put_in_together_come_out_like_any_other() -> None:
+    one_by_one, together = Desk(1), Desk(1)
+    dues_ms = [one_by_one.some_due_ms() for _ in range(3_000)]
+    dues_ms += [START_MS + 3 * DAY_MS + number for number in range(3_000)]  # more than a block
+    for due_ms in dues_ms:
+        one_by_one.add(due_ms)
+    together.waiting = dict(enumerate(dues_ms))
+    together.table.add_many(0, dues_ms)
+    assert together.table.due_min_ms() == one_by_one.table.due_min_ms() == min(dues_ms)
+    for step_ms in (1, 1_000, 60_000, DAY_MS, 4 * DAY_MS, YEAR_MS, 101 * YEAR_MS):
+        for desk in (one_by_one, together):
+            desk.go_to(START_MS + step_ms)
+        assert together.taken == one_by_one.taken
+    assert len(together.taken) == len(dues_ms)
