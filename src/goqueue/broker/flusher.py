@@ -206,7 +206,12 @@ class Flusher:
     def _finish_idle(self) -> None:
         idle, self._idle = self._idle, []
         for done in idle:
-            self.clear_journal(lambda _, done=done: done())  # type: ignore[misc]
+            # Cleared or not: a journal that has failed is written back at the next start.
+            self.clear_journal(partial(_call, done))
+
+
+def _call(done: Callable[[], None], _: bool) -> None:
+    done()
 
 
 def _run(share: _Flushes) -> list[_Outcome]:
