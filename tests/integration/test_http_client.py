@@ -258,7 +258,7 @@ def test_a_queue_is_looked_at_rewound_and_purged(api: Client, topic: str, group:
     queue = api.queue(topic, group=group, consumer="me")
     received = queue.receive(2, wait=5)
     queue.ack(received[0])
-    states = [(one.text, one.state, one.consumer) for one in queue.peek()]
+    states = [(one.text, one.state, one.consumer) for one in queue.peek(partition=0, offset=0)]
     assert states == [("0", "done", None), ("1", "leased", "me"), ("2", "ready", None)]
     assert api.groups.lag(group).lag == 2
     queue.rewind("earliest")

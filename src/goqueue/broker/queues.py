@@ -52,6 +52,7 @@ CONSUMER_NAME_LENGTH_MAX = 249
 REASON_LENGTH_MAX = 1000
 RECEIPTS_MAX = 1000
 WAIT_MS_MAX = 60_000
+PEEK_STRETCHES_MAX = 20  # in which a peek looks for messages that are not done
 
 
 class QueueGroup(NamedTuple):
@@ -302,11 +303,46 @@ class Queues:
         return self._moved(hosted, dict(enumerate(ends)))
 
     def peek(
-        self, name: str, topic_name: str, number: int, *, offset: int = 0, count: int = 10
+        self,
+        name: str,
+        topic_name: str,
+        number: int | None = None,
+        *,
+        offset: int | None = None,
+        count: int = 10,
     ) -> list[PeekedMessage]:
-        """Messages of a partition with what has become of them; nothing is changed."""
+        """Messages with what has become of them, of one partition or of all; nothing is changed.
+
+        Without an offset those that are not done, the first ones of each partition.
+        """
         _check("count", count, 1, PEEK_MESSAGES_MAX)
         hosted = self._hosted(name, topic_name)
+        numbers = range(len(hosted.topic.partitions)) if number is None else [number]
+        found: list[PeekedMessage] = []
+        for each in numbers:
+            room = count - len(found)
+            if room and offset is not None:
+                found += self._peek(hosted, each, offset, room)
+            elif room:
+                found += self._peek_open(hosted, each, room)
+        return found
+
+    def _peek_open(self, hosted: HostedQueue, number: int, count: int) -> list[PeekedMessage]:
+        """The first messages that are not done; the search ends after a bounded stretch."""
+        end = hosted.topic.partition(number).high_watermark
+        at = hosted.queue.partitions[number].ledger.floor
+        found: list[PeekedMessage] = []
+        for _ in range(PEEK_STRETCHES_MAX):
+            if at >= end or len(found) >= count:
+                break
+            seen = self._peek(hosted, number, at, PEEK_MESSAGES_MAX)
+            found += [one for one in seen if one.state.state != "done"]
+            at += PEEK_MESSAGES_MAX
+        return found[:count]
+
+    def _peek(
+        self, hosted: HostedQueue, number: int, offset: int, count: int
+    ) -> list[PeekedMessage]:
         partition = hosted.topic.partition(number)
         first = max(offset, partition.start_offset)
         wanted = range(first, min(first + count, partition.high_watermark))

@@ -106,8 +106,12 @@ def peek(
     ctx: typer.Context,
     topic: Topic,
     group: Group,
-    partition: Annotated[int, typer.Option("--partition", "-p", min=0)] = 0,
-    offset: Annotated[int, typer.Option(min=0, help="Where to begin.")] = 0,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Else all of them.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Begin there, and show also what is done.")
+    ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100)] = 10,
 ) -> None:
     """Show messages and what has become of them in the group; nothing is changed."""
@@ -117,7 +121,7 @@ def peek(
         )
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
-        print(f"There are no messages in {topic}/{partition} from offset {offset} on.")
+        print(f"There are no such messages in {topic} for {group}.")
     print_rows([_peek_row(one, form) for one in found], form)
 
 

@@ -225,7 +225,7 @@ def test_messages_are_looked_at_without_side_effects(world: World, client: Clien
     one, two = receive(client, 2, consumer="worker-9")
     client.post(f"{GROUP}/ack", receipts([one]))
     for _ in range(2):
-        peeked = client.get(f"{GROUP}/peek", topic="orders", partition=0)["messages"]
+        peeked = client.get(f"{GROUP}/peek", topic="orders", partition=0, offset=0)["messages"]
         assert [message["state"] for message in peeked] == ["done", "leased", "ready"]
     held = peeked[1]
     assert (held["consumer"], held["attempts"]) == ("worker-9", 1)

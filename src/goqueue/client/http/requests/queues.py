@@ -142,11 +142,15 @@ class QueueRequests:
     # Looking and moving about
 
     def peek(
-        self, *, partition: int = 0, offset: int = 0, limit: int = 10
+        self, *, partition: int | None = None, offset: int | None = None, limit: int = 10
     ) -> Request[list[PeekedMessage]]:
-        """Messages with what has become of them in this group; nothing is changed."""
+        """Messages with what has become of them in this group; nothing is changed.
+
+        Without an offset those that are not done, of one partition or of all.
+        """
         numbers = {"partition": partition, "offset": offset, "limit": limit}
-        query = {"topic": self.topic, **{name: str(one) for name, one in numbers.items()}}
+        given = {name: str(one) for name, one in numbers.items() if one is not None}
+        query = {"topic": self.topic, **given}
         return Request("GET", self._path("peek"), _peeked, query)
 
     def stats(self) -> Request[QueueStats]:

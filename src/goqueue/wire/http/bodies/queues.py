@@ -141,9 +141,14 @@ class Settled(Answer, kw_only=True):
 
 
 class Peek(Body, kw_only=True):
+    """What to look at; by default the first messages of each partition that are not done."""
+
     topic: TopicName
-    partition: PartitionNumber = 0
-    offset: Offset = 0
+    partition: Annotated[PartitionNumber | None, Meta(description="By default all.")] = None
+    offset: Annotated[
+        Offset | None,
+        Meta(description="Begin there and show also what is done; needs a partition."),
+    ] = None
     limit: Annotated[int, Meta(ge=1, le=PEEK_MAX)] = 10
     encoding: ReadEncoding = "utf8"
 

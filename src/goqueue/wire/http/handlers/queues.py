@@ -67,6 +67,8 @@ async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Set
 
 
 def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
+    if query.offset is not None and query.partition is None:
+        raise InvalidField("An offset needs the partition that it counts in.", field="partition")
     found = front.broker.queues.peek(
         group_of(call), query.topic, query.partition, offset=query.offset, count=query.limit
     )
@@ -210,7 +212,7 @@ def _peeked(query: bodies.Peek, one: PeekedMessage) -> bodies.PeekedMessage:
     state, record = one
     assert record is not None
     return bodies.PeekedMessage(
-        **message_fields(query.topic, query.partition, record, query.encoding),
+        **message_fields(query.topic, state.partition, record, query.encoding),
         priority=cast(Priority, state.lane),
         state=state.state,
         attempts=state.attempts,
