@@ -166,12 +166,16 @@ class Broker:
         *,
         partition: int | None = None,
         waits: bool = True,
+        now_ms: int | None = None,
     ) -> Promise[list[PublishResult]]:
         """Store records, or schedule those that are delayed; a result for each when it is safe.
 
         Who does not wait is told when the records are written, though perhaps not yet synced.
+        `now_ms` is the time of their arrival, if they bear one already.
         """
-        return self._publisher.publish(topic, outgoing, partition=partition, waits=waits)
+        return self._publisher.publish(
+            topic, outgoing, partition=partition, waits=waits, now_ms=now_ms
+        )
 
     def fetch(
         self,

@@ -92,10 +92,13 @@ class Publisher:
         *,
         partition: int | None,
         waits: bool = True,
+        now_ms: int | None = None,
     ) -> Promise[list[PublishResult]]:
         """Store or schedule records; a result for each, in order, when all is safe.
 
-        Records without a key, and without a partition, of one call go to one partition.
+        Records without a key, and without a partition, of one call go to one partition. Whoever
+        has stamped them with a time of arrival gives it as `now_ms`: by another clock a record
+        could be due now and yet bear an earlier time.
         """
         try:
             target = self._topics.get(topic)
@@ -109,7 +112,9 @@ class Publisher:
             refused: Promise[list[PublishResult]] = Promise()
             refused.reject(error)
             return refused
-        call = _Call(self, target, len(outgoing), waits=waits)
+        if now_ms is None:
+            now_ms = self._scheduler.now_ms()
+        call = _Call(self, target, len(outgoing), waits=waits, now_ms=now_ms)
         keyless = self._keyless(target) if partition is None else partition
         call.sort_in(outgoing, partition=partition, keyless=keyless)
         return call.carry_out()
@@ -119,9 +124,6 @@ class Publisher:
 
     def schedule(self, topic: Topic, delayed: list[Delayed]) -> Promise[list[str]]:
         return self._schedules.schedule(topic.name, delayed)
-
-    def now_ms(self) -> int:
-        return self._scheduler.now_ms()
 
     def _keyless(self, topic: Topic) -> int:
         """Partitions in turn: a random one would cost a system call for every message.
@@ -139,10 +141,12 @@ class Publisher:
 class _Call:
     """One call of `publish` on its way."""
 
-    def __init__(self, publisher: Publisher, topic: Topic, count: int, *, waits: bool) -> None:
+    def __init__(
+        self, publisher: Publisher, topic: Topic, count: int, *, waits: bool, now_ms: int
+    ) -> None:
         self._publisher = publisher
         self._topic = topic
-        self._now_ms = publisher.now_ms()
+        self._now_ms = now_ms
         self.waits = waits
         self.results: list[PublishResult | None] = [None] * count
         self._lanes: dict[_Lane, _Load] = {}

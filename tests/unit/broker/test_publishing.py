@@ -120,6 +120,18 @@ def test_a_delayed_record_is_scheduled_and_appears_later(node: Node) -> None:
     assert node.values("orders", partition=home) == [b"now", b"header", b"attribute"]
 
 
+def test_no_record_bears_an_earlier_time_than_the_one_it_was_to_appear_at(node: Node) -> None:
+    """It arrives a millisecond before it is due, and is taken up a millisecond after that."""
+    arrived_ms = node.broker.scheduler.now_ms()
+    due = Attributes(deliver_at_ms=arrived_ms + 1)
+    node.run_for(2)
+    stamped = Outgoing(Record(b"k", b"soon", timestamp_ms=arrived_ms), due)
+    node.wait(node.broker.publish("orders", [stamped], now_ms=arrived_ms))
+    node.run_for(1_000)
+    [found] = node.consume("orders", partition=partition_of_key(b"k", 3))
+    assert found.timestamp_ms > arrived_ms
+
+
 def test_one_bad_record_does_not_stop_the_others(node: Node) -> None:
     bad = Outgoing(Record(None, b"v", (("goqueue-delay-ms", b"soon"),)))
     large = Outgoing(Record(b"k", bytes(2 << 20)))

@@ -21,7 +21,8 @@ Results = list[PublishResult]
 
 def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bodies.Published]:
     topic = call.text("topic")
-    record = to_record(body, now_ms=front.now_ms())
+    now_ms = front.now_ms()
+    record = to_record(body, now_ms=now_ms)
     promise: Promise[bodies.Published] = Promise()
 
     def done(results: Results | None, error: Exception | None) -> None:
@@ -33,7 +34,7 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
             promise.resolve(_published(topic, results[0]))
 
     publishing = front.broker.publish(
-        topic, [record], partition=body.partition, waits=body.acks != "none"
+        topic, [record], partition=body.partition, waits=body.acks != "none", now_ms=now_ms
     )
     publishing.then(done)
     return promise
@@ -62,7 +63,10 @@ async def publish_many(
         group[1].append(record)
     waits = body.acks != "none"
     calls = [
-        (indexes, front.broker.publish(topic, records, partition=partition, waits=waits))
+        (
+            indexes,
+            front.broker.publish(topic, records, partition=partition, waits=waits, now_ms=now_ms),
+        )
         for partition, (indexes, records) in groups.items()
     ]
     # All calls are under way before the first is waited for, so they share their syncs.
