@@ -98,8 +98,11 @@ class Settling:
         journal = self.journal
         if self._running or not journal.is_empty(1 - journal.current):
             return False
+        partitions = [one for one in self._unsettled[journal.current] if not one.is_gone]
+        if any(one.failure is not None for one in partitions):
+            self._keep()
+            return False
         left = journal.switch()
-        partitions = [one for one in self._unsettled[left] if not one.is_gone]
         self._unsettled[left].clear()
         self._has_failures = False
         settlements = [(one, one.settlement()) for one in partitions]
@@ -116,21 +119,27 @@ class Settling:
         for partition, point, failure in results:
             if partition.is_gone:
                 continue
-            if failure is None:
-                partition.settled(point)
-            else:
+            if failure is not None:
                 self._has_failures = True
                 _log.error("syncing %s failed: %s", partition.name, failure)
                 partition.fail(failure)
+            elif partition.failure is not None:
+                # A disk reports a failure once: a round has heard of it, and this sync has not.
+                self._has_failures = True
+            else:
+                partition.settled(point)
         self._running -= 1
         if self._running:
             return
         if self._has_failures:
-            # Only the journal has what those partitions hold; the next start will need it.
-            self.fail(OSError("logs that it serves could not be synced"))
+            self._keep()
             return
         self._running = 1
         self._scheduler.run_blocking(partial(self.journal.free, left), self._freed)
+
+    def _keep(self) -> None:
+        """Only the journal has what some partitions hold; the next start will need it."""
+        self.fail(OSError("logs that it serves could not be synced"))
 
     def _freed(self, _: object, error: Exception | None) -> None:
         self._running = 0

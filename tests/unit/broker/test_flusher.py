@@ -441,6 +441,29 @@ def test_a_log_that_cannot_be_settled_fails_and_the_journal_keeps_what_it_held()
     assert room.round("b") == [[None]]
 
 
+def test_the_journal_keeps_what_a_log_had_there_when_its_own_sync_failed() -> None:
+    """After a failed sync the disk says yes to the next one, and has not stored anything."""
+    room = Room(journal_bytes=9 << 10)
+    room.round("a", "b")
+    assert room.round("a") == [[None]]
+    assert room.flusher.rounds_journaled == 1
+    partition = room.partitions["a"]
+    partition.log.roll(now_ms=room.clock.now_ms())
+    room.disk.fail_syncs(1)
+    [outcome] = room.round("a")
+    assert isinstance(outcome[0], StorageFailed)
+    for _ in range(100):
+        assert room.round("b") == [[None]]
+    while room.clock.waiting:
+        room.clock.finish_round()
+    written = room.disk.read_whole(f"logs/a/0/{0:020d}.log")
+    room.disk.survival = 0.0
+    room.disk.crash()
+    journal = CommitJournal(room.disk, file_bytes=9 << 10)
+    journal.redo(partition.key, "logs/a/0")
+    assert room.disk.read_whole(f"logs/a/0/{0:020d}.log") == written
+
+
 def test_everything_is_in_the_logs_themselves_after_flushing_now() -> None:
     room = Room(journal_bytes=1 << 20)
     room.round("a", "b")
