@@ -14,12 +14,14 @@ WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SERVE_STAMP := $(VENV)/.serve-stamp
 TEST_STAMP := $(VENV)/.test-stamp
+SPARK_STAMP := $(VENV)/.spark-stamp
+DECODER := src/goqueue/model/_decode
 LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test kcat serve test check format bench demo simulate campaign lock codecs \
-	docs-settings postman clean
+.PHONY: help setup setup-test setup-spark java kcat serve test check format bench demo simulate campaign \
+	campaign-transactions lock codecs docs-settings postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -34,16 +36,37 @@ $(BIN)/python:
 
 # Hashes are checked, dependencies come from the lock alone, and the build backend is in the lock
 # too, so the same commit always installs the same bytes.
-$(SERVE_STAMP): requirements/serve.lock pyproject.toml | $(BIN)/python
+$(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(wildcard $(DECODER)*.[ch]) | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
+	@rm -f $(DECODER).*.so
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	@ls $(DECODER).*.so >/dev/null 2>&1 || echo "Without a C compiler records are decoded in Python," \
+		"which is slower; on Debian: apt-get install gcc python3-dev, then make setup" >&2
 	@touch $@
 
-setup-test: $(TEST_STAMP) kcat ## Make .venv with what the tests need too
+setup-test: $(TEST_STAMP) setup-spark kcat ## Make .venv with what the tests need too
 
 $(TEST_STAMP): requirements/test.lock $(SERVE_STAMP)
 	$(PIP) install --require-hashes --no-deps -r requirements/test.lock
 	@touch $@
+
+setup-spark: $(SPARK_STAMP) java ## Make .venv with what Spark needs too
+
+# Spark itself comes as source; what builds it is in the lock of the broker.
+$(SPARK_STAMP): requirements/spark.lock $(SERVE_STAMP)
+	$(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements/spark.lock
+	@touch $@
+
+# Spark runs on Java 17 or newer; where it cannot be had, only Spark is missing.
+java:
+	@if ! command -v java >/dev/null; then \
+		if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
+		if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
+			$$as_root apt-get update -qq && $$as_root apt-get install -y -qq default-jre-headless; \
+		else \
+			echo "Spark needs Java 17 or newer; install it first (on Debian: apt-get install default-jre-headless)." >&2; \
+		fi; \
+	fi
 
 # Without kcat only the tests that use it fail, so a machine where it cannot be had is told and no more.
 kcat:
@@ -62,7 +85,7 @@ serve: setup ## Run a broker; flags in ARGS="..."
 test: setup-test ## Run all tests; pick some with ARGS="-k name"
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(TEST_STAMP) ## Lint, formatting, types and the walls between the rooms
+check: $(TEST_STAMP) $(SPARK_STAMP) ## Lint, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -86,9 +109,14 @@ campaign: $(TEST_STAMP) ## Kill a node under queue traffic again and again, SEED
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
 		tests/integration/test_queue_crashes.py $(ARGS)
 
+campaign-transactions: $(TEST_STAMP) ## Kill clients and nodes under transactions, SEEDS times over
+	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
+		tests/integration/test_transaction_crashes.py $(ARGS)
+
 lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)
 	$(call compile_lock,--group build --group test --constraint requirements/serve.lock,requirements/test.lock)
+	$(call compile_lock,--extra spark --constraint requirements/serve.lock --constraint requirements/test.lock,requirements/spark.lock)
 
 # `--universal` locks for every platform and Python at once. Where the files come from is the
 # business of the machine that installs, so no address is written down.
@@ -118,5 +146,5 @@ postman: setup ## Write the Postman collection of the HTTP API
 	$(BIN)/python tools/postman_collection.py > docs/goqueue.postman_collection.json
 
 clean: ## Remove what can be made again; keeps data/
-	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info $(DECODER).*.so
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

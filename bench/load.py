@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,18 @@ def produce(
     """Batched produce by librdkafka, from C or from Python, to a topic that holds `held`."""
     command = _client(tools, client, "produce", system, topic, count=count, size=size)
     return _produce(command, system, topic, held)
+
+
+def produce_payload(system: System, topic: Topic, *, count: int, payload: bytes) -> Outcome:
+    """The same by librdkafka from Python, with a payload that means something to the broker."""
+    command = [
+        *(sys.executable, "-m", "bench.clients.confluent_bench", "produce"),
+        *("--brokers", system.bootstrap, "--topic", topic.name),
+        *("--partitions", str(topic.partitions), "--count", str(count)),
+        *("--payload", base64.b64encode(payload).decode()),
+        *("--seconds-max", str(RUN_SECONDS_MAX)),
+    ]
+    return _produce(command, system, topic, 0)
 
 
 def fill(

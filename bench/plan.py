@@ -28,6 +28,7 @@ class Plan:
     end_to_end_seconds: float = 4.0
     http_requests: int = 60_000
     http_batches: int = 4_000
+    schema_messages: int = 300_000
     # By messages per call.
     queue_messages: tuple[tuple[int, int], ...] = ((1, 20_000), (10, 100_000), (100, 400_000))
     # The last is close to a million: the highest limit that a group takes is a million in all.
@@ -38,6 +39,8 @@ class Plan:
     schedule_pace_seconds: int = 10
     schedule_cancels: int = 200_000
     schedule_cancels_single: int = 20_000
+    spark_messages: tuple[tuple[int, int], ...] = ((1000, 1_000_000), (100, 5_000_000))
+    spark_micro_batches: int = 40
     start_bytes: int = 10 * GIB
     start_partitions: int = 1_000
     idle_partitions: int = 5_000
@@ -67,6 +70,7 @@ QUICK = Plan(
     end_to_end_seconds=0.5,
     http_requests=5_000,
     http_batches=200,
+    schema_messages=30_000,
     queue_messages=((1, 1_000), (10, 5_000), (100, 20_000)),
     unacked_levels=(100, 10_000, 50_000),
     unacked_probe=5_000,
@@ -75,6 +79,8 @@ QUICK = Plan(
     schedule_pace_seconds=3,
     schedule_cancels=10_000,
     schedule_cancels_single=2_000,
+    spark_messages=((1000, 100_000), (100, 500_000)),
+    spark_micro_batches=10,
     start_bytes=1 * GIB,
     start_partitions=100,
     idle_partitions=1_000,

@@ -186,7 +186,7 @@ def goqueue(name: str, home: Path, settings: Mapping[str, Any]) -> Server:
     command = [
         *(sys.executable, "-m", "goqueue", "serve"),
         *("--data-dir", str(home / "data"), "--listen-kafka", "127.0.0.1:0"),
-        *("--listen-http", "127.0.0.1:0"),
+        *("--listen-http", "127.0.0.1:0", "--listen-registry", "127.0.0.1:0"),
     ]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

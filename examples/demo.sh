@@ -27,7 +27,7 @@ show() { # a command as one would type it, and what it prints
 start_broker() {
 	rm -f "$work/ready"
 	goqueue serve --data-dir "$work/data" --listen-kafka "$address" --listen-http 127.0.0.1:0 \
-		--ready-file "$work/ready" >"$work/broker.log" 2>&1 &
+		--listen-registry 127.0.0.1:0 --ready-file "$work/ready" >"$work/broker.log" 2>&1 &
 	broker=$!
 	disown "$broker" # so that the shell does not comment on its end
 	until [ -s "$work/ready" ]; do

@@ -9,6 +9,7 @@ Prints the same JSON fields as `rdkafka_bench.c`.
 from __future__ import annotations
 
 import argparse
+import base64
 import ctypes
 import json
 import resource
@@ -56,7 +57,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, Any]:
             "on_delivery": failures.on_delivery,
         }
     )
-    payload = b"x" * arguments.size
+    payload = base64.b64decode(arguments.payload) or b"x" * arguments.size
     warm = min(arguments.partitions, WARM_UP_PARTITIONS_MAX)
     for partition in range(warm):
         producer.produce(arguments.topic, payload, partition=partition)
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--payload", default="", help="base64; instead of --size bytes")
     parser.add_argument("--seconds-max", type=float, default=60)
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as the C programs do

@@ -16,7 +16,9 @@ from bench.rows import (
     publish,
     queues,
     schedules,
+    schemas,
     single,
+    spark,
     startup,
 )
 from bench.session import Session
@@ -32,6 +34,8 @@ ROWS: dict[str, Callable[[Session], None]] = {
     "http": http.measure,
     "queues": queues.measure,
     "schedules": schedules.measure,
+    "schemas": schemas.measure,
+    "spark": spark.measure,
     "growth": growth.measure,
     "memory": memory.measure,
     "startup": startup.measure,

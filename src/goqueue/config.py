@@ -126,6 +126,12 @@ class ListenerSettings:
         "loopback only, as for Kafka; port 0 picks a free one",
         "--listen-http",
     )
+    registry: Address = _setting(
+        Address("127.0.0.1", 8081),
+        HostPort(),
+        "clients of schema registries expect one of their own; the same is at /registry of http",
+        "--listen-registry",
+    )
     allow_unauthenticated: bool = _setting(
         False,
         Switch(),
@@ -303,6 +309,22 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Atomic writes over several partitions."""
+
+    state_partitions: int = _count(
+        16, "transactions spread over these logs; fixed once the first is begun", most=1000
+    )
+    timeout_ms_max: int = _duration(
+        15 * MINUTE_MS, "an open transaction holds up its readers no longer than this", least=1
+    )
+    id_expiration_ms: int = _duration(
+        7 * DAY_MS, "how long a transactional id that nobody uses is remembered"
+    )
+    ids_max: int = _count(100_000, "transactional ids remembered; one more is refused")
+
+
+@dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """Queue groups: where their state is kept, and what serving them may cost."""
 
@@ -373,6 +395,7 @@ class Settings:
     topics: TopicSettings = TopicSettings()
     producers: ProducerSettings = ProducerSettings()
     groups: GroupSettings = GroupSettings()
+    transactions: TransactionSettings = TransactionSettings()
     delivery: DeliverySettings = DeliverySettings()
     schedules: ScheduleSettings = ScheduleSettings()
     fetch: FetchSettings = FetchSettings()
@@ -593,6 +616,11 @@ def contradictions(settings: Settings) -> list[str]:
     if not listeners.http.is_loopback and not listeners.allow_unauthenticated:
         found.append(
             f"{told('listeners.http')}: listens beyond this machine without authentication; "
+            "pass --allow-unauthenticated if that is meant"
+        )
+    if not listeners.registry.is_loopback and not listeners.allow_unauthenticated:
+        found.append(
+            f"{told('listeners.registry')}: listens beyond this machine without authentication; "
             "pass --allow-unauthenticated if that is meant"
         )
     if listeners.http_body_bytes_max > listeners.receive_buffer_bytes_total_max:

@@ -35,6 +35,7 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self._port = quiet_port()
         self._http_port = quiet_port()
+        self._registry_port = quiet_port()
 
     @property
     def bootstrap(self) -> str:
@@ -45,6 +46,11 @@ class Broker:
     def http(self) -> str:
         """Where the HTTP API begins."""
         return f"http://127.0.0.1:{self._http_port}"
+
+    @property
+    def registry(self) -> str:
+        """Where the schema registry begins."""
+        return f"http://127.0.0.1:{self._registry_port}"
 
     @property
     def pid(self) -> int:
@@ -79,6 +85,7 @@ class Broker:
         addresses = json.loads(ready_file.read_text())
         assert addresses["kafka"] == self.bootstrap
         assert f"http://{addresses['http']}" == self.http
+        assert f"http://{addresses['registry']}" == self.registry
 
     def stop(self) -> None:
         """Ask the node to end, and expect it to end well."""
@@ -103,6 +110,7 @@ class Broker:
         command = [*END_WITH_US, sys.executable, "-m", "goqueue", "serve"]
         command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
         command += ["--listen-http", f"127.0.0.1:{self._http_port}"]
+        command += ["--listen-registry", f"127.0.0.1:{self._registry_port}"]
         command += ["--ready-file", str(ready_file)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]

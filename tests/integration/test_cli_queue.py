@@ -148,8 +148,14 @@ def test_groups_and_lanes(goqueue: Run, topic: str, group: str) -> None:
     error = goqueue("queue", "configure", group, "--config", "visibility_ms=0", code=1)
     assert "visibility_ms" in error
     goqueue("produce", topic, "-m", "now", "--priority", "critical", "--ttl", "1h")
-    lanes = json.loads(goqueue("queue", "lanes", topic, "-o", "json"))["lanes"]
-    assert {one["lane"]: one["stored"] for one in lanes}["critical"] == 1
+    goqueue("queue", "receive", topic, "--group", group)
+    shown = json.loads(goqueue("queue", "lanes", topic, "-o", "json"))
+    assert {one["lane"]: one["stored"] for one in shown["lanes"]}["critical"] == 1
+    (figures,) = (one["lanes"] for one in shown["groups"] if one["group"] == group)
+    assert {one["lane"]: one["out_per_second"] > 0 for one in figures}["critical"]
+    table = goqueue("queue", "lanes", topic)
+    assert group in table
+    assert "OUT_PER_SECOND" in table
 
 
 def test_a_message_is_scheduled_shown_moved_and_cancelled(

@@ -97,6 +97,16 @@ class SimulatedFile:
         self._disk.bytes_read[self.path] += len(data)
         return data
 
+    def read_at_once(self, position: int, length: int) -> bytes | None:
+        cold_chance = self._disk.cold_chance
+        if cold_chance and self._disk.random.random() < cold_chance:
+            return None
+        data = self.read(position, length)
+        return data if len(data) == length else None
+
+    def prefetch(self, position: int, length: int) -> None:
+        self._opened()
+
     def overwrite(self, position: int, data: bytes) -> None:
         self._disk.operation("overwrite", self.path)
         inode = self._opened()
@@ -158,6 +168,7 @@ class SimulatedDisk:
     def __init__(self, seed: int | random.Random = 0, *, survival: float = 0.5) -> None:
         self.random = seed if isinstance(seed, random.Random) else random.Random(seed)
         self.survival = survival  # how likely an unsynced page or name survives a crash
+        self.cold_chance = 0.0  # how likely bytes are not in memory
         self.life = 0
         self.bytes_read: Counter[str] = Counter()
         self.operations = 0

@@ -159,6 +159,8 @@ def _world(seed: int, **settings: str) -> World:
         **settings,
     )
     world.create(TOPIC, PARTITIONS)
+    # In half of the worlds messages have left memory by the time they are due.
+    world.disk.cold_chance = world.random.choice([0.0, 0.5])
     return world
 
 

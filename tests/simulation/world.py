@@ -39,6 +39,7 @@ class World:
         )
         self._limits = limits or Limits()
         self._watermarks: dict[tuple[bytes, int], int] = {}
+        self._stable: dict[tuple[bytes, int], int] = {}
         self.start()
 
     def start(self) -> None:
@@ -47,6 +48,7 @@ class World:
         self.broker.open()
         self.front = FrontEnd(self.broker, self._limits, advertised=lambda: ("localhost", 9092))
         self._watermarks.clear()
+        self._stable.clear()
 
     def crash(self) -> None:
         """Cut the power. The node is gone, and of its unsynced writes whatever the seed says."""
@@ -96,6 +98,10 @@ class World:
                 assert mark >= self._watermarks.get(key, 0), f"seed {self.seed}: {key} went back"
                 assert partition.start_offset <= mark <= partition.end_offset
                 self._watermarks[key] = mark
+                stable = partition.last_stable_offset
+                assert stable >= self._stable.get(key, 0), f"seed {self.seed}: {key} is undecided"
+                assert partition.start_offset <= stable <= mark
+                self._stable[key] = stable
 
     # A client's work
 

@@ -139,6 +139,7 @@ def test_two_names_of_one_setting_must_agree() -> None:
         ({"--listen-kafka": "10.1.2.3:9092"}, "--allow-unauthenticated"),
         ({"--listen-kafka": "broker.example:9092"}, "--allow-unauthenticated"),
         ({"--listen-http": "10.1.2.3:8080"}, "--allow-unauthenticated"),
+        ({"--listen-registry": "10.1.2.3:8081"}, "--allow-unauthenticated"),
         ({"listeners.http_body_bytes_max": "300MiB"}, "receive_buffer_bytes_total_max = 256MiB"),
         (
             {"--listen-kafka": "0.0.0.0:9092", "--allow-unauthenticated": "true"},

@@ -40,7 +40,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 }
 # Of the HTTP front end the client shares what crosses the wire: fields, problem details, and those
 # bodies that are made of nothing else. Bodies that show structs of the core are the server's alone.
-_HTTP_BODIES = ("groups", "messages", "node", "schedules", "topics")
+_HTTP_BODIES = ("groups", "messages", "node", "registry", "schedules", "topics", "transactions")
 CODEC_MODULES = (
     *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),
     *(f"goqueue.wire.http.{name}" for name in ("fields", "problems")),

@@ -15,22 +15,46 @@ from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
+from goqueue.broker.joining import Joining, is_transactional
 from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Outgoing, Publisher, PublishResult
 from goqueue.broker.queues import Queues
 from goqueue.broker.reading import Place, Reading
 from goqueue.broker.redrives import Redrives
-from goqueue.broker.schedule_split import Split, append_with_attributes
+from goqueue.broker.schedule_split import (
+    Split,
+    append_with_attributes,
+    scheduled_participant,
+)
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Schedules
+from goqueue.broker.schemas import Schemas
 from goqueue.broker.topic_settings import TopicDefaults
-from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
+from goqueue.broker.topics import (
+    DELIVERY_TOPIC,
+    INTERNAL_TOPICS,
+    SCHEDULED_TOPIC,
+    Topic,
+    Topics,
+)
+from goqueue.broker.transacting import Transacting
+from goqueue.broker.transactions import Transactions
 from goqueue.broker.upkeep import Upkeep
+from goqueue.broker.validation import Validation
 from goqueue.config import Settings
 from goqueue.model.attributes import may_have_attributes
-from goqueue.model.batch import Record
-from goqueue.model.errors import InternalTopic, NotCompacted, RecordsKept, StorageFull, UnknownTopic
-from goqueue.model.names import check_topic_name
+from goqueue.model.batch import Record, read_header
+from goqueue.model.errors import (
+    ConcurrentTransactions,
+    InternalTopic,
+    InvalidRequest,
+    InvalidTransactionState,
+    NotCompacted,
+    RecordsKept,
+    StorageFull,
+    UnknownTopic,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition, check_topic_name
 from goqueue.partition import Appended, Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
@@ -79,6 +103,7 @@ class Broker:
             new_id=self.new_id,
         )
         self.groups = Groups(scheduler, self.topics, settings.groups)
+        self.transactions = Transactions(scheduler, self.topics, self.groups, settings.transactions)
         self.queues = Queues(
             scheduler,
             disk,
@@ -99,6 +124,9 @@ class Broker:
             settings.schedules,
             is_full=lambda: self.upkeep.is_full,
         )
+        self.schemas = Schemas(scheduler, self.topics, is_full=lambda: self.upkeep.is_full)
+        self.validation = Validation(self.schemas, self.topics.defaults.values)
+        self.topics.check_record = self.validation.check_record
         self.dead_letters = DeadLetters(self.topics, self.queues.journal)
         self.redrives = Redrives(
             scheduler,
@@ -110,6 +138,21 @@ class Broker:
         self._publisher = Publisher(
             scheduler, self.topics, self.schedules, random, is_full=lambda: self.upkeep.is_full
         )
+        self.transacting = Transacting(
+            scheduler,
+            self.topics,
+            self.transactions,
+            self.groups,
+            self.queues,
+            self.schedules,
+            cluster_id=self.cluster_id,
+            new_id=self.new_id,
+            is_full=lambda: self.upkeep.is_full,
+        )
+        # By partition and producer: the newest batch that waits for its partition to take part.
+        self._joining: dict[tuple[Partition, int], Promise[None]] = {}
+        self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
+        self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
 
     def open(self) -> None:
@@ -118,6 +161,9 @@ class Broker:
         self.groups.open()
         self.queues.open()
         self.schedules.open()
+        self.schemas.open()
+        # Last of those who take part in transactions: it tells them how theirs ended.
+        self.transactions.open()
         self.redrives.open()
         self.upkeep.start()
         self.compactor.start()
@@ -145,13 +191,85 @@ class Broker:
         """Sixteen random bytes, as topics and members have for their ids."""
         return UUID(int=self.random.getrandbits(128), version=4).bytes
 
-    def produce(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
+    def produce(
+        self,
+        topic: Topic,
+        partition: Partition,
+        batch: memoryview,
+        *,
+        transactional_id: str | None = None,
+        joins_transaction: bool = False,
+    ) -> Appended | Split | Joining:
         """Store a client's batch; `partition.when_committed` tells when it is safe.
 
-        A batch with delayed records is split, and then its own `when_committed` tells.
+        A batch with delayed records is split, and then its own `when_committed` tells. So it does
+        for a transactional batch whose partition has yet to join, if `joins_transaction` lets it.
         """
         if topic.is_internal:
             raise InternalTopic(topic.name)
+        if topic.settings.has_schemas:
+            self.validation.check_batch(topic, batch, now_ms=self.scheduler.now_ms())
+        if not is_transactional(batch):
+            return self._store(topic, partition, batch)
+        if transactional_id is None:
+            raise InvalidRequest("A transactional batch needs its producer's transactional id.")
+        header = read_header(batch)
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+        names = [partition.name, *self._scheduled_by(topic, partition, batch)]
+
+        def append() -> Appended | Split:
+            for name in names:
+                refusal = self.transactions.verify(transactional_id, identity, name)
+                if refusal is not None:
+                    raise refusal
+            return self._store(topic, partition, batch)
+
+        missing: list[TopicPartition] = []
+        for name in names:
+            refusal = self.transactions.verify(transactional_id, identity, name)
+            if refusal is None:
+                continue
+            # Where delayed records wait is our own affair, of which no producer knows.
+            may_join = joins_transaction or name != partition.name
+            is_absent = isinstance(refusal, InvalidTransactionState | ConcurrentTransactions)
+            if not (may_join and is_absent):
+                raise refusal
+            missing.append(name)
+        place = (partition, identity.producer_id)
+        if missing:
+            joined = self.transactions.add_partitions(transactional_id, identity, missing)
+            return self._join(place, joined, append)
+        # What follows a batch that waits must wait too, or it would be out of turn.
+        earlier = self._joining.get(place)
+        return append() if earlier is None else Joining(partition, earlier, append)
+
+    def _scheduled_by(
+        self, topic: Topic, partition: Partition, batch: memoryview
+    ) -> list[TopicPartition]:
+        """Where the delayed records of a transactional batch wait, if it has any."""
+        if not (topic.settings.has_attributes and may_have_attributes(batch)):
+            return []
+        now_ms = self.scheduler.now_ms()
+        name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
+        return [] if name is None else [name]
+
+    def _join(
+        self,
+        place: tuple[Partition, int],
+        joined: Promise[None],
+        append: Callable[[], Appended | Split],
+    ) -> Joining:
+        joining = Joining(place[0], joined, append)
+
+        def forget(_: None, error: Exception | None) -> None:
+            if self._joining.get(place) is joined:
+                del self._joining[place]
+
+        self._joining[place] = joined
+        joined.then(forget)
+        return joining
+
+    def _store(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
         if self.upkeep.is_full:
             raise StorageFull("The disk is full; retry when there is room again.")
         now_ms = self.scheduler.now_ms()
@@ -192,10 +310,24 @@ class Broker:
         return fetch
 
     def read(
-        self, places: Sequence[Place], *, records_max: int, bytes_max: int, wait_ms: int = 0
+        self,
+        places: Sequence[Place],
+        *,
+        records_max: int,
+        bytes_max: int,
+        wait_ms: int = 0,
+        is_committed_only: bool = True,
     ) -> Reading:
-        """Read committed records one by one, waiting for the first if there is none."""
-        reading = Reading(places, records_max=records_max, bytes_max=bytes_max)
+        """Read records one by one, waiting for the first if there is none.
+
+        Unless `is_committed_only`, also those of transactions that are open or were aborted.
+        """
+        reading = Reading(
+            places,
+            records_max=records_max,
+            bytes_max=bytes_max,
+            is_committed_only=is_committed_only,
+        )
         reading.start(self.fetch, wait_ms)
         return reading
 

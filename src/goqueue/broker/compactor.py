@@ -103,6 +103,7 @@ class Compactor:
                     self._disk,
                     plan,
                     last_offsets=partition.producers.last_offsets(),
+                    marker_offsets=partition.producers.marker_offsets(),
                     map_bytes_max=self._settings.map_bytes_max,
                     step_bytes=STEP_BYTES,
                 )
@@ -134,7 +135,7 @@ class Compactor:
         if is_forced:
             del self._requested[partition]
         return plan_compaction(
-            log, now_ms=now_ms, until_offset=partition.high_watermark, is_forced=is_forced
+            log, now_ms=now_ms, until_offset=partition.last_stable_offset, is_forced=is_forced
         )
 
     def _step(self, partition: Partition, compaction: Compaction) -> None:

@@ -82,7 +82,7 @@ class DeadLetters:
         page = LetterPage([], at, [])
         scanned = 0
         for number, partition in enumerate(found.partitions):
-            until = partition.high_watermark
+            until = partition.last_stable_offset
             while at[number] < until and scanned < SCAN_LETTERS_MAX:
                 if len(page.letters) == count_max:
                     return page
@@ -93,7 +93,7 @@ class DeadLetters:
         return page
 
     def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
-        """How many are dead; offsets that compaction or damage took away count too."""
+        """How many are dead; offsets without a letter, by compaction or damage, count too."""
         found = self.find(topic, dead_letter_topic)
         if found is None:
             return 0
@@ -102,7 +102,7 @@ class DeadLetters:
             ledger = self.ledger(found.id, number)
             first = max(partition.start_offset, ledger.floor)
             done = sum(end - max(start, first) for start, end in ledger.done if end > first)
-            total += max(0, partition.high_watermark - first - done)
+            total += max(0, partition.last_stable_offset - first - done)
         return total
 
     def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:

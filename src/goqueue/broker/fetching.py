@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.model.errors import GoQueueError
-from goqueue.partition import Partition
+from goqueue.partition import AbortedTransaction, Partition
 from goqueue.storage.log import Slice
 
 
@@ -18,14 +18,19 @@ class Wanted(NamedTuple):
     offset: int
     bytes_max: int
     leader_epoch: int = -1
+    is_committed_only: bool = False  # nothing of a transaction that is not decided
 
 
 class Fetched(NamedTuple):
-    """What is there: committed batches, or nothing yet, or an error."""
+    """What is there: safe batches, or nothing yet, or an error.
+
+    To whoever wants only what is committed, `aborted` tells which of the batches to leave out.
+    """
 
     partition: Partition | None
     batches: Slice | None
     error: GoQueueError | None
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 FetchDone = Callable[[list[Fetched]], None]
@@ -39,6 +44,7 @@ class Fetch:
         "_bytes_max",
         "_bytes_min",
         "_done",
+        "_is_committed_only",
         "_is_finishing",
         "_scheduler",
         "_timer",
@@ -62,6 +68,7 @@ class Fetch:
         self._available: dict[Partition, int] = {}
         self._timer: Handle | None = None
         self._is_finishing = False
+        self._is_committed_only = any(one.is_committed_only for one in wanted)
 
     def start(self, wait_ms: int) -> None:
         """Answer at once if there is enough or nothing to wait for, else when there is."""
@@ -82,13 +89,14 @@ class Fetch:
         """There is more in one of the partitions; see whether it is enough now."""
         if self._is_finishing:
             return
-        if not partition.is_gone and self._bytes_min > 1:
+        # What a transaction has written and not decided is no news to everyone.
+        if not partition.is_gone and (self._bytes_min > 1 or self._is_committed_only):
             for wanted in self._wanted:
                 if wanted.partition is partition:
                     result = self._read(wanted, wanted.bytes_max)
                     size = result.batches.length if result.batches is not None else 0
                     self._available[partition] = size
-            if sum(self._available.values()) < self._bytes_min:
+            if sum(self._available.values()) < max(1, self._bytes_min):
                 return
         # One round of syncing advances several partitions: let the answer have them all.
         self._is_finishing = True
@@ -124,7 +132,7 @@ class Fetch:
             result = self._read(wanted, min(wanted.bytes_max, room))
             batches = result.batches
             if batches is not None and batches.length > room and not is_first:
-                result = result._replace(batches=None)
+                result = result._replace(batches=None, aborted=())
             elif batches is not None:
                 room -= batches.length
                 is_first = False
@@ -139,7 +147,11 @@ class Fetch:
         try:
             if wanted.leader_epoch >= 0:
                 partition.check_epoch(wanted.leader_epoch)
-            batches = partition.read(wanted.offset, bytes_max=bytes_max)
+            if not wanted.is_committed_only:
+                batches = partition.read(wanted.offset, bytes_max=bytes_max)
+                return Fetched(partition, batches, None)
+            batches = partition.read(wanted.offset, bytes_max=bytes_max, is_committed_only=True)
+            aborted = () if batches is None else partition.aborted_in(batches)
         except GoQueueError as error:
             return Fetched(partition, None, error)
-        return Fetched(partition, batches, None)
+        return Fetched(partition, batches, None, aborted)

@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from goqueue.broker.alarm import Alarm
 from goqueue.broker.promise import Promise
-from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from goqueue.config import GroupSettings
 from goqueue.groups import (
@@ -34,13 +35,14 @@ from goqueue.groups import (
     Leave,
     LeaveResult,
     OffsetErrors,
+    Partitions,
     Persist,
     RebalanceLog,
     Reply,
     Sync,
     SyncResult,
 )
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     CorruptBatch,
@@ -49,6 +51,7 @@ from goqueue.model.errors import (
     InvalidGroupId,
     UnknownGroup,
 )
+from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
 _OFFSETS_SETTINGS = {
@@ -57,8 +60,6 @@ _OFFSETS_SETTINGS = {
     "segment_bytes": str(100 << 20),
     "max_message_bytes": str(64 << 20),
 }
-
-RETRY_MS = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -72,8 +73,12 @@ class _Hosted:
         self.coordinator = coordinator
         self._scheduler = scheduler
         self._partition = partition
-        self._timer: Handle | None = None
-        self._timer_at: int | None = None
+        self._alarm = Alarm(
+            scheduler,
+            name=str(partition.name),
+            next_deadline_ms=coordinator.next_deadline_ms,
+            ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
+        )
 
     def load(self, topics: Mapping[str, int]) -> None:
         """Replay the partition. It is compacted, so it is about as large as the state it holds."""
@@ -86,8 +91,7 @@ class _Hosted:
                 for header, batch in partition.log.batches(
                     offset, until_offset=partition.end_offset
                 ):
-                    for record in decode_batch(batch):
-                        self.coordinator.replay(record.key or b"", record.value)
+                    self._replay(header, batch)
                     offset = header.next_offset
                 break
             except CorruptBatch as error:
@@ -96,6 +100,15 @@ class _Hosted:
                     break
                 offset = error.next_offset
         self.perform(self.coordinator.loaded(now_ms))
+
+    def _replay(self, header: BatchHeader, batch: bytes) -> None:
+        if header.is_control:
+            is_commit = decode_marker(batch).is_commit
+            self.coordinator.replay_end(header.producer_id, is_commit=is_commit)
+            return
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in decode_batch(batch):
+            self.coordinator.replay(record.key or b"", record.value, producer_id=producer_id)
 
     def perform(self, effects: list[Effect]) -> None:
         """Carry out what the coordinator wants done, then set the alarm for its next deadline."""
@@ -109,13 +122,20 @@ class _Hosted:
                     token.resolve(result)
             else:
                 self._persist(effect)
-        self._set_alarm()
+        self._alarm.set()
 
     def _persist(self, effect: Persist) -> None:
         now_ms = self._scheduler.now_ms()
-        batch = encode_batch(
-            [Record(key, value, timestamp_ms=now_ms) for key, value in effect.records]
-        )
+        records = [Record(key, value, timestamp_ms=now_ms) for key, value in effect.records]
+        if effect.identity is None:
+            batch = encode_batch(records)
+        else:
+            batch = encode_batch(
+                records,
+                producer_id=effect.identity.producer_id,
+                producer_epoch=effect.identity.epoch,
+                is_transactional=True,
+            )
 
         def committed(error: GoQueueError | None) -> None:
             now_ms = self._scheduler.now_ms()
@@ -135,30 +155,6 @@ class _Hosted:
             )
         else:
             self._partition.when_committed(appended.last_offset, committed)
-
-    def _set_alarm(self) -> None:
-        deadline = self.coordinator.next_deadline_ms()
-        if deadline == self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = deadline
-        if deadline is not None:
-            delay = max(0, deadline - self._scheduler.now_ms())
-            self._timer = self._scheduler.call_later(delay, self._ring)
-
-    def _ring(self) -> None:
-        self._timer, self._timer_at = None, None
-        try:
-            effects = self.coordinator.tick(self._scheduler.now_ms())
-        except Exception:
-            # One group's fault must not stop the clock of the others.
-            _log.exception("a deadline of the groups in %s failed", self._partition.name)
-            self._timer_at = self._scheduler.now_ms() + RETRY_MS
-            self._timer = self._scheduler.call_later(RETRY_MS, self._ring)
-            return
-        self.perform(effects)
 
 
 class Groups:
@@ -218,8 +214,15 @@ class Groups:
 
     # Offsets
 
-    def commit_offsets(self, call: CommitOffsets) -> Promise[OffsetErrors]:
-        return self._call(call.group_id, lambda one, **at: one.commit_offsets(call, **at))
+    def commit_offsets(
+        self, call: CommitOffsets, *, identity: ProducerIdentity | None = None
+    ) -> Promise[OffsetErrors]:
+        """Commit now; or, with the identity of a producer whose transaction this partition of the
+        offsets takes part in, when that does.
+        """
+        return self._call(
+            call.group_id, lambda one, **at: one.commit_offsets(call, identity=identity, **at)
+        )
 
     def fetch_offsets(
         self,
@@ -228,13 +231,36 @@ class Groups:
         *,
         member_id: str = "",
         member_epoch: int = -1,
+        require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
         hosted = self._find(group_id)
         if hosted is None:
             return {}
         return hosted.coordinator.fetch_offsets(
-            group_id, partitions, member_id=member_id, member_epoch=member_epoch
+            group_id,
+            partitions,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            require_stable=require_stable,
         )
+
+    def unstable_offsets(
+        self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
+    ) -> Partitions:
+        """Which of these, or of all, a transaction that has not ended commits offsets of."""
+        hosted = self._find(group_id)
+        if hosted is None:
+            return frozenset()
+        return hosted.coordinator.unstable_offsets(group_id, partitions)
+
+    def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+        """A marker is committed in a partition of the offsets."""
+        hosted = self._hosted.get(partition.name.partition)
+        if hosted is not None:
+            now_ms = self._scheduler.now_ms()
+            hosted.perform(
+                hosted.coordinator.ended(producer_id, is_commit=is_commit, now_ms=now_ms)
+            )
 
     def delete_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]]

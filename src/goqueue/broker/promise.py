@@ -7,6 +7,7 @@ of its own, which need no loop at all: whoever has the answer calls the next ste
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
@@ -61,15 +62,22 @@ class Promise(Generic[T]):
 
 def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
     """Run a coroutine until it waits for a promise, go on when that is kept, then call `done`."""
+    _step(coroutine, done)
 
-    def step(_value: Any = None, _error: Exception | None = None) -> None:
-        try:
-            waiting_for = coroutine.send(None)
-        except StopIteration as stop:
-            done(stop.value, None)
-        except Exception as error:
-            done(None, error)
-        else:
-            waiting_for.then(step)
 
-    step()
+def _step(
+    coroutine: Coroutine[Promise[Any], None, T],
+    done: Done[T],
+    _value: Any = None,
+    _error: Exception | None = None,
+) -> None:
+    # A function of its own, because one inside `start` would refer to itself: what it knows,
+    # the answer above all, would then stay until the garbage collector comes by.
+    try:
+        waiting_for = coroutine.send(None)
+    except StopIteration as stop:
+        done(stop.value, None)
+    except Exception as error:
+        done(None, error)
+    else:
+        waiting_for.then(partial(_step, coroutine, done))

@@ -119,6 +119,9 @@ class Publisher:
         call.sort_in(outgoing, partition=partition, keyless=keyless)
         return call.carry_out()
 
+    def check_record(self, topic: Topic, record: Record) -> None:
+        self._topics.check_record(topic, record)
+
     def append(self, partition: Partition, lane: int, share: Share) -> None:
         self._gatherer.add(partition, lane, share)
 
@@ -158,7 +161,10 @@ class _Call:
         self, outgoing: Sequence[Record | Outgoing], *, partition: int | None, keyless: int
     ) -> None:
         """Find out where records go; one that makes no sense is refused by itself."""
+        has_schemas = self._topic.settings.has_schemas
         for index, one in enumerate(outgoing):
+            if has_schemas and not self._obeys(index, one):
+                continue
             record, priority = cast(Record, one), PRIORITY_DEFAULT
             if isinstance(one, Outgoing) or one.headers:
                 parsed = self._parse(index, one)
@@ -182,19 +188,21 @@ class _Call:
 
     def _parse(self, index: int, one: Record | Outgoing) -> tuple[Record, int | None, int] | None:
         """A record, when it is due if not now, and its lane; or it has been refused."""
-        record, attributes = one if isinstance(one, Outgoing) else (one, None)
         try:
-            if attributes is None:
-                attributes = parse_attributes(record.headers)
-            else:
-                record = record._replace(headers=_with_attributes(record.headers, attributes))
-            due_ms = attributes.due_ms(self._now_ms)
+            return parse_outgoing(one, now_ms=self._now_ms)
         except GoQueueError as error:
             self.results[index] = error
             return None
-        if record.timestamp_ms == NO_TIMESTAMP:
-            record = record._replace(timestamp_ms=self._now_ms)
-        return record, due_ms, attributes.priority
+
+    def _obeys(self, index: int, one: Record | Outgoing) -> bool:
+        """Whether a record obeys the schemas of its topic; else it has been refused."""
+        try:
+            record = one.record if isinstance(one, Outgoing) else one
+            self._publisher.check_record(self._topic, record)
+        except GoQueueError as error:
+            self.results[index] = error
+            return False
+        return True
 
     def carry_out(self) -> Promise[list[PublishResult]]:
         for (number, lane), load in self._lanes.items():
@@ -233,6 +241,19 @@ class _Call:
             self._promise.resolve(cast(list[PublishResult], self.results))
 
 
+def parse_outgoing(one: Record | Outgoing, *, now_ms: int) -> tuple[Record, int | None, int]:
+    """A record with a time, when it is due if not now, and its lane; raise if it makes no sense."""
+    record, attributes = one if isinstance(one, Outgoing) else (one, None)
+    if attributes is None:
+        attributes = parse_attributes(record.headers)
+    else:
+        record = record._replace(headers=_with_attributes(record.headers, attributes))
+    due_ms = attributes.due_ms(now_ms)
+    if record.timestamp_ms == NO_TIMESTAMP:
+        record = record._replace(timestamp_ms=now_ms)
+    return record, due_ms, attributes.priority
+
+
 class _Load:
     """Records of one call that go to one partition and lane, with their places in the call."""
 
@@ -244,13 +265,13 @@ class _Load:
 
     def parts(self, bytes_max: int) -> Iterator[tuple[_Load, int]]:
         """Loads that fit a batch, and their size; a record too large for any stands alone."""
-        size = _size(self.records)
+        size = record_bytes(self.records)
         if size <= bytes_max and len(self.records) <= BATCH_RECORDS_MAX:
             yield self, size
             return
         part, size = _Load(), 0
         for index, record in zip(self.indexes, self.records, strict=True):
-            record_size = _size((record,))
+            record_size = record_bytes((record,))
             is_full = len(part.records) == BATCH_RECORDS_MAX
             if part.records and (is_full or size + record_size > bytes_max):
                 yield part, size
@@ -300,7 +321,7 @@ class _Share:
         for index, record in zip(self._load.indexes, self.records, strict=True):
             load = _Load()
             load.indexes, load.records = [index], [record]
-            shares.append(_Share(self._call, self._number, load, _size(load.records)))
+            shares.append(_Share(self._call, self._number, load, record_bytes(load.records)))
         return shares
 
 
@@ -314,7 +335,7 @@ def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[H
     return tuple(kept)
 
 
-def _size(records: Sequence[Record]) -> int:
+def record_bytes(records: Sequence[Record]) -> int:
     """The most bytes that records may take in a batch."""
     size = len(records) * RECORD_OVERHEAD_BYTES
     for key, value, headers, _, _ in records:

@@ -288,16 +288,16 @@ class HostedQueue:
 
     def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
         """What the queue must know of these records."""
-        keys = at_places(columns.keys, places) if self.queue.settings.key_order else None
+        keys = columns.keys(places) if self.queue.settings.key_order else None
         expires_ms = None
-        if columns.headers or self.ttl_ms >= 0:
+        if columns.has_headers or self.ttl_ms >= 0:
             expires_ms = [self._expires_ms(columns, place) for place in places]
         return Run(number, at_places(columns.offsets, places), keys, expires_ms)
 
     def _expires_ms(self, columns: Columns, place: int) -> int | None:
         """When the message's life is over: by its own header, or else by the topic's setting."""
         ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
-        headers, timestamp_ms = columns.headers.get(place, ()), columns.timestamps[place]
+        headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
         for name, _ in headers:
             if name.startswith(DEAD_PREFIX):
                 return None  # A dead letter has been given up once; it waits for somebody.

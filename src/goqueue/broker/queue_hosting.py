@@ -119,7 +119,7 @@ class QueueHosts:
         self.journal.ensure_topic()
         hosted = self._host(group, topic)
         if group.settings.start == "latest":
-            hosted.queue.purge([one.high_watermark for one in topic.partitions])
+            hosted.queue.purge([one.last_stable_offset for one in topic.partitions])
         else:
             hosted.queue.partitions[0].record(Moved(0))  # so that the journal knows the queue
             hosted.queue.mark_changed(0)
@@ -168,7 +168,7 @@ class QueueHosts:
                 lanes.arrivals,
                 log_start=partition.start_offset,
                 log_end=partition.end_offset,
-                high_watermark=min(partition.high_watermark, lanes.index.end),
+                high_watermark=min(partition.last_stable_offset, lanes.index.end),
                 now_ms=self._scheduler.now_ms(),
             )
         hosted.wake()
@@ -182,7 +182,8 @@ class QueueHosts:
         for hosted in self.by_topic.get(topic.id, ()) if topic is not None else ():
             number = partition.name.partition
             if number < len(hosted.queue.partitions):
-                hosted.queue.advance(number, min(end, partition.high_watermark))
+                stable_end = min(end, partition.last_stable_offset)
+                hosted.queue.advance(number, stable_end, self._scheduler.now_ms())
                 hosted.wake()
 
     def _topics_changed(self) -> None:

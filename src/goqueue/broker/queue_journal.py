@@ -3,6 +3,10 @@
 All queues of a group write to one partition. The events of one turn of the event loop become one
 batch there, and whoever waits for them is answered when it is durable. When a partition has grown
 enough, all its ledgers are written out whole, and what is before that is deleted.
+
+What a transaction acknowledges is a transactional batch here, and the marker that ends the
+transaction in this partition decides about it. A snapshot says nothing of transactions that are
+open, so that their batches, and all that follows the first of them, are kept.
 """
 
 from __future__ import annotations
@@ -16,24 +20,35 @@ from zlib import crc32
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import DELIVERY_TOPIC, Topic, Topics
+from goqueue.broker.transaction_batches import write_records
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
+    Ended,
     Event,
     Forgotten,
     Ledger,
     LedgerKey,
+    Prepared,
     decode_events,
     decode_key,
     encode_events,
     encode_key,
 )
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.batch import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    decode_marker,
+    encode_batch,
+)
+from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
     CorruptBatch,
     CorruptDeliveryState,
     GoQueueError,
     StorageFailed,
 )
+from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
 _SETTINGS = {
@@ -64,6 +79,14 @@ class Journaled(Protocol):
     def take_events(self) -> list[tuple[int, list[Event]]]: ...
 
 
+@dataclass(slots=True)
+class _OpenTransaction:
+    """What a transaction has acknowledged in one partition of the journal."""
+
+    first_offset: int  # of the journal
+    ledgers: dict[LedgerKey, None] = field(default_factory=dict)
+
+
 @dataclass(slots=True, eq=False)
 class _Shelf:
     """One partition of the journal."""
@@ -75,6 +98,15 @@ class _Shelf:
     is_refused: bool = False  # the disk did not take what is unsaved
     waiting: list[Promise[None]] = field(default_factory=list)
     changed: dict[Journaled, None] = field(default_factory=dict)
+    open: dict[int, _OpenTransaction] = field(default_factory=dict)  # by producer id
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a marker is in the log that the ledgers have not been told of.
+
+        A snapshot that is written after it must not be without what it decides.
+        """
+        return any(self.partition.open_transaction(one) is None for one in self.open)
 
 
 class DeliveryJournal:
@@ -118,9 +150,7 @@ class DeliveryJournal:
                 batches = partition.log.batches(offset, until_offset=partition.end_offset)
                 for header, batch in batches:
                     shelf.bytes_since += header.size
-                    for record in decode_batch(batch):
-                        if record.offset >= partition.start_offset:
-                            self._replay_record(record)
+                    self._replay_batch(shelf, header, batch)
                     offset = header.next_offset
                 break
             except CorruptBatch as error:
@@ -129,13 +159,24 @@ class DeliveryJournal:
                     break
                 offset = error.next_offset
 
-    def _replay_record(self, record: Record) -> None:
+    def _replay_batch(self, shelf: _Shelf, header: BatchHeader, batch: Buffer) -> None:
+        if header.is_control:
+            self._end(shelf, header.producer_id, is_commit=decode_marker(batch).is_commit)
+            return
+        for record in decode_batch(batch):
+            if record.offset < shelf.partition.start_offset:
+                continue
+            key = self._replay_record(record)
+            if key is not None and header.is_transactional:
+                self._note_open(shelf, header.producer_id, header.base_offset, key)
+
+    def _replay_record(self, record: Record) -> LedgerKey | None:
         try:
             key = decode_key(record.key or b"")
             events = decode_events(record.value or b"")
         except CorruptDeliveryState as error:
             _log.error("a record of %s at %d: %s", DELIVERY_TOPIC, record.offset, error)
-            return
+            return None
         ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
         ledger = ledgers.setdefault(key.partition, Ledger())
         for event in events:
@@ -144,6 +185,56 @@ class DeliveryJournal:
             del ledgers[key.partition]
             if not ledgers:
                 del self.ledgers[key.group, key.topic_id]
+        return key
+
+    # Transactions
+
+    def partition_of(self, group_id: str) -> Partition:
+        """Where a group's acks are written, which a transaction must take part in."""
+        self.ensure_topic()
+        return self._shelf(group_id).partition
+
+    def prepare(
+        self, group_id: str, events: Mapping[LedgerKey, Prepared], identity: ProducerIdentity
+    ) -> int:
+        """Write what a transaction acknowledges; the offset to wait for, or nothing is written.
+
+        What happened before is written before, so that the log tells it in the same order.
+        """
+        shelf = self._shelf(group_id)
+        self._write(shelf)
+        self.check_writable(group_id)
+        records = [self._record(key, [event]) for key, event in events.items()]
+        now_ms, bytes_before = self._scheduler.now_ms(), shelf.partition.bytes_in
+        written = write_records(shelf.partition, records, identity, now_ms=now_ms)
+        shelf.bytes_since += shelf.partition.bytes_in - bytes_before
+        for key in events:
+            self._note_open(shelf, identity.producer_id, written.base_offset, key)
+        return written.last_offset
+
+    def ended(self, partition: Partition, producer_id: int) -> list[LedgerKey]:
+        """A marker in a partition of the journal is committed: the ledgers that it decides about.
+
+        Their queues are to be told at once. Meanwhile a queue may have been rewound or purged, or
+        its group may be gone, and that is behind the marker in the log; ledgers see to it that
+        the order of the two does not matter.
+        """
+        for shelf in self._shelves:
+            if shelf.partition is partition:
+                ended = shelf.open.pop(producer_id, None)
+                return [] if ended is None else list(ended.ledgers)
+        return []
+
+    def _end(self, shelf: _Shelf, producer_id: int, *, is_commit: bool) -> None:
+        for group_id, topic_id, number in self.ended(shelf.partition, producer_id):
+            ledger = self.ledgers.get((group_id, topic_id), {}).get(number)
+            if ledger is not None:
+                ledger.apply(Ended(producer_id, is_commit))
+
+    @staticmethod
+    def _note_open(shelf: _Shelf, producer_id: int, offset: int, key: LedgerKey) -> None:
+        opened = shelf.open.setdefault(producer_id, _OpenTransaction(offset))
+        opened.ledgers[key] = None
 
     # Writing
 
@@ -244,7 +335,8 @@ class DeliveryJournal:
             return
         shelf.is_refused = False
         shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
-        if shelf.bytes_since > max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes):
+        size_max = max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes)
+        if shelf.bytes_since > size_max and not shelf.is_behind:
             self._snapshot(shelf)
 
     def _retry(self) -> None:
@@ -272,6 +364,7 @@ class DeliveryJournal:
     def _snapshot(self, shelf: _Shelf) -> None:
         """Write all ledgers of the shelf, then delete what they replace."""
         first, nothing = shelf.partition.end_offset, Ledger()
+        needed = min([first, *(one.first_offset for one in shelf.open.values())])
         records = [
             self._record(LedgerKey(group_id, topic_id, number), [part])
             for (group_id, topic_id), ledgers in self.ledgers.items()
@@ -295,7 +388,7 @@ class DeliveryJournal:
         def committed(error: GoQueueError | None) -> None:
             if error is None:
                 try:
-                    shelf.partition.delete_before(first)
+                    shelf.partition.delete_before(needed)
                 except GoQueueError as refused:
                     _log.error("old delivery state stays where it is: %s", refused)
 

@@ -1,8 +1,9 @@
 """The lane indexes of partitions that queue groups read, kept up with their logs.
 
-An index is made when a topic first has a queue. It follows the high watermark a stretch at a time,
-so that a long log that nobody has looked at does not stop everything else. What it knows is saved
-now and then beside the segments; after a crash the rest is read from the log again.
+An index is made when a topic first has a queue. It follows the last stable offset, because what a
+transaction has written and not decided is no message yet. It does so a stretch at a time, so that
+a long log that nobody has looked at does not stop everything else. What it knows is saved now and
+then beside the segments; after a crash the rest is read from the log again.
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from collections.abc import Callable
 from functools import partial as bound
 
 from goqueue.broker.scheduler import Scheduler
-from goqueue.delivery import NORMAL, Arrivals, LaneIndex, LaneState
+from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
 from goqueue.model.attributes import PRIORITY_HEADER, has_attributes, parse_priority
 from goqueue.model.batch import CODEC_MASK, decode_batch, read_header
+from goqueue.model.byte_search import searcher
 from goqueue.model.errors import CorruptBatch, GoQueueError, InvalidAttribute
-from goqueue.partition import Partition
+from goqueue.partition import AbortedSpans, Partition
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
 LANES_FILE = "lanes"
 _MAGIC = b"GQLN"
 _VERSION = 1
-# Read in one turn of the event loop, and from how many logs: a few milliseconds.
-STEP_BYTES = 4 << 20
+# Read in one turn of the event loop, and from how many logs: about a millisecond, which whoever is
+# served in that turn has to wait.
+STEP_BYTES = 1 << 20
 STEP_PARTITIONS = 100
 RETRY_MS = 1000
-_PRIORITY = PRIORITY_HEADER.encode()
+_has_priority = searcher(PRIORITY_HEADER.encode())
 
 _log = logging.getLogger(__name__)
 
@@ -63,34 +66,39 @@ class PartitionLanes:
         if index.end < partition.start_offset:
             index.forget_before(partition.start_offset)
         first = index.end
-        while index.end < partition.high_watermark and size < bytes_max:
+        while index.end < partition.last_stable_offset and size < bytes_max:
             try:
-                part = partition.read(index.end, bytes_max=bytes_max - size)
+                part = partition.read(index.end, bytes_max=bytes_max - size, is_committed_only=True)
                 data = b"" if part is None else part.read()
+                aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
             except CorruptBatch as error:
                 # Nobody can read these, so any lane does for them.
-                end = error.next_offset or partition.high_watermark
+                end = error.next_offset or partition.last_stable_offset
                 index.note(index.end, max(end, index.end + 1) - 1, NORMAL)
                 continue
             if not data:
                 break
-            self._note(data)
+            self._note(data, aborted)
             size += len(data)
         if index.end > first:
             self.arrivals.note(first, now_ms)
-        return size, index.end < partition.high_watermark and size >= bytes_max
+        return size, index.end < partition.last_stable_offset and size >= bytes_max
 
-    def _note(self, data: bytes) -> None:
+    def _note(self, data: bytes, aborted: AbortedSpans) -> None:
         index, at = self.index, 0
         may_have = self.partition.settings.has_attributes
-        is_named = _PRIORITY in data
+        is_named = may_have and _has_priority(data, 0)
         view = memoryview(data)
         while at < len(data):
             header = read_header(data, at)
             batch = view[at : at + header.size]
             at += header.size
             is_packed = header.attributes & CODEC_MASK
-            if may_have and (is_named or is_packed) and has_attributes(batch, header):
+            if header.is_control or (aborted and aborted.cover(header)):
+                if header.last_offset >= index.end:
+                    index.note(max(index.end, header.base_offset), header.last_offset, NO_LANE)
+                continue
+            if (is_named or (may_have and is_packed)) and has_attributes(batch, header):
                 self._note_records(bytes(batch))
             if header.last_offset >= index.end:
                 index.note(max(index.end, header.base_offset), header.last_offset, NORMAL)
@@ -161,7 +169,7 @@ class Lanes:
             lanes = PartitionLanes(self._disk, partition, now_ms=now_ms)
             self._lanes[partition] = lanes
             partition.watchers[self] = None
-            if lanes.index.end < partition.high_watermark:
+            if lanes.index.end < partition.last_stable_offset:
                 self._behind[partition] = None
                 self._follow_soon()
             self._save_later()

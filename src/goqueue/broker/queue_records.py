@@ -12,13 +12,13 @@ from typing import NamedTuple
 from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, decode_columns
 from goqueue.model.errors import CorruptBatch, GoQueueError, OffsetOutOfRange
-from goqueue.partition import Partition
+from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 256 << 10
 NEAR_OFFSETS = 100  # what is wanted further away is not read along
-# About what Python needs for a decoded batch and for each of its records, besides the bytes.
-_BATCH_COST = 1000
-_RECORD_COST = 200
+# About what the columns of a batch need, besides its bytes: for themselves and for each record.
+_BATCH_COST = 2500
+_RECORD_COST = 40
 
 _log = logging.getLogger(__name__)
 
@@ -83,10 +83,10 @@ class RecordReader:
         self.batches_decoded = 0
 
     def read(self, partition: Partition, offsets: Sequence[int]) -> Found:
-        """Look for these offsets, sorted or not. What is not committed yet is in no part of it."""
+        """Look for these offsets, sorted or not. What is not decided yet is in no part of it."""
         found = Found()
         wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
-        wanted = wanted[: bisect_left(wanted, partition.high_watermark)]
+        wanted = wanted[: bisect_left(wanted, partition.last_stable_offset)]
         at = 0
         while at < len(wanted):
             offset = wanted[at]
@@ -117,8 +117,10 @@ class RecordReader:
         """Decode the batch that holds an offset, and those after it that are wanted too."""
         offset = wanted[at]
         is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
-        part = partition.read(offset, bytes_max=READ_BYTES if is_next_near else 1)
+        bytes_max = READ_BYTES if is_next_near else 1
+        part = partition.read(offset, bytes_max=bytes_max, is_committed_only=True)
         data = b"" if part is None else part.read()
+        aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
         view, position = memoryview(data), 0
         first: _Decoded | None = None
         while position < len(data):
@@ -127,25 +129,31 @@ class RecordReader:
             position += header.size
             following = bisect_right(wanted, header.base_offset - 1, at)
             if first is None:
-                first = self._decode(partition, header, batch, gap_from=offset)
+                first = self._decode(partition, header, batch, aborted, gap_from=offset)
             elif following < len(wanted) and wanted[following] <= header.last_offset:
                 try:
-                    self._decode(partition, header, batch, gap_from=header.base_offset)
+                    self._decode(partition, header, batch, aborted, gap_from=header.base_offset)
                 except CorruptBatch:
                     break  # It will be met again as the first one.
             elif following >= len(wanted):
                 break
         if first is None:
-            # Nothing lies between the offset and the high watermark any more.
-            return _Decoded(partition.high_watermark - 1, 0, Columns())
+            # Nothing lies between the offset and the last stable one any more.
+            return _Decoded(partition.last_stable_offset - 1, 0, Columns())
         return first
 
     def _decode(
-        self, partition: Partition, header: BatchHeader, batch: memoryview, *, gap_from: int
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        batch: memoryview,
+        aborted: AbortedSpans,
+        *,
+        gap_from: int,
     ) -> _Decoded:
         try:
             columns = Columns()
-            if not header.is_control:
+            if not header.is_control and not (aborted and aborted.cover(header)):
                 columns = decode_columns(header, unpack_payload(batch, header))
         except GoQueueError as error:
             damage = CorruptBatch(f"A batch of {partition.name} cannot be decoded: {error}")

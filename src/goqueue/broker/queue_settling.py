@@ -23,7 +23,7 @@ def settle(
     if len(queues) == 1:
         return _settle_all(queues[0], receipts, call, is_durable=is_durable)
     outcomes: Outcomes = [None] * len(receipts)
-    shares = _route(queues, receipts, outcomes)
+    shares = route(queues, receipts, outcomes)
     promise: Promise[Outcomes] = Promise()
     if not shares:
         promise.resolve(outcomes)
@@ -76,7 +76,7 @@ class _Gathering:
         return done
 
 
-def _route(
+def route(
     queues: Sequence[HostedQueue], receipts: Sequence[str], outcomes: Outcomes
 ) -> dict[HostedQueue, list[int]]:
     """Which receipts belong to which queue of the group; those of none are answered."""

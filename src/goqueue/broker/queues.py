@@ -16,6 +16,7 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import HostedQueue, Received, Receiver
 from goqueue.broker.queue_hosting import HostedGroup, QueueHosts
 from goqueue.broker.queue_settling import Call, Outcomes, settle
+from goqueue.broker.queue_transactions import TransactionalAcks
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topic_settings import lane_settings
 from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
@@ -44,7 +45,8 @@ from goqueue.model.errors import (
     InvalidRequest,
     UnknownGroup,
 )
-from goqueue.model.names import check_topic_name
+from goqueue.model.names import ProducerIdentity, check_topic_name
+from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
 GROUP_NAME_LENGTH_MAX = 249
@@ -98,6 +100,7 @@ class Queues:
         self._is_stream_group = is_stream_group
         self._hosts = QueueHosts(scheduler, disk, topics, settings, random)
         self.journal = self._hosts.journal
+        self._transactional = TransactionalAcks(scheduler, self._hosts)
 
     def open(self) -> None:
         """Load what the journal knows; nothing is delivered before that."""
@@ -274,6 +277,26 @@ class Queues:
             self.journal.check_writable(group.id)
         return settle(list(group.queues.values()), receipts, call, is_durable=is_durable)
 
+    # Transactions
+
+    def participant(self, name: str) -> Partition:
+        """What must take part in a transaction that acknowledges messages of a group."""
+        return self._transactional.participant(self._get(name))
+
+    def prepare(
+        self, name: str, receipts: Sequence[str], identity: ProducerIdentity
+    ) -> Promise[Outcomes]:
+        """Acknowledge messages in a transaction; the outcome of each receipt, when it is durable.
+
+        They are done with its commit, and come again with its abort.
+        """
+        _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
+        return self._transactional.prepare(self._get(name), receipts, identity)
+
+    def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+        """A marker in a partition of the journal is committed."""
+        self._transactional.ended(partition, producer_id, is_commit=is_commit)
+
     # Moving about and looking
 
     def rewind(
@@ -298,7 +321,7 @@ class Queues:
         """Finish everything that is there now; where each partition goes on."""
         hosted = self._hosted(name, topic_name)
         self.journal.check_writable(hosted.group_id)
-        ends = [one.high_watermark for one in hosted.topic.partitions]
+        ends = [one.last_stable_offset for one in hosted.topic.partitions]
         hosted.queue.purge(ends)
         return self._moved(hosted, dict(enumerate(ends)))
 
@@ -329,7 +352,7 @@ class Queues:
 
     def _peek_open(self, hosted: HostedQueue, number: int, count: int) -> list[PeekedMessage]:
         """The first messages that are not done; the search ends after a bounded stretch."""
-        end = hosted.topic.partition(number).high_watermark
+        end = hosted.topic.partition(number).last_stable_offset
         at = hosted.queue.partitions[number].ledger.floor
         found: list[PeekedMessage] = []
         for _ in range(PEEK_STRETCHES_MAX):
@@ -345,7 +368,7 @@ class Queues:
     ) -> list[PeekedMessage]:
         partition = hosted.topic.partition(number)
         first = max(offset, partition.start_offset)
-        wanted = range(first, min(first + count, partition.high_watermark))
+        wanted = range(first, min(first + count, partition.last_stable_offset))
         found = self._hosts.reader.read(partition, wanted)
         return [
             PeekedMessage(state, found.records.get(state.offset))
@@ -367,7 +390,7 @@ class Queues:
         )
         self._hosts.lanes.catch_up()
         stored = [
-            one.index.counts(one.partition.start_offset, one.partition.high_watermark)
+            one.index.counts(one.partition.start_offset, one.partition.last_stable_offset)
             for one in indexes
         ]
         return TopicLanes(
@@ -385,9 +408,9 @@ class Queues:
         numbers = range(len(topic.partitions)) if offsets is None else offsets
         for number in numbers:
             partition = topic.partition(number)
-            end = partition.high_watermark
+            end = partition.last_stable_offset
             if time_ms is not None:
-                record = partition.find_timestamp(time_ms)
+                record = partition.find_timestamp(time_ms, is_committed_only=True)
                 offset = end if record is None else record.offset
             else:
                 assert offsets is not None

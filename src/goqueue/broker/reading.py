@@ -21,7 +21,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.errors import CorruptBatch, GoQueueError
-from goqueue.partition import Partition
+from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 64 << 10  # taken from the log at once, or one whole batch where that is larger
 RECORD_BYTES = 100  # about what a message costs in an answer besides its contents
@@ -74,12 +74,20 @@ class _Fetcher(Protocol):
 class Reading:
     """One read that may wait for records; `promise` brings the page, `cancel` ends the wait."""
 
-    def __init__(self, places: Sequence[Place], *, records_max: int, bytes_max: int) -> None:
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        records_max: int,
+        bytes_max: int,
+        is_committed_only: bool = True,
+    ) -> None:
         self.promise: Promise[Page] = Promise()
         self.cancel: Callable[[], None] = _nothing
         self._places = places
         self._records_max = records_max
         self._bytes_max = bytes_max
+        self._is_committed_only = is_committed_only
 
     def start(self, fetch: _Fetcher, wait_ms: int) -> None:
         """Read now, and if there is nothing yet, again when there is or when time is up."""
@@ -93,7 +101,11 @@ class Reading:
             self.promise.resolve(page)
             return
         self._places = page.places
-        wanted = [Wanted(one.partition, one.offset, 1) for one in waiting]
+        is_committed_only = self._is_committed_only
+        wanted = [
+            Wanted(one.partition, one.offset, 1, is_committed_only=is_committed_only)
+            for one in waiting
+        ]
         fetching = fetch(wanted, bytes_min=1, bytes_max=1, wait_ms=wait_ms, done=self._arrived)
         self.cancel = fetching.cancel
 
@@ -110,13 +122,27 @@ class Reading:
             self.promise.resolve(page)
 
     def _read(self) -> Page:
-        return read_page(self._places, records_max=self._records_max, bytes_max=self._bytes_max)
+        return read_page(
+            self._places,
+            records_max=self._records_max,
+            bytes_max=self._bytes_max,
+            is_committed_only=self._is_committed_only,
+        )
 
 
-def read_page(places: Sequence[Place], *, records_max: int, bytes_max: int) -> Page:
-    """The oldest records of all places, up to a number and about up to a size."""
+def read_page(
+    places: Sequence[Place],
+    *,
+    records_max: int,
+    bytes_max: int,
+    is_committed_only: bool = True,
+) -> Page:
+    """The oldest records of all places, up to a number and about up to a size.
+
+    Unless `is_committed_only` these may be records of transactions that are open or were aborted.
+    """
     page = Page()
-    cursors = [_Cursor(place, page) for place in places]
+    cursors = [_Cursor(place, page, is_committed_only=is_committed_only) for place in places]
     heap: list[tuple[int, int]] = []
     for number, cursor in enumerate(cursors):
         if (head := cursor.head()) is not None:
@@ -141,9 +167,11 @@ class _Cursor:
     """Walks through one partition, a batch at a time."""
 
     __slots__ = (
+        "_aborted",
         "_batch_end",
         "_data",
         "_head",
+        "_is_committed_only",
         "_page",
         "_position",
         "_records",
@@ -152,7 +180,7 @@ class _Cursor:
         "partition",
     )
 
-    def __init__(self, place: Place, page: Page) -> None:
+    def __init__(self, place: Place, page: Page, *, is_committed_only: bool) -> None:
         self.partition = place.partition
         self.offset = place.offset
         self._page = page
@@ -162,6 +190,8 @@ class _Cursor:
         self._position = 0
         self._records: Iterator[Record] = iter(())
         self._head: Record | None = None
+        self._is_committed_only = is_committed_only
+        self._aborted = AbortedSpans()
 
     def head(self) -> Record | None:
         """The next record, which stays until it is taken; None at the end."""
@@ -197,9 +227,13 @@ class _Cursor:
         if self._position >= len(self._data):
             if self._is_beyond(self.offset):
                 return None
-            batches = self.partition.read(self.offset, bytes_max=READ_BYTES)
+            batches = self.partition.read(
+                self.offset, bytes_max=READ_BYTES, is_committed_only=self._is_committed_only
+            )
             if batches is None:
                 return None
+            if self._is_committed_only:
+                self._aborted = AbortedSpans(self.partition.aborted_in(batches))
             try:
                 self._data, self._position = batches.read(), 0
             except OSError as error:
@@ -212,7 +246,7 @@ class _Cursor:
         return header
 
     def _within(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
-        if not header.is_control:
+        if not header.is_control and not (self._aborted and self._aborted.cover(header)):
             yield from decode_records(header, unpack_payload(batch, header))
         # Whatever this batch holds, the next one begins there: compaction leaves gaps.
         if not self._is_beyond(header.next_offset - 1):

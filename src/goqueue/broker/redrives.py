@@ -221,7 +221,7 @@ class Redrives:
             dead_letter_topic_id=found.id,
             order=order,
             positions=[partition.start_offset for partition in found.partitions],
-            until_offsets=[partition.high_watermark for partition in found.partitions],
+            until_offsets=[partition.last_stable_offset for partition in found.partitions],
             created_ms=now_ms,
             history=[RedriveEvent(now_ms, "created")],
         )
@@ -317,7 +317,7 @@ class Redrives:
     async def _step(self, job: Redrive, topic: Topic) -> int:
         """Bring back some letters of one partition, mark them, and note how far that is."""
         number = job.next_partition
-        until = min(job.until_offsets[number], topic.partitions[number].high_watermark)
+        until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
         page = self._letters.read(topic, number, job.positions[number], until)
         chosen, next_offset = self._choose(job, page)
         moved: list[int] = []

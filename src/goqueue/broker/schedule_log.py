@@ -3,32 +3,48 @@
 The broker is the only writer here, so the number of a message, its offset, is known before it is
 written. The agenda is told of a record in the same turn in which the record is appended; it is
 therefore always as far as the log, and a checkpoint can be taken at any moment.
+
+Messages of a transaction are the exception. They are scheduled when the marker that commits them
+is committed itself: were they released before, a crash could take the marker back. From the
+marker to that moment the agenda is behind the log, and no checkpoint is taken.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_places import Places
 from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.transaction_batches import next_sequence, write_batch
 from goqueue.delivery.schedules import (
     Agenda,
     Bucket,
     Checkpoint,
     DamagedBucket,
     ScheduledMessage,
+    Stretch,
     end_batch,
     message_batch,
     move_record,
     read_checkpoint,
+    read_key,
     read_message,
     write_checkpoint,
 )
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.batch import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    decode_marker,
+    encode_batch,
+)
+from goqueue.model.compression import Buffer
 from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
@@ -37,6 +53,8 @@ BATCH_RECORDS_MAX = 250
 BATCH_BYTES_MAX = 256 << 10
 ENDS_PER_BATCH_MAX = 2000
 SYNC_POLL_MS = 100
+ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction in one turn of the event loop
+READ_RETRY_MS = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +80,8 @@ class ScheduleLog:
         self._is_untrusted = False
         self._cancelling: set[int] = set()
         self._cancels: Promise[None] = Promise()
+        self._activating: deque[Stretch] = deque()
+        self._on_active: Callable[[int], None] = lambda due_ms: None
 
     # Opening
 
@@ -77,29 +97,57 @@ class ScheduleLog:
             else:
                 self.clean_epoch = checkpoint.clean_epoch
                 self._checkpoint_offset = checkpoint.offset
-                self._replay(checkpoint.offset, self.agenda.replay)
+                self._replay(checkpoint.offset, self._take_batch)
+                self._drop_decided()
                 return
         self.agenda.timetable.restore([], serial_next=1)
-        self._replay(self.partition.start_offset, self.agenda.replay)
+        self._replay(self.partition.start_offset, self._take_batch)
+        self._drop_decided()
 
     def rebuild(self) -> None:
         """Make the buckets anew from the log, because they are damaged."""
         self.agenda.renew_timetable()
-        self._replay(self.partition.start_offset, self.agenda.refile)
+        self._replay(self.partition.start_offset, self._refile_batch)
 
     def _new_agenda(self) -> Agenda:
         return Agenda(self._disk, self._folder, topic_id=self._topic_id)
 
-    def _replay(self, offset: int, take: Callable[[Record], None]) -> None:
+    def _take_batch(self, header: BatchHeader, batch: Buffer, first: int) -> None:
+        """Take a batch into account from an offset on."""
+        if header.is_control:
+            stretches = self.agenda.pending.end(header.producer_id)
+            if decode_marker(batch).is_commit:
+                for stretch in stretches:
+                    self._activate(*stretch)
+            return
+        for record in decode_batch(batch):
+            if record.offset < first:
+                continue
+            if header.is_transactional:
+                message = _own_message(record)
+                if message is not None:
+                    self.agenda.pend(header.producer_id, record.offset, [message])
+            else:
+                self.agenda.replay(record)
+
+    def _refile_batch(self, header: BatchHeader, batch: Buffer, _: int) -> None:
+        for record in decode_batch(batch) if not header.is_control else ():
+            self.agenda.refile(record)
+
+    def _drop_decided(self) -> None:
+        """Of a transaction that has ended compaction may have removed all, its marker included."""
+        for producer_id in self.agenda.pending:
+            if self.partition.open_transaction(producer_id) is None:
+                self.agenda.pending.end(producer_id)
+
+    def _replay(self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]) -> None:
         self.agenda.timetable.advance(self._scheduler.now_ms())
         self._checkpoint_ms = self._scheduler.now_ms()
         first, end = offset, self.partition.end_offset
         while offset < end:
             try:
                 for header, batch in self.partition.log.batches(offset, until_offset=end):
-                    for record in decode_batch(batch):
-                        if record.offset >= first:
-                            take(record)
+                    take(header, batch, first)
                     offset = header.next_offset
                 return
             except CorruptBatch as error:
@@ -117,6 +165,81 @@ class ScheduleLog:
         self._places.note_written(first, len(batch), starts)
         self.agenda.schedule(first, messages)
         return first
+
+    # Transactions
+
+    def schedule_pending(
+        self, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
+    ) -> int:
+        """Store messages of a transaction as one batch, of which it is a participant already.
+
+        The number of the first; they wait from the commit on.
+        """
+        self.agenda.pending.check_room(identity.producer_id)
+        first = self.partition.end_offset
+        now_ms = self._scheduler.now_ms()
+        sequence = next_sequence(self.partition, identity)
+        batch, starts = message_batch(
+            first, messages, now_ms, transaction=identity, base_sequence=sequence
+        )
+        write_batch(self.partition, memoryview(batch), now_ms=now_ms)
+        self._places.note_written(first, len(batch), starts)
+        self.agenda.pend(identity.producer_id, first, messages)
+        return first
+
+    def ended(self, producer_id: int, *, is_commit: bool, on_active: Callable[[int], None]) -> None:
+        """The marker that ends a producer's transaction here is committed.
+
+        `on_active` is told due times, as messages begin to wait for them.
+        """
+        stretches = self.agenda.pending.end(producer_id)
+        if is_commit and stretches:
+            self._on_active = on_active
+            self._activating.extend(stretches)
+            self._activate_some()
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the log holds decisions that the agenda does not know yet."""
+        is_open = self.partition.open_transaction
+        return bool(self._activating) or any(is_open(one) is None for one in self.agenda.pending)
+
+    def _activate_some(self) -> None:
+        room = ACTIVATE_MESSAGES_MAX
+        while self._activating and room > 0:
+            first, last = self._activating.popleft()
+            until = min(last, first + room - 1)
+            try:
+                due_ms = self._activate(first, until)
+            except OSError as error:
+                _log.error("%s must be read again: %s", self.partition.name, error)
+                self._activating.appendleft((first, last))
+                self._scheduler.call_later(READ_RETRY_MS, self._activate_some)
+                return
+            if until < last:
+                self._activating.appendleft((until + 1, last))
+            room -= until - first + 1
+            if due_ms is not None:
+                self._on_active(due_ms)
+        if self._activating:
+            self._scheduler.call_soon(self._activate_some)
+
+    def _activate(self, first: int, last: int) -> int | None:
+        """Let the messages of a stretch wait from now on; the earliest due time."""
+        earliest: int | None = None
+        try:
+            for _, batch in self.partition.log.batches(first, until_offset=last + 1):
+                for record in decode_batch(batch):
+                    message = _own_message(record) if first <= record.offset <= last else None
+                    if message is not None:
+                        self.agenda.activate(record.offset, [message])
+                        due_ms = message.due_ms
+                        earliest = due_ms if earliest is None else min(earliest, due_ms)
+        except CorruptBatch as error:
+            _log.error("messages of a transaction in %s are lost: %s", self.partition.name, error)
+        return earliest
+
+    # Changes
 
     def move(self, number: int, due_ms: int) -> int:
         """Store a new due time; the offset to wait for."""
@@ -171,10 +294,17 @@ class ScheduleLog:
 
     # Reading
 
-    def read(self, number: int) -> ScheduledMessage | None:
-        """A stored message, or None when it is gone; quick for ascending numbers."""
-        value = self._places.find(number)
+    def read(self, number: int, *, is_waiting: bool = True) -> ScheduledMessage | None:
+        """A stored message, or None when it is gone; quick for ascending numbers.
+
+        Who does not wait for the disk gets `OnDisk` for what must be fetched from there.
+        """
+        value = self._places.find(number, is_waiting=is_waiting)
         return None if value is None else read_message(value)
+
+    def fetch(self, numbers: list[int]) -> Callable[[], None]:
+        """What fetches messages from the disk; it blocks, and may run outside the event loop."""
+        return self._places.fetch(numbers)
 
     @property
     def search_count(self) -> int:
@@ -194,12 +324,15 @@ class ScheduleLog:
         news = self.partition.end_offset - self._checkpoint_offset
         if self._is_saving or self._is_untrusted or self.partition.failure is not None or not news:
             return False
+        if self._is_behind:
+            return False
         age_ms = self._scheduler.now_ms() - self._checkpoint_ms
         return news >= records_max or not 0 <= age_ms < interval_ms
 
     def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
         """Write a checkpoint if that is possible now, then call `done`."""
-        if self._is_saving or self._is_untrusted or self.partition.failure is not None:
+        is_possible = not (self._is_saving or self._is_untrusted or self._is_behind)
+        if not is_possible or self.partition.failure is not None:
             done()
             return
         offset = self.partition.end_offset
@@ -262,6 +395,13 @@ class ScheduleLog:
 
     def close(self) -> None:
         self.agenda.timetable.close()
+
+
+def _own_message(record: Record) -> ScheduledMessage | None:
+    """The message that a record schedules, which is stored under its own offset."""
+    if record.value is None or read_key(record.key) != (record.offset, False):
+        return None
+    return read_message(record.value)
 
 
 def _save(disk: Disk, folder: str, checkpoint: Checkpoint, dirty: list[Bucket]) -> str | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 from goqueue.delivery.schedules import number_key
@@ -19,13 +20,14 @@ from goqueue.model.batch import (
     BatchHeader,
     is_intact,
     read_header,
-    read_varint,
     unpack_payload,
     varint,
 )
 from goqueue.model.compression import Compression
+from goqueue.model.decode_reference import read_varint
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
+from goqueue.storage.disk import File
 from goqueue.storage.log import Slice
 from goqueue.storage.segment import Segment
 
@@ -45,9 +47,15 @@ _BATCH_BYTES = 32 << 10
 _LOG_BYTES_MAX = 1 << 60
 _KEY_LENGTH = varint(len(number_key(0)))
 
+_Read = Callable[[int, int], bytes]
+
 
 class _Misplaced(Exception):
     """Another record, or none, stands where one was expected."""
+
+
+class OnDisk(Exception):
+    """A message is not in memory. `Places.fetch` brings it there."""
 
 
 class Places:
@@ -74,23 +82,35 @@ class Places:
             self._page(first + done)[at : at + count] = places[done : done + count]
             done += count
 
-    def find(self, number: int) -> bytes | None:
-        """The value of the record with this number; None when there is none."""
-        log = self._partition.log
-        if log.segments != self._segments:
-            self._follow(log.segments)
-        page = self._pages.get(number >> PAGE_BITS)
-        position = page[number & _MASK] if page is not None else _UNKNOWN
+    def find(self, number: int, *, is_waiting: bool = True) -> bytes | None:
+        """The value of the record with this number; None when there is none.
+
+        Who does not wait for the disk gets `OnDisk` instead, if the place of the record is known.
+        """
+        segment, position = self._place(number)
         try:
             if position != _UNKNOWN:
-                segment = self._segments[bisect_right(self._bases, number) - 1]
                 try:
-                    return self._read_record(segment, position, number)
+                    return self._read_record(segment, position, number, is_waiting=is_waiting)
                 except (_Misplaced, IndexError, CorruptBatch):
                     pass  # The batch as a whole has a checksum, and tells whether it is damaged.
             return self._search(number)
         except OSError as error:
             raise self._partition.unreadable(error) from error
+
+    def fetch(self, numbers: list[int]) -> Callable[[], None]:
+        """What reads messages into memory; it blocks, and may run outside the event loop."""
+        places = [self._place(number) for number in numbers]
+        return partial(_fetch, [(one.file, at, one.size - at) for one, at in places])
+
+    def _place(self, number: int) -> tuple[Segment, int]:
+        """The segment that holds a record, and where in it, if that is known."""
+        log = self._partition.log
+        if log.segments != self._segments:
+            self._follow(log.segments)
+        page = self._pages.get(number >> PAGE_BITS)
+        position = page[number & _MASK] if page is not None else _UNKNOWN
+        return self._segments[bisect_right(self._bases, number) - 1], position
 
     def _page(self, number: int) -> array[int]:
         page = self._pages.get(number >> PAGE_BITS)
@@ -114,18 +134,22 @@ class Places:
         self._bases = [segment.base_offset for segment in segments]
         assert all(one < other for one, other in pairwise(self._bases))
 
-    def _read_record(self, segment: Segment, position: int, number: int) -> bytes | None:
+    def _read_record(
+        self, segment: Segment, position: int, number: int, *, is_waiting: bool
+    ) -> bytes | None:
+        read = segment.file.read if is_waiting else _at_once(segment.file)
         known, start, data = self._window
         at = position - start
         is_near = known is segment and 0 <= at < len(data) + _NEAR_BYTES
         if not is_near or not _holds_record(data, at):
-            size = _RUN_BYTES if is_near else _RECORD_BYTES
-            data = segment.file.read(position, min(size, segment.size - position))
+            # Others that are wanted may lie near, but nobody is to wait for them.
+            size = _RUN_BYTES if is_near and not is_waiting else _RECORD_BYTES
+            data = read(position, min(size, segment.size - position))
             self._window = (segment, position, data)
             at = 0
         length, body = read_varint(data, at)
         if body + length > len(data):
-            data = segment.file.read(position, body + length)
+            data = read(position, body + length)
         return _value(data, body, number)
 
     def _search(self, number: int) -> bytes | None:
@@ -150,6 +174,31 @@ class Places:
             return None if found is None else _value(payload, found, number)
         except (_Misplaced, IndexError) as error:
             raise CorruptBatch(f"The record {number} is no scheduled message.") from error
+
+
+def _at_once(file: File) -> _Read:
+    def read(position: int, length: int) -> bytes:
+        data = file.read_at_once(position, length)
+        if data is None:
+            raise OnDisk
+        return data
+
+    return read
+
+
+def _fetch(places: list[tuple[File, int, int]]) -> None:
+    """Read the records that begin at these places, of at most so many bytes, for the cache."""
+    for file, position, bytes_max in places:
+        file.pin()
+        try:
+            data = file.read(position, min(_RECORD_BYTES, bytes_max))
+            length, body = read_varint(data, 0)
+            if body + length > len(data):
+                file.read(position, min(body + length, bytes_max))
+        except (IndexError, CorruptBatch):
+            pass  # Whoever looks at it next says what is wrong.
+        finally:
+            file.unpin()
 
 
 def _read_batch(part: Slice) -> tuple[BatchHeader, bytes]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 
 from goqueue.broker.schedule_lanes import Lane, Release, message_size, release_batch
 from goqueue.broker.schedule_log import ScheduleLog
+from goqueue.broker.schedule_places import OnDisk
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
@@ -69,6 +70,7 @@ class Releaser:
         self._timer_ms = 0
         self._is_turn_set = False
         self._committing: set[ScheduleLog] = set()
+        self._fetching: set[ScheduleLog] = set()
         self._turn = 0
         self._pause_until_ms = 0
         self._messages = 0
@@ -147,7 +149,8 @@ class Releaser:
         return max(min(times, default=now_ms + CLOCK_CHECK_MS), pause_until_ms)
 
     def _is_usable(self, log: ScheduleLog) -> bool:
-        return log.partition.failure is None and log not in self._committing
+        is_idle = log not in self._committing and log not in self._fetching
+        return is_idle and log.partition.failure is None
 
     def _advance(self, log: ScheduleLog, now_ms: int) -> bool:
         """Deal out a block of what comes near; whether there is more of it."""
@@ -191,7 +194,18 @@ class Releaser:
             return False
         room = min(TAKE_MAX, MESSAGES_MAX - self._messages)
         entries = self._only_committed(log, log.agenda.take_due(now_ms, room))
-        messages = self._read_all(log, [number for _, number in entries], now_ms)
+        count = self._put_in_line(log, entries, now_ms, is_waiting=False)
+        return (len(entries) == room or count < len(entries)) and self._has_room()
+
+    def _put_in_line(
+        self, log: ScheduleLog, entries: list[Entry], now_ms: int, *, is_waiting: bool
+    ) -> int:
+        """Read due messages, and let them wait for their turn; how many could be read.
+
+        What is on the disk alone follows later, unless that is to be waited for.
+        """
+        numbers = [number for _, number in entries]
+        messages, on_disk = self._read_all(log, numbers, now_ms, is_waiting=is_waiting)
         moved = log.agenda.moved
         for due_ms, number in entries:
             found = messages.get(number)
@@ -204,7 +218,9 @@ class Releaser:
                 log.agenda.give_back(number, retry_ms=due_now_ms)
             else:
                 self._route(Release(log, number, due_ms, message, size))
-        return (len(entries) == room or len(messages) < len(entries)) and self._has_room()
+        if on_disk:
+            self._fetch(log, [entry for entry in entries if entry[1] in on_disk])
+        return len(messages)
 
     def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
         """Give back what is due and not durable yet; a crash could take it back after its release.
@@ -227,26 +243,36 @@ class Releaser:
         return [entry for entry in entries if entry[1] < mark]
 
     def _read_all(
-        self, log: ScheduleLog, numbers: list[int], now_ms: int
-    ) -> dict[int, tuple[ScheduledMessage, int]]:
-        """The messages and their sizes, as many as there is room for; the others go back."""
+        self, log: ScheduleLog, numbers: list[int], now_ms: int, *, is_waiting: bool
+    ) -> tuple[dict[int, tuple[ScheduledMessage, int]], set[int]]:
+        """The messages and their sizes, and which of them are on the disk alone.
+
+        They are as many as there is room for; the others go back.
+        """
         messages: dict[int, tuple[ScheduledMessage, int]] = {}
+        on_disk: set[int] = set()
         room = BYTES_MAX - self._bytes
         searches_max = log.search_count + SEARCHES_MAX
         for number in sorted(numbers):  # Those of one batch are then found in one pass.
             if room <= 0 or log.search_count >= searches_max:
                 log.agenda.give_back(number)
                 continue
-            message = self._read(log, number, now_ms)
+            try:
+                message = self._read(log, number, now_ms, is_waiting=is_waiting)
+            except OnDisk:
+                on_disk.add(number)
+                continue
             if message is not None:
                 size = message_size(message)
                 messages[number] = (message, size)
                 room -= size
-        return messages
+        return messages, on_disk
 
-    def _read(self, log: ScheduleLog, number: int, now_ms: int) -> ScheduledMessage | None:
+    def _read(
+        self, log: ScheduleLog, number: int, now_ms: int, *, is_waiting: bool
+    ) -> ScheduledMessage | None:
         try:
-            message = log.read(number)
+            message = log.read(number, is_waiting=is_waiting)
         except (CorruptBatch, GoQueueError) as error:
             _log.error("the message %d in %s must wait: %s", number, log.partition.name, error)
             log.agenda.give_back(number, retry_ms=now_ms + UNREADABLE_RETRY_MS)
@@ -256,6 +282,24 @@ class Releaser:
             _log.warning("the message %d in %s is gone", number, log.partition.name)
             log.agenda.end(number, is_released=False)
         return message
+
+    def _fetch(self, log: ScheduleLog, entries: list[Entry]) -> None:
+        """Have a thread read messages into memory, because the event loop waits for no disk.
+
+        The log is left alone until they are there.
+        """
+
+        def fetched(_: object, error: Exception | None) -> None:
+            if error is not None and not isinstance(error, OSError):
+                raise error
+            # What the disk could not read is reported by this look at it.
+            self._fetching.discard(log)
+            if self._stopped is None:
+                self._put_in_line(log, entries, self._scheduler.now_ms(), is_waiting=True)
+                self.wake()
+
+        self._fetching.add(log)
+        self._scheduler.run_blocking(log.fetch([number for _, number in entries]), fetched)
 
     def _route(self, release: Release) -> None:
         message = release.message

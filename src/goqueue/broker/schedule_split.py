@@ -28,6 +28,7 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Compression, compress
 from goqueue.model.errors import GoQueueError
+from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Committed, Partition
 from goqueue.partition.rules import check_produced
 
@@ -63,6 +64,29 @@ def append_with_attributes(
     schedules: Schedules, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
 ) -> Appended | Split:
     """Store a batch whose records may ask for something; refuse what makes no sense."""
+    header, now, later = _sort(partition, batch, now_ms=now_ms)
+    if not later:
+        return partition.append(batch, now_ms=now_ms)
+    return _split(schedules, topic, partition, header, now, later, now_ms=now_ms)
+
+
+def scheduled_participant(
+    schedules: Schedules, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
+) -> TopicPartition | None:
+    """What else takes part in a transaction by this batch: where its delayed records wait.
+
+    A batch that will be refused anyway is refused here already.
+    """
+    _, _, later = _sort(partition, batch, now_ms=now_ms)
+    if not later:
+        return None
+    return schedules.participant(topic, partition.name.partition).name
+
+
+def _sort(
+    partition: Partition, batch: memoryview, *, now_ms: int
+) -> tuple[BatchHeader, list[tuple[int, Record]], list[Delayed]]:
+    """The records that are due now, with their places in the batch, and the others."""
     header = check_produced(batch, partition.settings, now_ms=now_ms)
     now: list[tuple[int, Record]] = []
     later: list[Delayed] = []
@@ -72,9 +96,7 @@ def append_with_attributes(
             now.append((index, record))
         else:
             later.append(Delayed(record, due_ms, partition.name.partition))
-    if not later:
-        return partition.append(batch, now_ms=now_ms)
-    return _split(schedules, topic, partition, header, now, later, now_ms=now_ms)
+    return header, now, later
 
 
 def _split(
@@ -93,8 +115,13 @@ def _split(
     if header.producer_id >= 0:
         # A batch out of turn is refused here, before any part of it is stored.
         earlier = partition.producers.check(header)
+        if earlier is None:
+            partition.check_transaction(header)
         origin = Origin(header.producer_id, header.producer_epoch, header.base_sequence)
-    log, number = schedules.schedule_batch(topic, later, origin)
+    transaction = None
+    if header.is_transactional:
+        transaction = ProducerIdentity(header.producer_id, header.producer_epoch)
+    log, number = schedules.schedule_batch(topic, later, origin, transaction=transaction)
     waits = [(log.partition, number)]
     if earlier is not None:
         waits.append((partition, earlier.last_offset))

@@ -42,6 +42,8 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownSchedule,
 )
+from goqueue.model.names import ProducerIdentity
+from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
 __all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
@@ -235,12 +237,18 @@ class Schedules:
         return self._logs[(crc32(topic.id) + partition) % len(self._logs)]
 
     def schedule_batch(
-        self, topic: Topic, delayed: Sequence[Delayed], origin: Origin | None
+        self,
+        topic: Topic,
+        delayed: Sequence[Delayed],
+        origin: Origin | None,
+        *,
+        transaction: ProducerIdentity | None = None,
     ) -> tuple[ScheduleLog, int]:
         """Store the delayed records of one producer's batch, unless they were stored before.
 
         They all go to one partition and are stored as one batch, so that a crash leaves all of
-        them or none. The log and the number to wait for.
+        them or none. The log and the number to wait for. In a transaction they are scheduled by
+        its commit.
         """
         partition = delayed[0].partition
         log = self._log_for(topic, partition)
@@ -249,10 +257,49 @@ class Schedules:
             if known is not None:
                 return log, known
         messages = to_messages(topic, delayed, now_ms=self._scheduler.now_ms(), origin=origin)
+        if transaction is not None:
+            return log, log.schedule_pending(messages, transaction) + len(messages) - 1
         first = log.schedule(messages)
         assert self._releaser is not None
         self._releaser.wake_at(min(message.due_ms for message in messages))
         return log, first + len(messages) - 1
+
+    # Transactions
+
+    def participant(self, topic: Topic, partition: int) -> Partition:
+        """Where `schedule_batch` stores the delayed records of a partition."""
+        return self._log_for(topic, partition).partition
+
+    def check_delayed(self, topic: Topic, delayed: Sequence[Delayed]) -> list[ScheduledMessage]:
+        """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
+        return to_messages(topic, delayed, now_ms=self._scheduler.now_ms())
+
+    def log_of(self, identity: ProducerIdentity) -> ScheduleLog:
+        """The log that keeps a producer's messages, whose partition must be a participant."""
+        if self._is_full():
+            raise StorageFull("The disk is full; retry when there is room again.")
+        self._ensure()
+        return self._logs[identity.producer_id % len(self._logs)]
+
+    def schedule_pending(
+        self, log: ScheduleLog, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
+    ) -> list[str]:
+        """Store messages of a transaction, which its commit schedules; the ids they will have.
+
+        On an error some may be stored, and the transaction must not be committed.
+        """
+        numbers: list[int] = []
+        for some in pieces(messages):
+            first = log.schedule_pending(some, identity)
+            numbers += range(first, first + len(some))
+        return self._ids.write_all(log.number, numbers)
+
+    def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+        """A marker in a partition of the internal topic is committed."""
+        releaser = self._releaser
+        for log in self._logs:
+            if log.partition is partition and releaser is not None:
+                log.ended(producer_id, is_commit=is_commit, on_active=releaser.wake_at)
 
     # Changing
 

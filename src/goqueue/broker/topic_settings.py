@@ -59,6 +59,7 @@ class TopicSetting:
 
 
 _BOOLEANS = ("true", "false")
+_STRATEGIES = ("topic", "record", "topic-record")
 
 TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     one.name: one
@@ -133,6 +134,25 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         ),
         TopicSetting("retention_bytes", "long", "The most a partition keeps; -1 is no limit.", -1),
         TopicSetting("retention_ms", "long", "How long records are kept; -1 is for ever.", -1),
+        TopicSetting(
+            "schema_key_subject_strategy",
+            "string",
+            "Which subject the schema of a key must be registered under: TOPIC-key, or RECORD, or "
+            "TOPIC-RECORD.",
+            choices=_STRATEGIES,
+        ),
+        TopicSetting(
+            "schema_validation",
+            "string",
+            "Refuse records whose keys or values do not obey a schema of the registry.",
+            choices=("none", "key", "value", "both"),
+        ),
+        TopicSetting(
+            "schema_value_subject_strategy",
+            "string",
+            "The same for values: TOPIC-value, or RECORD, or TOPIC-RECORD.",
+            choices=_STRATEGIES,
+        ),
         TopicSetting("segment_bytes", "int", "The size of a segment file.", 1024, _INT_MAX),
         TopicSetting("segment_ms", "long", "The age at which a segment is closed.", 1),
         TopicSetting(
@@ -207,6 +227,9 @@ class TopicDefaults:
             "min_insync_replicas": "1",
             "retention_bytes": str(storage.retention_bytes),
             "retention_ms": str(storage.retention_ms),
+            "schema_key_subject_strategy": "topic",
+            "schema_validation": "none",
+            "schema_value_subject_strategy": "topic",
             "segment_bytes": str(storage.segment_bytes),
             "segment_ms": str(storage.segment_ms),
             "unclean_leader_election_enable": "false",
@@ -243,6 +266,7 @@ class TopicDefaults:
             timestamp_before_ms_max=int(values["message_timestamp_before_max_ms"]),
             timestamp_after_ms_max=int(values["message_timestamp_after_max_ms"]),
             has_attributes=values["goqueue_attributes_enable"] == "true",
+            has_schemas=values["schema_validation"] != "none",
         )
 
 

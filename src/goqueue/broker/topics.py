@@ -46,7 +46,11 @@ from goqueue.storage.segment import LOG_SUFFIX
 OFFSETS_TOPIC = "__consumer_offsets"
 SCHEDULED_TOPIC = "__scheduled"
 DELIVERY_TOPIC = "__delivery"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC})
+TRANSACTION_TOPIC = "__transaction_state"
+SCHEMAS_TOPIC = "__schemas"
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
+)
 PARTITIONS_MAX = 10_000
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
@@ -123,6 +127,9 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._next_producer_id = 0
         self._changed: list[Callable[[], None]] = []
+        # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
+        # records one by one for such a topic calls it, and the broker says how it is done.
+        self.check_record: Callable[[Topic, Record], None] = _accept
         self._journal = self._open_journal()
 
     # Looking up
@@ -475,6 +482,10 @@ class Topics:
     def _tell_changed(self) -> None:
         for changed in self._changed:
             changed()
+
+
+def _accept(topic: Topic, record: Record) -> None:
+    """There is nobody yet who knows schemas."""
 
 
 def _close(partition: Partition) -> PartitionState | None:

@@ -69,7 +69,7 @@ class Upkeep:
 
     def _expire(self, one: Partition, now_ms: int) -> None:
         if len(one.producers):
-            one.producers.expire(
+            one.expire_producers(
                 before_ms=now_ms - self._producers.id_expiry_ms,
                 states_max=self._producers.states_per_partition_max,
             )
@@ -82,7 +82,7 @@ class Upkeep:
             self._flusher.mark(one)
         expired = log.take_expired(now_ms=now_ms, until_offset=one.high_watermark)
         if expired:
-            one.epochs.advance_start(log.start_offset)
+            one.start_advanced()
             _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
             self._scheduler.run_blocking(partial(_remove, expired), _removed)
 

@@ -21,6 +21,8 @@ COMMANDS = {
     "group": "goqueue.cli.group",
     "queue": "goqueue.cli.queue",
     "schedule": "goqueue.cli.schedule",
+    "schema": "goqueue.cli.schema",
+    "txn": "goqueue.cli.txn",
     "config": "goqueue.cli.settings",
     "version": "goqueue.cli.version",
 }

@@ -195,18 +195,27 @@ def purge(
 
 @app.command()
 def lanes(ctx: typer.Context, topic: Topic) -> None:
-    """Show the priority lanes of a topic: weights, and what they hold."""
+    """Show the priority lanes of a topic: weights, what they hold, and how each group fares."""
     with connect_http(ctx) as client:
         found = client.topics.lanes(topic)
     form = current_call(ctx).output
     rows = [{"lane": one.lane, "weight": one.weight, "stored": one.stored} for one in found.lanes]
     if form is not OutputForm.TABLE:
         rules = {"topic": topic, "strict": found.strict, "starvation_ms": found.starvation_ms}
-        print_item({**rules, "lanes": rows}, form)
+        groups = [
+            {"group": one.group, "lanes": [_row(lane) for lane in one.lanes]}
+            for one in found.groups
+        ]
+        print_item({**rules, "lanes": rows, "groups": groups}, form)
         return
     order = "strict" if found.strict else "weighted"
     print(f"{topic}: {order}, no lane waits longer than about {found.starvation_ms / 1000:g} s\n")
     print_rows(rows, form)
+    for one in found.groups:
+        print(f"\n{one.group}:")
+        print_rows(
+            [_row(lane, "in_total", "out_total", "longest_wait_ms") for lane in one.lanes], form
+        )
 
 
 @app.command()

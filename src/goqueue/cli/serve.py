@@ -30,6 +30,9 @@ def serve(
     listen_http: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
     ] = None,
+    listen_registry: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
+    ] = None,
     allow_unauthenticated: Annotated[
         bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
     ] = False,
@@ -61,6 +64,7 @@ def serve(
         "--listen-kafka": listen_kafka,
         "--advertise-kafka": advertise_kafka,
         "--listen-http": listen_http,
+        "--listen-registry": listen_registry,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,
         "--node-id": node_id,
         "--fsync": fsync,

@@ -54,6 +54,12 @@ from goqueue.client.settings import (
     ReaderSettings,
 )
 from goqueue.client.topics import PartitionDescription, TopicDescription, Topics
+from goqueue.client.transactions import (
+    OpenTransaction,
+    TransactionDescription,
+    Transactions,
+    TransactionSummary,
+)
 
 __all__ = [
     "ACKS_ALL",
@@ -84,6 +90,7 @@ __all__ = [
     "Node",
     "Nodes",
     "Offsets",
+    "OpenTransaction",
     "PartitionDescription",
     "PartitionLag",
     "PartitionRange",
@@ -100,6 +107,9 @@ __all__ = [
     "TopicDescription",
     "TopicView",
     "Topics",
+    "TransactionDescription",
+    "TransactionSummary",
+    "Transactions",
     "Unreachable",
     "error_of",
     "murmur2",

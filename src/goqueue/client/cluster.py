@@ -33,6 +33,7 @@ Response = TypeVar("Response")
 T = TypeVar("T")
 
 GROUP_KEY = 0
+TRANSACTION_KEY = 1
 NO_NODE = -1
 # Waiting does not make a missing topic appear, except right after it was created.
 MISSING = (UnknownTopic, UnknownPartition)
@@ -121,7 +122,7 @@ class Cluster:
         self._links: dict[Address, Link] = {}
         self._nodes: dict[int, Node] = {}
         self._topics: dict[str, tuple[float, TopicView]] = {}
-        self._coordinators: dict[str, Address] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
         self._was_reached = False
 
     def close(self) -> None:
@@ -186,19 +187,22 @@ class Cluster:
             topics.setdefault(each.topic, []).append(each.partition)
         return found
 
-    def coordinator_of(self, group: str) -> Address:
-        """The broker that keeps a group."""
-        if group not in self._coordinators:
+    def coordinator_of(self, name: str, *, key_type: int = GROUP_KEY) -> Address:
+        """The broker that keeps a group, or the transactions of a transactional id."""
+        key = key_type, name
+        if key not in self._coordinators:
             request = find_coordinator.FindCoordinatorRequest(
-                key_type=GROUP_KEY, coordinator_keys=[group]
+                key_type=key_type, coordinator_keys=[name]
             )
             response = self.call_any(find_coordinator, request)
             if not response.coordinators:
-                raise CoordinatorNotAvailable(f"No broker coordinates group {group!r} yet.")
+                raise CoordinatorNotAvailable(f"No broker coordinates {name!r} yet.")
             found = response.coordinators[0]
-            check(found.error_code, found.error_message, About(group=group))
-            self._coordinators[group] = Address(found.host, found.port)
-        return self._coordinators[group]
+            is_group = key_type == GROUP_KEY
+            about = About(group=name) if is_group else About(transaction=name)
+            check(found.error_code, found.error_message, about)
+            self._coordinators[key] = Address(found.host, found.port)
+        return self._coordinators[key]
 
     # Asking
 
@@ -234,10 +238,15 @@ class Cluster:
         return self.call_any(codec, request, first=[node.address] if node else [])
 
     def call_coordinator(
-        self, group: str, codec: Codec[Request, Response], request: Request
+        self,
+        name: str,
+        codec: Codec[Request, Response],
+        request: Request,
+        *,
+        key_type: int = GROUP_KEY,
     ) -> Response:
-        """Ask the broker that keeps a group."""
-        return self.link(self.coordinator_of(group)).call(codec, request)
+        """Ask the broker that keeps a group or a transactional id."""
+        return self.link(self.coordinator_of(name, key_type=key_type)).call(codec, request)
 
     def call_leaders(
         self,

@@ -51,10 +51,13 @@ class About(NamedTuple):
     topic: str = ""
     partition: int = -1
     group: str = ""
+    transaction: str = ""
 
     def __str__(self) -> str:
         if self.group:
             return f"group {self.group!r}"
+        if self.transaction:
+            return f"transaction {self.transaction!r}"
         if self.partition >= 0:
             return f"{self.topic}/{self.partition}"
         return f"topic {self.topic!r}" if self.topic else ""
@@ -131,6 +134,13 @@ def _unknown_member(_: str, about: About) -> GoQueueError:
     return model.UnknownMember(about.group, "")
 
 
+def _unknown_transaction(_: str, about: About) -> GoQueueError:
+    return model.UnknownTransaction(
+        f"There is no transactional id {about.transaction!r}; `goqueue txn list` shows those there "
+        "are."
+    )
+
+
 # Where the model has a class, the class decides whether a retry makes sense.
 _ROWS = (
     KafkaError(-1, "UNKNOWN_SERVER_ERROR", BrokerRefused),
@@ -186,11 +196,11 @@ _ROWS = (
     KafkaError(45, "OUT_OF_ORDER_SEQUENCE_NUMBER", model.OutOfOrderSequence),
     KafkaError(46, "DUPLICATE_SEQUENCE_NUMBER", model.DuplicateSequence),
     KafkaError(47, "INVALID_PRODUCER_EPOCH", model.FencedProducer),
-    KafkaError(48, "INVALID_TXN_STATE", BrokerRefused),
-    KafkaError(49, "INVALID_PRODUCER_ID_MAPPING", BrokerRefused),
-    KafkaError(50, "INVALID_TRANSACTION_TIMEOUT", BrokerRefused),
-    KafkaError(51, "CONCURRENT_TRANSACTIONS", BrokerUnready),
-    KafkaError(52, "TRANSACTION_COORDINATOR_FENCED", BrokerRefused),
+    KafkaError(48, "INVALID_TXN_STATE", model.InvalidTransactionState),
+    KafkaError(49, "INVALID_PRODUCER_ID_MAPPING", model.InvalidProducerIdMapping),
+    KafkaError(50, "INVALID_TRANSACTION_TIMEOUT", model.InvalidTransactionTimeout),
+    KafkaError(51, "CONCURRENT_TRANSACTIONS", model.ConcurrentTransactions),
+    KafkaError(52, "TRANSACTION_COORDINATOR_FENCED", model.TransactionCoordinatorFenced),
     KafkaError(53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", BrokerRefused),
     KafkaError(54, "SECURITY_DISABLED", BrokerRefused),
     KafkaError(55, "OPERATION_NOT_ATTEMPTED", BrokerRefused),
@@ -238,7 +248,7 @@ _ROWS = (
     KafkaError(85, "NO_REASSIGNMENT_IN_PROGRESS", BrokerRefused),
     KafkaError(86, "GROUP_SUBSCRIBED_TO_TOPIC", model.GroupSubscribedToTopic),
     KafkaError(87, "INVALID_RECORD", model.InvalidRecord),
-    KafkaError(88, "UNSTABLE_OFFSET_COMMIT", BrokerUnready),
+    KafkaError(88, "UNSTABLE_OFFSET_COMMIT", model.UnstableOffsetCommit),
     KafkaError(89, "THROTTLING_QUOTA_EXCEEDED", BrokerUnready),
     KafkaError(90, "PRODUCER_FENCED", model.FencedProducer),
     KafkaError(91, "RESOURCE_NOT_FOUND", BrokerRefused),
@@ -260,7 +270,7 @@ _ROWS = (
     KafkaError(102, "BROKER_ID_NOT_REGISTERED", BrokerRefused),
     KafkaError(103, "INCONSISTENT_TOPIC_ID", BrokerUnready),
     KafkaError(104, "INCONSISTENT_CLUSTER_ID", BrokerRefused),
-    KafkaError(105, "TRANSACTIONAL_ID_NOT_FOUND", BrokerRefused),
+    KafkaError(105, "TRANSACTIONAL_ID_NOT_FOUND", model.UnknownTransaction, _unknown_transaction),
     KafkaError(106, "FETCH_SESSION_TOPIC_ID_ERROR", BrokerUnready),
     KafkaError(107, "INELIGIBLE_REPLICA", BrokerRefused),
     KafkaError(108, "NEW_LEADER_ELECTED", BrokerRefused),
@@ -275,7 +285,7 @@ _ROWS = (
     KafkaError(117, "UNKNOWN_SUBSCRIPTION_ID", BrokerRefused),
     KafkaError(118, "TELEMETRY_TOO_LARGE", BrokerRefused),
     KafkaError(119, "INVALID_REGISTRATION", BrokerRefused),
-    KafkaError(120, "TRANSACTION_ABORTABLE", BrokerRefused),
+    KafkaError(120, "TRANSACTION_ABORTABLE", model.TransactionAbortable),
     KafkaError(121, "INVALID_RECORD_STATE", BrokerRefused),
     KafkaError(122, "SHARE_SESSION_NOT_FOUND", BrokerUnready),
     KafkaError(123, "INVALID_SHARE_SESSION_EPOCH", BrokerUnready),

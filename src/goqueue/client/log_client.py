@@ -15,6 +15,7 @@ from goqueue.client.producer import Producer
 from goqueue.client.reader import Reader, start_reading
 from goqueue.client.settings import ClientSettings, ProducerSettings, ReaderSettings
 from goqueue.client.topics import Topics
+from goqueue.client.transactions import Transactions
 from goqueue.model.names import TopicPartition
 
 
@@ -36,6 +37,7 @@ class LogClient:
         self.groups = Groups(self.cluster)
         self.offsets = Offsets(self.cluster)
         self.nodes = Nodes(self.cluster)
+        self.transactions = Transactions(self.cluster)
 
     def __enter__(self) -> LogClient:
         return self

@@ -100,6 +100,10 @@ class Reader:
         for batch, start in self._poll_batches(wait_ms):
             yield from self._records_of(batch, start)
 
+    def poll_batches(self, *, wait_ms: int | None = None) -> list[RawBatch]:
+        """The batches of one round of fetches; none if nothing came within the wait."""
+        return [batch for batch, _ in self._poll_batches(wait_ms)]
+
     # One round
 
     def _poll_batches(self, wait_ms: int | None = None) -> Iterator[tuple[RawBatch, int]]:

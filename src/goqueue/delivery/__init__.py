@@ -7,7 +7,7 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
-from goqueue.delivery.handing import Handed, Run, Settled
+from goqueue.delivery.handing import Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -15,9 +15,26 @@ from goqueue.delivery.journal import (
     encode_events,
     encode_key,
 )
-from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES, NORMAL, LaneIndex, LaneState
+from goqueue.delivery.lanes import (
+    LANE_COUNT,
+    LANE_NAMES,
+    NO_LANE,
+    NORMAL,
+    LaneIndex,
+    LaneState,
+)
 from goqueue.delivery.leases import Delivery, Lease, Unacked
-from goqueue.delivery.ledger import Buried, Done, Event, Finish, Forgotten, Ledger, Moved
+from goqueue.delivery.ledger import (
+    Buried,
+    Done,
+    Ended,
+    Event,
+    Finish,
+    Forgotten,
+    Ledger,
+    Moved,
+    Prepared,
+)
 from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue import Queue
@@ -39,6 +56,7 @@ __all__ = [
     "LANE_NAMES",
     "MIXED",
     "NORMAL",
+    "NO_LANE",
     "PEEK_MESSAGES_MAX",
     "RECEIVE_MESSAGES_MAX",
     "TAILS",
@@ -48,6 +66,7 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "Done",
+    "Ended",
     "Event",
     "Finish",
     "Forgotten",
@@ -63,6 +82,8 @@ __all__ = [
     "Moved",
     "PartitionStats",
     "Pick",
+    "Preparation",
+    "Prepared",
     "Queue",
     "QueueSettings",
     "QueueStats",

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from goqueue.delivery.leases import Delivery, Lease
-from goqueue.delivery.ledger import Finish
+from goqueue.delivery.ledger import Finish, Prepared
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.model.errors import GoQueueError
 
@@ -40,6 +40,14 @@ class Settled(NamedTuple):
 
     error: GoQueueError | None = None
     dead_letter: DeadLetter | None = None
+
+
+class Preparation(NamedTuple):
+    """What a transaction may acknowledge: to be written first, and then given back as it is."""
+
+    settled: list[Settled]
+    taken: dict[Lease, list[int]]
+    events: list[tuple[int, Prepared]]  # for each partition that has any
 
 
 class Draft:

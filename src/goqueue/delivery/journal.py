@@ -22,6 +22,7 @@ from goqueue.delivery.ledger import (
     Finish,
     Forgotten,
     Moved,
+    Prepared,
     Retried,
     Retry,
     Rewound,
@@ -37,7 +38,7 @@ _KEY_END = struct.Struct(">16si")
 _KEY_HASH = struct.Struct(">Q")
 _TOPIC_ID = struct.Struct(">16s")
 
-_RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED = 16, 17, 18, 19, 20, 21
+_RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED, _PREPARED = 16, 17, 18, 19, 20, 21, 22
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
 
@@ -83,6 +84,9 @@ def _encode(event: Event, parts: list[bytes]) -> None:
     elif isinstance(event, Retried):
         parts.append(bytes((_RETRIED,)))
         _encode_retries(event.retries, parts)
+    elif isinstance(event, Prepared):
+        parts += (bytes((_PREPARED,)), varint(event.producer_id))
+        _encode_retries(event.retries, parts)
     elif isinstance(event, Moved):
         parts += (bytes((_MOVED,)), varint(event.floor))
     elif isinstance(event, Rewound):
@@ -97,6 +101,7 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         for topic_id, end in event.graves:
             parts += (_TOPIC_ID.pack(topic_id), varint(end))
     else:
+        assert isinstance(event, Forgotten), "the end of a transaction is a marker, not a record"
         parts.append(bytes((_FORGOTTEN,)))
 
 
@@ -136,6 +141,8 @@ def _decode(reader: _Reader) -> Event:
         return Buried(reader.ranges(), reader.topic_id(), reader.count())
     if kind == _RETRIED:
         return Retried(reader.retries())
+    if kind == _PREPARED:
+        return Prepared(reader.count(), reader.retries())
     if kind == _MOVED:
         return Moved(reader.count())
     if kind == _REWOUND:

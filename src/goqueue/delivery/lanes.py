@@ -3,6 +3,9 @@
 Lanes are sub-sequences of one log, kept as runs: where a run begins, and its lane. A partition in
 which nobody ever set a priority has one run, however long it is. The index is a fact about the
 partition, so that all groups share it; where a group stands in each lane is the group's own.
+
+Offsets that hold no message for anybody, because a transaction was ended or undone there, are in no
+lane: they are neither counted nor handed out.
 """
 
 from __future__ import annotations
@@ -13,9 +16,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from goqueue.delivery.ranges import Range
+
 LANE_NAMES = ("critical", "high", "normal", "low", "background")
 LANE_COUNT = len(LANE_NAMES)
 NORMAL = 2
+# Offsets without a message: markers, and what transactions wrote that were aborted.
+NO_LANE = LANE_COUNT
 
 # Nine bytes each. A partition that alternates between lanes for longer than this keeps taking
 # messages, in the lane of the last run; retention makes room again.
@@ -34,13 +41,15 @@ class LaneState(msgspec.Struct, array_like=True, frozen=True):
 class LaneIndex:
     """The lanes of offsets `0` to `end`; what lies before the log's start is forgotten."""
 
-    __slots__ = ("_lanes", "_runs_max", "_starts", "end")
+    __slots__ = ("_has_priorities", "_lanes", "_runs_max", "_starts", "end", "has_gaps")
 
     def __init__(self, first: int = 0, *, runs_max: int = RUNS_MAX) -> None:
         self.end = first
         self._starts = array("q")
         self._lanes = bytearray()
         self._runs_max = runs_max
+        self._has_priorities = False
+        self.has_gaps = False  # whether there may be offsets without a message
 
     def __len__(self) -> int:
         """The number of runs, which is what the index costs."""
@@ -49,6 +58,8 @@ class LaneIndex:
     @property
     def is_plain(self) -> bool:
         """Whether every message that is known here is in the normal lane."""
+        if not self._has_priorities:
+            return True
         return not self._lanes or (len(self._lanes) == 1 and self._lanes[0] == NORMAL)
 
     def note(self, first: int, last: int, lane: int) -> None:
@@ -61,13 +72,21 @@ class LaneIndex:
         self.end = last + 1
 
     def _begin_run(self, first: int, lane: int) -> None:
-        if len(self._starts) < self._runs_max:
+        # The last run must be one of messages, or those that are still to come would be lost.
+        room = self._runs_max - (lane == NO_LANE)
+        if len(self._starts) < room:
             self._starts.append(first)
             self._lanes.append(lane)
+            if lane == NO_LANE:
+                self.has_gaps = True
+            elif lane != NORMAL:
+                self._has_priorities = True
 
     def lane_of(self, offset: int) -> int:
+        """The lane of a message; the normal one where there is none."""
         at = bisect_right(self._starts, offset) - 1
-        return self._lanes[at] if at >= 0 else NORMAL
+        lane = self._lanes[at] if at >= 0 else NORMAL
+        return NORMAL if lane == NO_LANE else lane
 
     def next_in_lane(self, lane: int, from_offset: int, until: int) -> tuple[int, int] | None:
         """The next run of offsets in `lane`, clipped to `from_offset` and `until`."""
@@ -85,8 +104,28 @@ class LaneIndex:
         """How many of the offsets from `first` up to `end` are in each lane."""
         counts = [0] * LANE_COUNT
         for lane, start, stop in self._runs(first, min(end, self.end)):
-            counts[lane] += stop - start
+            if lane != NO_LANE:
+                counts[lane] += stop - start
         return counts
+
+    def message_from(self, offset: int, until: int) -> int:
+        """The offset itself if there is a message, else the next at which there may be one."""
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0 or self._lanes[at] != NO_LANE or offset >= min(until, self.end):
+            return offset
+        return min(until, self._starts[at + 1] if at + 1 < len(self._starts) else self.end)
+
+    def without_messages(self, first: int, end: int) -> list[Range]:
+        """The stretches from `first` up to `end` that hold no message."""
+        found: list[Range] = []
+        starts, end = self._starts, min(end, self.end)
+        at = self._lanes.find(NO_LANE, max(0, bisect_right(starts, first) - 1))
+        while at >= 0 and starts[at] < end:
+            stop = starts[at + 1] if at + 1 < len(starts) else end
+            if max(first, starts[at]) < min(stop, end):
+                found.append((max(first, starts[at]), min(stop, end)))
+            at = self._lanes.find(NO_LANE, at + 1)
+        return found
 
     def _runs(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         starts = self._starts
@@ -123,7 +162,9 @@ class LaneIndex:
         starts = index._starts
         is_sorted = all(starts[at] < starts[at + 1] for at in range(len(starts) - 1))
         is_sound = is_sorted and (not starts or starts[-1] < state.end)
-        return index if is_sound and all(lane < LANE_COUNT for lane in state.lanes) else None
+        index._has_priorities = any(lane not in (NORMAL, NO_LANE) for lane in set(state.lanes))
+        index.has_gaps = NO_LANE in state.lanes
+        return index if is_sound and all(lane <= NO_LANE for lane in state.lanes) else None
 
 
 def _byte_order() -> str:

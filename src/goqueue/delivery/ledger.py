@@ -6,11 +6,12 @@ ledger that is read back is the ledger that was written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from goqueue.delivery.ranges import Range, RangeSet
+from goqueue.delivery.ranges import Range, RangeSet, ranges_of
 
 NO_KEY = 0
 
@@ -60,6 +61,25 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction has acknowledged these messages; what becomes of them its end decides.
+
+    Each comes with the retry that it is to be if the transaction is aborted.
+    """
+
+    producer_id: int
+    retries: list[tuple[int, Retry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A producer's transaction is over. The marker in the journal's log says so, not a record."""
+
+    producer_id: int
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Everything before an offset is finished."""
 
@@ -94,21 +114,26 @@ class Forgotten:
     """The group, or its interest in the topic, is gone."""
 
 
-Event = Done | Buried | Retried | Moved | Rewound | Snapshot | Forgotten
+Event = Done | Buried | Retried | Prepared | Ended | Moved | Rewound | Snapshot | Forgotten
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
 GRAVES_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
 
 
 class Ledger:
-    """Done is everything below `floor`, and the ranges of `done` above it."""
+    """Done is everything below `floor`, and the ranges of `done` above it.
 
-    __slots__ = ("_parts", "done", "floor", "graves", "is_known", "retries")
+    What a transaction has acknowledged is in `prepared`, by producer, until the transaction ends.
+    A snapshot leaves that alone: the journal keeps the records of open transactions themselves.
+    """
+
+    __slots__ = ("_parts", "done", "floor", "graves", "is_known", "prepared", "retries")
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self.done = RangeSet()
         self.retries: dict[int, Retry] = {}
+        self.prepared: dict[int, dict[int, Retry]] = {}
         self.graves: dict[bytes, int] = {}
         self.is_known = False  # whether the journal has ever spoken of it
         self._parts: list[Snapshot] = []
@@ -116,8 +141,8 @@ class Ledger:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
             return NotImplemented
-        mine = (self.floor, self.done, self.retries, self.graves)
-        return mine == (other.floor, other.done, other.retries, other.graves)
+        mine = (self.floor, self.done, self.retries, self.prepared, self.graves)
+        return mine == (other.floor, other.done, other.retries, other.prepared, other.graves)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -137,6 +162,10 @@ class Ledger:
             for offset, retry in event.retries:
                 if not self.is_done(offset):
                     self.retries[offset] = retry
+        elif isinstance(event, Prepared):
+            self._prepare(event)
+        elif isinstance(event, Ended):
+            self._end(event)
         elif isinstance(event, Moved):
             self._move(event.floor)
         elif isinstance(event, Rewound):
@@ -145,7 +174,13 @@ class Ledger:
             self._take_part(event)
         else:
             self.floor, self.done, self.retries, self.graves = 0, RangeSet(), {}, {}
+            self.prepared = {}
         self.is_known = not isinstance(event, Forgotten)
+
+    def pass_over(self, first: int, end: int) -> None:
+        """There is no message at these offsets, which the partition's log says by itself."""
+        self.done.add(max(first, self.floor), end)
+        self._settle()
 
     def snapshot(self) -> list[Snapshot]:
         """The whole as events, in parts of bounded size."""
@@ -181,14 +216,40 @@ class Ledger:
             for offset in [one for one in retries if first <= one < end]:
                 del retries[offset]
 
+    def _prepare(self, event: Prepared) -> None:
+        kept = [(offset, retry) for offset, retry in event.retries if not self.is_done(offset)]
+        if kept:
+            self.prepared.setdefault(event.producer_id, {}).update(kept)
+            for offset, _ in kept:
+                self.retries.pop(offset, None)
+
+    def _end(self, event: Ended) -> None:
+        ended = self.prepared.pop(event.producer_id, {})
+        if event.is_commit:
+            self._finish(ranges_of(sorted(ended)))
+        else:
+            open_still = {one: retry for one, retry in ended.items() if not self.is_done(one)}
+            self.retries.update(open_still)
+
+    def _keep_prepared(self, is_kept: Callable[[int], bool]) -> None:
+        """Take away from transactions what is finished, or open again, whatever they decide."""
+        for producer_id, retries in list(self.prepared.items()):
+            kept = {offset: retry for offset, retry in retries.items() if is_kept(offset)}
+            if kept:
+                self.prepared[producer_id] = kept
+            else:
+                del self.prepared[producer_id]
+
     def _move(self, floor: int) -> None:
         if floor > self.floor:
+            self._keep_prepared(lambda offset: offset >= floor)
             self._drop_retries(self.floor, floor)
             self.floor = floor
             self._settle()
 
     def _rewind(self, offset: int, still_open: list[Range]) -> None:
         kept = RangeSet(still_open)
+        self._keep_prepared(lambda one: one < offset and one in kept)
         self.done.discard_from(offset)
         self.retries = {
             one: retry for one, retry in self.retries.items() if one < offset and one in kept

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue import Queue
+from goqueue.delivery.rates import Rates
 from goqueue.delivery.views import (
     LaneStats,
     MessageState,
@@ -57,6 +60,11 @@ def _state(
         )
     if partition.ledger.is_done(offset):
         return MessageState(partition=number, offset=offset, lane=lane, state="done")
+    if offset in partition.prepared:
+        attempts = _prepared_attempts(partition, offset)
+        return MessageState(
+            partition=number, offset=offset, lane=lane, state="prepared", attempts=attempts
+        )
     letter = partition.dying.get(offset)
     if letter is not None:
         attempts = letter.attempts
@@ -78,6 +86,11 @@ def _state(
     )
 
 
+def _prepared_attempts(partition: PartitionQueue, offset: int) -> int:
+    owners = partition.ledger.prepared.values()
+    return next(retries[offset].attempts for retries in owners if offset in retries)
+
+
 def stats(queue: Queue, now_ms: int) -> QueueStats:
     """Figures of the whole queue, of its lanes and of its partitions."""
     partitions = [_partition_stats(one, now_ms) for one in queue.partitions]
@@ -87,6 +100,7 @@ def stats(queue: Queue, now_ms: int) -> QueueStats:
         retrying=sum(one.retrying for one in partitions),
         parked=sum(one.parked for one in partitions),
         dead_lettering=sum(one.dead_lettering for one in partitions),
+        prepared=sum(one.prepared for one in partitions),
         totals=queue.totals,
         lanes=[_lane_stats(queue, lane, now_ms) for lane in range(LANE_COUNT)],
         partitions=partitions,
@@ -101,6 +115,8 @@ def _lane_stats(queue: Queue, lane: int, now_ms: int) -> LaneStats:
         in_flight=sum(one.in_flight[lane] for one in queue.partitions),
         in_total=sum(one.in_total[lane] for one in queue.partitions),
         out_total=sum(one.out_total[lane] for one in queue.partitions),
+        in_per_second=_rate([one.in_rates for one in queue.partitions], (lane,), now_ms),
+        out_per_second=_rate([one.out_rates for one in queue.partitions], (lane,), now_ms),
         oldest_age_ms=0 if oldest_ms is None else max(0, now_ms - oldest_ms),
         longest_wait_ms=queue.chooser.longest_wait_ms[lane],
     )
@@ -117,10 +133,17 @@ def _partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
         retrying=partition.retrying_count,
         parked=partition.lines.parked_count,
         dead_lettering=len(partition.dying),
+        prepared=len(partition.prepared),
         in_total=sum(partition.in_total),
         out_total=sum(partition.out_total),
+        in_per_second=_rate([partition.in_rates], range(LANE_COUNT), now_ms),
+        out_per_second=_rate([partition.out_rates], range(LANE_COUNT), now_ms),
         done_before=partition.ledger.floor,
         high_watermark=partition.high_watermark,
         oldest_age_ms=max(0, now_ms - oldest_ms),
         lanes=tuple(partition.ready),
     )
+
+
+def _rate(rates: Sequence[Rates], lanes: Iterable[int], now_ms: int) -> float:
+    return round(sum(one.per_second(lane, now_ms) for lane in lanes for one in rates), 3)

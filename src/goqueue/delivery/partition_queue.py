@@ -8,18 +8,25 @@ from dataclasses import dataclass
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.key_lines import KeyLines
 from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
+from goqueue.delivery.leases import Unacked
 from goqueue.delivery.ledger import (
     Buried,
     Done,
+    Ended,
     Event,
     Finish,
     Ledger,
     Moved,
+    Prepared,
     Retried,
     Retry,
     Rewound,
 )
 from goqueue.delivery.ranges import ranges_of
+from goqueue.delivery.rates import Rates
+
+# Whoever has handed an ack over to a transaction does not hold the message any more.
+NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +52,8 @@ class PartitionQueue:
 
     Under way are the leased messages, which the queue's leases know, and those chosen for the
     receive call that is being served. `waiting` are messages with the time at which they may be
-    chosen again: retries, and messages that were chosen and not handed out.
+    chosen again: retries, and messages that were chosen and not handed out. `prepared` are
+    messages, with their lanes, that a transaction has acknowledged and that wait for its end.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class PartitionQueue:
         index: LaneIndex,
         arrivals: Arrivals,
         burden: Burden,
+        unacked: Unacked,
         *,
         log_start: int,
         log_end: int,
@@ -70,7 +79,9 @@ class PartitionQueue:
         self.lines = KeyLines()
         self.waiting: dict[int, int] = {}
         self.retrying_count = 0  # of those, the ones that were delivered before
+        self.prepared: dict[int, int] = {}
         self._burden = burden
+        self._unacked = unacked
         self.dying: dict[int, DeadLetter] = {}
         self.events: list[Event] = []
         self.cursors = [0] * LANE_COUNT
@@ -78,6 +89,8 @@ class PartitionQueue:
         self.in_flight = [0] * LANE_COUNT
         self.in_total = [0] * LANE_COUNT
         self.out_total = [0] * LANE_COUNT
+        self.in_rates = Rates(LANE_COUNT)
+        self.out_rates = Rates(LANE_COUNT)
         self._open(log_end, now_ms)
 
     def _open(self, log_end: int, now_ms: int) -> None:
@@ -85,11 +98,14 @@ class PartitionQueue:
         ledger.apply(Moved(self.log_start))
         beyond = max((end for _, end in ledger.done), default=ledger.floor)
         beyond = max(beyond, ledger.floor, *(one + 1 for one in ledger.retries), 0)
+        prepared = [one for some in ledger.prepared.values() for one in some]
+        beyond = max(beyond, *(one + 1 for one in prepared), 0)
         if beyond > log_end:
             # The log lost its tail in a crash, and new messages will have those offsets.
             still_open = list(ledger.done.gaps(min(ledger.floor, log_end), log_end))
             self.record(Rewound(log_end, still_open))
         self._stand_at(ledger.floor, now_ms)
+        self._resume_prepared()
         self._resume_retries()
 
     def _stand_at(self, offset: int, now_ms: int) -> None:
@@ -100,24 +116,47 @@ class PartitionQueue:
         for first, end in self.ledger.done.within(offset, self.high_watermark):
             self._count_off(first, end)
         self._apart_until = 0
+        self._pass_at_floor()
+
+    def _resume_prepared(self) -> None:
+        """What transactions acknowledged in an earlier life is still theirs."""
+        for retries in self.ledger.prepared.values():
+            for offset, retry in retries.items():
+                self._set_apart(offset)
+                self._hold((offset,), bytes((self.index.lane_of(offset),)))
+                if not self.lines.enter(offset, retry.key):
+                    self.lines.drop({offset})  # It is not to be handed out with its key.
 
     def _resume_retries(self) -> None:
         """Retries of an earlier life wait again; the cursors, which begin anew, pass them over."""
         for offset in sorted(self.ledger.retries):
             retry = self.ledger.retries[offset]
-            self._apart_until = offset + 1
-            if offset < self.high_watermark:
-                self._count_off(offset, offset + 1)
+            self._set_apart(offset)
             if self.lines.enter(offset, retry.key):
                 self.wait(offset, retry.due_ms)
+
+    def _set_apart(self, offset: int) -> None:
+        self._apart_until = max(self._apart_until, offset + 1)
+        if offset < self.high_watermark:
+            self._count_off(offset, offset + 1)
 
     def _count_off(self, first: int, end: int) -> None:
         for lane, count in enumerate(self.index.counts(first, end)):
             self.ready[lane] -= count
 
+    def _pass_at_floor(self) -> None:
+        """Let the floor rise through offsets that hold no message."""
+        ledger, index = self.ledger, self.index
+        while index.has_gaps:
+            end = index.message_from(ledger.floor, self.high_watermark)
+            if end == ledger.floor:
+                return
+            ledger.pass_over(ledger.floor, end)
+
     def record(self, event: Event) -> None:
         """Change the ledger, and have the change written down."""
         self.ledger.apply(event)
+        self._pass_at_floor()
         last = self.events[-1] if self.events else None
         if isinstance(event, Done) and isinstance(last, Done) and last.why == event.why:
             last.ranges.extend(event.ranges)
@@ -128,13 +167,15 @@ class PartitionQueue:
 
     # The log moves
 
-    def advance(self, high_watermark: int) -> None:
+    def advance(self, high_watermark: int, now_ms: int) -> None:
         """There are more messages, and the index knows their lanes."""
         if high_watermark <= self.high_watermark:
             return
         first = self.high_watermark
         for lane, count in enumerate(self.index.counts(first, high_watermark)):
-            self.in_total[lane] += count
+            if count:
+                self.in_total[lane] += count
+                self.in_rates.add(lane, count, now_ms)
         # Seldom, a part is done already: in an earlier life, before the lanes were known again.
         for start, end in self.ledger.done.gaps(max(first, self.ledger.floor), high_watermark):
             for lane, count in enumerate(self.index.counts(start, end)):
@@ -142,6 +183,7 @@ class PartitionQueue:
         for offset in self._apart(first, high_watermark):
             self._count_off(offset, offset + 1)
         self.high_watermark = high_watermark
+        self._pass_at_floor()
 
     def start_moved(self, log_start: int) -> list[int]:
         """What lies before `log_start` cannot be read any more; messages that may go on by it."""
@@ -161,13 +203,15 @@ class PartitionQueue:
         self.ledger.apply(Moved(log_start))
         gone = {offset for offset in self.waiting if offset < log_start}
         gone.update(offset for offset in self.lines.parked() if offset < log_start)
+        gone.update(self._let_go([offset for offset in self.prepared if offset < log_start]))
         return self._drop(gone)
 
     def _apart(self, first: int, end: int) -> list[int]:
-        """Retries that no cursor has passed, because they come from an earlier life."""
+        """Retries and the like that no cursor has passed: they come from an earlier life."""
         if first >= self._apart_until:
             return []
-        return [offset for offset in self.ledger.retries if first <= offset < end]
+        apart = (*self.ledger.retries, *self.prepared)
+        return [offset for offset in apart if first <= offset < end]
 
     # Choosing
 
@@ -188,8 +232,8 @@ class PartitionQueue:
             end = min(end, first + count - len(taken))
             fresh: Sequence[int] = range(first, end)
             if first < self._apart_until:
-                retries = self.ledger.retries
-                fresh = [one for one in fresh if one not in retries]
+                retries, prepared = self.ledger.retries, self.prepared
+                fresh = [one for one in fresh if one not in retries and one not in prepared]
             if not taken:
                 taken = fresh
             else:
@@ -198,6 +242,10 @@ class PartitionQueue:
                     taken = several
                 several += fresh
             cursor = end
+        if self.index.has_gaps:
+            # What lies between the messages must not keep them apart once they are done.
+            for first, end in self.index.without_messages(self._cursor(lane), cursor):
+                self.ledger.pass_over(first, end)
         self.cursors[lane] = cursor
         self.ready[lane] -= len(taken)
         return taken
@@ -211,7 +259,7 @@ class PartitionQueue:
         cursor = self._cursor(lane)
         while (run := self.index.next_in_lane(lane, cursor, self.high_watermark)) is not None:
             first = self.ledger.done.first_missing_from(run[0])
-            while first < self._apart_until and first in self.ledger.retries:
+            while first < self._apart_until and self._is_apart(first):
                 first = self.ledger.done.first_missing_from(first + 1)
             if first < run[1]:
                 cursor = first
@@ -219,6 +267,9 @@ class PartitionQueue:
             cursor = first
         self.cursors[lane] = cursor
         return self.arrived_ms(cursor)
+
+    def _is_apart(self, offset: int) -> bool:
+        return offset in self.ledger.retries or offset in self.prepared
 
     def arrived_ms(self, offset: int) -> int:
         return max(self.since_ms, self.arrivals.arrived_ms(offset))
@@ -298,23 +349,66 @@ class PartitionQueue:
         self._burden.dying -= len(offsets)
         return offsets
 
+    # Transactions
+
+    def prepare(self, event: Prepared, lanes: bytes) -> None:
+        """A transaction takes messages over that are not with their consumers any more."""
+        self.ledger.apply(event)
+        self._hold([offset for offset, _ in event.retries], lanes)
+
+    def commit(self, producer_id: int) -> tuple[list[int], list[int]]:
+        """A transaction was committed: the messages that are done, and those that may go on."""
+        offsets = sorted(self.ledger.prepared.get(producer_id, ()))
+        self.ledger.apply(Ended(producer_id, is_commit=True))
+        self._pass_at_floor()
+        self._let_go(offsets)
+        return offsets, self._followers(offsets)
+
+    def abort(self, producer_id: int) -> dict[int, Retry]:
+        """A transaction was aborted: the messages that come again, if they may."""
+        retries = self.ledger.prepared.get(producer_id, {})
+        self.ledger.apply(Ended(producer_id, is_commit=False))
+        self._let_go(list(retries))
+        return retries
+
+    def _hold(self, offsets: Sequence[int], lanes: bytes) -> None:
+        self.prepared.update(zip(offsets, lanes, strict=True))
+        for lane in lanes:
+            self.in_flight[lane] += 1
+        self._unacked.add(NOBODY, len(offsets))
+
+    def _let_go(self, offsets: list[int]) -> list[int]:
+        for offset in offsets:
+            self.in_flight[self.prepared.pop(offset)] -= 1
+        self._unacked.add(NOBODY, -len(offsets))
+        return offsets
+
     # Moving about
 
     def rewind(self, offset: int, leased: Iterable[int], now_ms: int) -> list[int]:
-        """Go on at `offset`; what is under way before it stays so. Return who may go on."""
-        under_way = [*self.waiting, *self.lines.parked(), *self.dying, *leased]
+        """Go on at `offset`; what is under way before it stays so. Return who may go on.
+
+        What a transaction has acknowledged from there on is delivered again like everything that
+        was acknowledged, and is no longer the transaction's.
+        """
+        under_way = [*self.waiting, *self.lines.parked(), *self.dying, *self.prepared, *leased]
         gone = {one for one in under_way if one >= offset}
         before = sorted({one for one in under_way if one < offset})
         self.record(Rewound(offset, ranges_of(before)))
         self._leave_dying([letter for one, letter in self.dying.items() if one >= offset])
         gone.update(one for one in self.lines.held() if one >= offset)
+        self._let_go([one for one in self.prepared if one >= offset])
         followers = self._drop(gone)
         self._stand_at(offset, now_ms)
         return followers
 
     def purge(self, end: int) -> None:
-        """Everything before `end`, which is not below the high watermark, is done."""
+        """Everything before `end`, which is not below the high watermark, is done.
+
+        That goes also for what a transaction has acknowledged, however it ends.
+        """
         self.record(Moved(end))
+        self._let_go(list(self.prepared))
         self.waiting.clear()
         self._count_retrying(0)
         self._leave_dying(list(self.dying.values()))

@@ -18,11 +18,11 @@ from random import Random
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.backoff import backoff_ms
 from goqueue.delivery.choosing import Chooser, Pick
-from goqueue.delivery.handing import Draft, Handed, Run, Settled
+from goqueue.delivery.handing import Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
 from goqueue.delivery.lanes import LANE_COUNT, LaneIndex
 from goqueue.delivery.leases import Lease, Leases, Unacked
-from goqueue.delivery.ledger import Event, Finish, Ledger
+from goqueue.delivery.ledger import Event, Finish, Ledger, Prepared, Retry
 from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
 from goqueue.delivery.receipts import refusal
 from goqueue.delivery.settings import LaneSettings, QueueSettings
@@ -82,6 +82,7 @@ class Queue:
             index,
             arrivals,
             self._burden,
+            self.unacked,
             log_start=log_start,
             log_end=log_end,
             high_watermark=high_watermark,
@@ -93,10 +94,10 @@ class Queue:
         self.chooser.add(partition)
         self._refresh(partition)
 
-    def advance(self, number: int, high_watermark: int) -> None:
+    def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
         """There are messages up to `high_watermark`, and the lane index knows them."""
         partition = self.partitions[number]
-        partition.advance(high_watermark)
+        partition.advance(high_watermark, now_ms)
         self._refresh(partition)
 
     def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
@@ -170,7 +171,7 @@ class Queue:
                 offsets = run.offsets if is_whole else [run.offsets[place] for place in places]
                 kept.append((run_number, places, draft.keep(offsets)))
         leases = {
-            number: self._grant(number, offsets, consumer, now_ms + visibility_ms)
+            number: self._grant(number, offsets, consumer, now_ms, now_ms + visibility_ms)
             for number, draft in drafts.items()
             if (offsets := draft.kept())
         }
@@ -199,7 +200,9 @@ class Queue:
                 draft.pass_over(offset)
         return places
 
-    def _grant(self, number: int, offsets: Sequence[int], consumer: str, until_ms: int) -> Lease:
+    def _grant(
+        self, number: int, offsets: Sequence[int], consumer: str, now_ms: int, until_ms: int
+    ) -> Lease:
         partition = self.partitions[number]
         attempts: Sequence[int] = b"\x01" * len(offsets)
         if partition.ledger.retries:
@@ -207,9 +210,10 @@ class Queue:
             self.totals.redelivered += sum(1 for one in attempts if one > 1)
         lanes = partition.lanes_of(offsets)
         for lane in range(LANE_COUNT):
-            lane_count = lanes.count(lane)
-            partition.in_flight[lane] += lane_count
-            partition.out_total[lane] += lane_count
+            if lane_count := lanes.count(lane):
+                partition.in_flight[lane] += lane_count
+                partition.out_total[lane] += lane_count
+                partition.out_rates.add(lane, lane_count, now_ms)
         self.totals.delivered += len(offsets)
         return self.leases.grant(
             consumer,
@@ -389,6 +393,67 @@ class Queue:
 
     def _refresh(self, partition: PartitionQueue) -> None:
         self.chooser.refresh(partition, parked_max=self.settings.parked_max)
+
+    # Transactions
+
+    def plan(self, now_ms: int, receipts: Sequence[str], producer_id: int) -> Preparation:
+        """See which of these messages a transaction may acknowledge; nothing is changed yet."""
+        settled = [_SETTLED] * len(receipts)
+        taken: dict[Lease, list[int]] = {}
+        retries: dict[int, list[tuple[int, Retry]]] = {}
+        seen: set[str] = set()
+        for place, receipt in enumerate(receipts):
+            found = None if receipt in seen else self.leases.find(receipt, now_ms)
+            if found is None:
+                settled[place] = Settled(refusal(receipt))
+                continue
+            lease, index = found
+            seen.add(receipt)
+            partition, offset = self.partitions[lease.partition], lease.offsets[index]
+            key = partition.lines.key_of(offset)
+            retry = Retry(lease.attempts[index], now_ms, key)
+            taken.setdefault(lease, []).append(index)
+            retries.setdefault(partition.number, []).append((offset, retry))
+        events = [(number, Prepared(producer_id, sorted(some))) for number, some in retries.items()]
+        return Preparation(settled, taken, events)
+
+    def prepare(self, preparation: Preparation) -> None:
+        """The plan is written down: the messages are the transaction's until it ends."""
+        lanes: dict[tuple[int, int], int] = {}
+        for lease, indexes in preparation.taken.items():
+            for index in indexes:
+                lanes[lease.partition, lease.offsets[index]] = lease.lanes[index]
+                self._take_back(lease, index)
+        for number, event in preparation.events:
+            of_event = bytes(lanes[number, offset] for offset, _ in event.retries)
+            self.partitions[number].prepare(event, of_event)
+
+    def end_transaction(self, producer_id: int, now_ms: int, *, is_commit: bool) -> None:
+        """What the transaction acknowledged is done, or comes again at once.
+
+        An abort counts as a delivery that came to nothing, like a nack: a message that makes
+        every transaction fail reaches the dead-letter topic.
+        """
+        for partition in self.partitions:
+            if producer_id not in partition.ledger.prepared:
+                continue
+            if is_commit:
+                offsets, followers = partition.commit(producer_id)
+                self.totals.acked += len(offsets)
+                self._resume(partition, followers, now_ms)
+            else:
+                retries = partition.abort(producer_id)
+                self.totals.aborted += len(retries)
+                self._retry_all(partition, retries)
+            self._refresh(partition)
+
+    def _retry_all(self, partition: PartitionQueue, retries: dict[int, Retry]) -> None:
+        for offset, retry in retries.items():
+            if retry.attempts >= self.settings.deliveries_max:
+                self._dead_letters.append(partition.die(offset, retry.attempts, EXHAUSTED))
+            elif offset in partition.ledger.retries:
+                partition.wait(offset, retry.due_ms)
+                self.chooser.queue_one(partition.number, offset, retry.due_ms)
 
     # Moving about
 

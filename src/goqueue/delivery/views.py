@@ -7,7 +7,9 @@ from typing import Literal
 
 import msgspec
 
-State = Literal["ready", "leased", "retrying", "parked", "dead_lettering", "done", "not_there"]
+State = Literal[
+    "ready", "leased", "prepared", "retrying", "parked", "dead_lettering", "done", "not_there"
+]
 
 
 class MessageState(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     in_total: int
     out_total: int
+    in_per_second: float  # of late, the last ten seconds above all
+    out_per_second: float
     oldest_age_ms: int
     longest_wait_ms: int
 
@@ -40,8 +44,11 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
     retrying: int
     parked: int
     dead_lettering: int
+    prepared: int  # of those in flight: acknowledged in a transaction that has not ended
     in_total: int
     out_total: int
+    in_per_second: float
+    out_per_second: float
     done_before: int  # everything below this offset is done
     high_watermark: int
     oldest_age_ms: int
@@ -54,6 +61,7 @@ class Totals(msgspec.Struct):
     delivered: int = 0
     redelivered: int = 0
     acked: int = 0
+    aborted: int = 0  # acknowledged in a transaction that was then aborted
     nacked: int = 0
     rejected: int = 0
     leases_expired: int = 0
@@ -68,6 +76,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     retrying: int
     parked: int
     dead_lettering: int
+    prepared: int
     totals: Totals
     lanes: Sequence[LaneStats]
     partitions: Sequence[PartitionStats]

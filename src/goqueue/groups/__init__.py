@@ -27,6 +27,11 @@ does not matter. There is no undo to perform: answers wait here until the record
 are durable, and a group whose membership could not be written rests, refusing calls with
 `CoordinatorLoading`, and then goes on from what the log holds.
 
+**Transactions.** `commit_offsets` with an identity commits offsets that count when the open
+transaction of that producer does. Its `Persist` names the identity, and the batch is marked so in
+the log; `ended(producer_id, is_commit, now_ms)` tells that the transaction's end is durable there.
+When loading, `replay` names the producer of such a batch, and `replay_end` its end.
+
 **Time.** After any call, ask `next_deadline_ms()` and call `tick(now_ms)` then.
 
 **Resigning.** `resign(error)` answers everybody who waits; drop the coordinator afterwards.

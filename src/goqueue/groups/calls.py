@@ -102,3 +102,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str | None = None
     offsets: Sequence[OffsetToCommit] = ()
     retention_ms: int | None = None  # only old clients ask for a lifetime of their own
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.generation < 0 and not self.member_id and self.instance_id is None

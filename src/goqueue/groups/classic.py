@@ -93,16 +93,22 @@ class ClassicMembership(ClassicRebalance):
         else:
             self._complete_if_all_joined(now_ms)  # A pending member may have been waited for.
 
-    def check_commit(self, call: CommitOffsets, now_ms: int) -> None:
-        """Refuse offsets of those who may not speak for the group now."""
-        is_anonymous = call.generation < 0 and not call.member_id and call.instance_id is None
+    def check_commit(
+        self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
+    ) -> None:
+        """Refuse offsets of those who may not speak for the group now.
+
+        A transaction has a producer that speaks for itself, if nobody speaks as a member.
+        """
         if self.state is GroupState.EMPTY and call.generation < 0:
             return
-        if is_anonymous:
+        if call.is_anonymous:
+            if is_transactional:
+                return
             raise UnknownMember(self.group.group_id, call.member_id)
         member = self.roster.find(call.member_id, call.instance_id)
         self._check_generation(member, call.generation)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise rebalance_in_progress(self.group.group_id)
         if member.join_token is None:
             self._arm_session(member, now_ms)  # A commit proves life as well as a heartbeat.

@@ -62,9 +62,11 @@ class ConsumerMembership(ConsumerRebalance):
             raise UnknownMember(self.group.group_id, member_id)
         return member
 
-    def check_commit(self, call: CommitOffsets, now_ms: int) -> None:
+    def check_commit(
+        self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
+    ) -> None:
         """Refuse offsets of those who may not speak for the group now."""
-        if call.generation < 0 and not self.members:
+        if call.generation < 0 and (not self.members or (is_transactional and call.is_anonymous)):
             return
         member = self.find(call.member_id, call.instance_id)
         self.check_member_epoch(member, call.generation)

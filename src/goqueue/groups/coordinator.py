@@ -19,12 +19,13 @@ from goqueue.groups.calls import (
 )
 from goqueue.groups.classic import ClassicMembership
 from goqueue.groups.consumer import check_consumer_heartbeat
-from goqueue.groups.effects import Effect, Token
+from goqueue.groups.effects import Effect, Reply, Token
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import RebalanceLog
 from goqueue.groups.migration import upgrade
 from goqueue.groups.mixed import MixedMembership
-from goqueue.groups.partitions import Partition
+from goqueue.groups.offsets import OffsetChange
+from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, flatten
 from goqueue.groups.registry import GroupRegistry
 from goqueue.groups.results import (
     DONE,
@@ -43,7 +44,9 @@ from goqueue.model.errors import (
     OffsetMetadataTooLarge,
     UnknownGroup,
     UnknownMember,
+    UnstableOffsetCommit,
 )
+from goqueue.model.names import ProducerIdentity
 
 
 class Coordinator(GroupRegistry):
@@ -100,14 +103,38 @@ class Coordinator(GroupRegistry):
 
     # Offsets
 
-    def commit_offsets(self, call: CommitOffsets, *, token: Token, now_ms: int) -> list[Effect]:
+    def commit_offsets(
+        self,
+        call: CommitOffsets,
+        *,
+        identity: ProducerIdentity | None = None,
+        token: Token,
+        now_ms: int,
+    ) -> list[Effect]:
+        """Commit offsets, now or, as part of a producer's open transaction, when that does."""
         group = self._find(call.group_id)
         if group is None:
             if call.generation >= 0:
                 raise IllegalGeneration(f"Group {call.group_id!r} has no generation yet; join it.")
             group = self._open(call.group_id)
-        group.membership.check_commit(call, now_ms)
+        is_transactional = identity is not None
+        group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
+        changes, errors = self._changes(call, now_ms)
+        if identity is not None and changes:
+            reply = Reply(token, OffsetErrors(errors))
+            self._journal.touch(group)
+            write = self._journal.write_pending(group, identity, changes, reply)
+            return [write, *self._finish(now_ms)]
+        for change in changes:
+            group.stage_offset(change)
+        group.reply(token, OffsetErrors(errors))
+        return self._finish(now_ms)
+
+    def _changes(
+        self, call: CommitOffsets, now_ms: int
+    ) -> tuple[list[OffsetChange], dict[Partition, GoQueueError]]:
         expires_at_ms = -1 if call.retention_ms is None else now_ms + call.retention_ms
+        changes: list[OffsetChange] = []
         errors: dict[Partition, GoQueueError] = {}
         for each in call.offsets:
             if self._is_too_large(each.metadata):
@@ -120,9 +147,8 @@ class Coordinator(GroupRegistry):
                 committed_at_ms=now_ms,
                 expires_at_ms=expires_at_ms,
             )
-            group.stage_offset((each.topic, each.partition, committed))
-        group.reply(token, OffsetErrors(errors))
-        return self._finish(now_ms)
+            changes.append((each.topic, each.partition, committed))
+        return changes, errors
 
     def fetch_offsets(
         self,
@@ -131,10 +157,12 @@ class Coordinator(GroupRegistry):
         *,
         member_id: str = "",
         member_epoch: int = -1,
+        require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
         """What is committed and durable; partitions left out have no offset. `None` means all.
 
         A member of the consumer protocol gives its epoch, and learns here if it is stale.
+        `require_stable` refuses when one of them may be about to change, see `unstable_offsets`.
         """
         self._check_ready()
         group = self._groups.get(group_id)
@@ -143,7 +171,24 @@ class Coordinator(GroupRegistry):
         if member_id and member_epoch >= 0 and isinstance(group.membership, MixedMembership):
             member = group.membership.find(member_id, None)
             group.membership.check_member_epoch(member, member_epoch)
+        if require_stable and (unstable := self.unstable_offsets(group_id, partitions)):
+            topic, number = min(unstable)
+            raise UnstableOffsetCommit(
+                f"A transaction that has not ended commits an offset of {topic}/{number}; retry "
+                "soon."
+            )
         return group.offsets.select(partitions)
+
+    def unstable_offsets(
+        self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
+    ) -> Partitions:
+        """Which of these, or of all, a transaction that has not ended commits offsets of."""
+        self._check_ready()
+        group = self._groups.get(group_id)
+        if group is None or not group.has_pending:
+            return NO_PARTITIONS
+        unstable = frozenset(group.unstable())
+        return unstable if partitions is None else unstable & flatten(partitions)
 
     def delete_offsets(
         self,
@@ -158,6 +203,7 @@ class Coordinator(GroupRegistry):
         if not membership.is_idle and membership.protocol_type != "consumer":
             raise GroupNotEmpty(group_id)
         errors: dict[Partition, GoQueueError] = {}
+        unstable = group.unstable()
         for topic, numbers in partitions.items():
             is_subscribed = membership.is_subscribed(topic)
             for partition in numbers:
@@ -165,7 +211,7 @@ class Coordinator(GroupRegistry):
                     errors[topic, partition] = GroupSubscribedToTopic(
                         f"Group {group_id!r} is reading topic {topic!r}."
                     )
-                elif partition in group.offsets.of_topic(topic):
+                elif partition in group.offsets.of_topic(topic) or ((topic, partition) in unstable):
                     group.stage_offset((topic, partition, None))
         group.reply(token, OffsetErrors(errors))
         return self._finish(now_ms)

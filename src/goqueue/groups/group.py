@@ -8,10 +8,12 @@ from typing import Protocol
 from goqueue.config import GroupSettings
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
 from goqueue.groups.effects import Reply, Token
-from goqueue.groups.journal import NO_WRITE, Journal
+from goqueue.groups.journal import NO_WRITE, Journal, Write
 from goqueue.groups.limits import REBALANCE_HISTORY_MAX
 from goqueue.groups.metrics import RebalanceLog
 from goqueue.groups.offsets import OffsetChange, Offsets
+from goqueue.groups.partitions import Partition
+from goqueue.groups.pending import PendingOffsets
 from goqueue.groups.records import (
     GroupRecord,
     MemberRecord,
@@ -57,7 +59,9 @@ class Membership(Protocol):
     def sync(self, call: Sync, token: Token, now_ms: int) -> None: ...
     def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None: ...
     def leave(self, call: Leave, token: Token, now_ms: int) -> None: ...
-    def check_commit(self, call: CommitOffsets, now_ms: int) -> None: ...
+    def check_commit(
+        self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
+    ) -> None: ...
     def describe(self) -> GroupDescription: ...
     def close(self, error: GoQueueError) -> None:
         """Stop all timers and answer whoever waits."""
@@ -71,6 +75,7 @@ class Group:
         self.timers = surroundings.timers
         self.surroundings = surroundings
         self.offsets = Offsets()
+        self.pending = PendingOffsets()
         self.membership: Membership  # set by whoever opens, loads or migrates the group
         self.rebalances = RebalanceLog(REBALANCE_HISTORY_MAX)
         self.durable: dict[bytes, bytes] = {}  # the membership as the log has it
@@ -80,11 +85,24 @@ class Group:
         self.staged_offsets: list[OffsetChange] = []
         self.replies: list[Reply] = []
         self.write_id = NO_WRITE  # the write under way
+        self.writes_pending: dict[int, Write] = {}  # those of transactions under way
 
     @property
     def is_forgettable(self) -> bool:
         is_busy = self.write_id != NO_WRITE or self.staged or self.staged_offsets or self.is_torn
-        return not (is_busy or self.durable or self.offsets) and self.membership.is_idle
+        has_offsets = self.offsets or self.has_pending
+        return not (is_busy or self.durable or has_offsets) and self.membership.is_idle
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self.pending or self.writes_pending)
+
+    def unstable(self) -> set[Partition]:
+        """The partitions whose offsets a transaction that has not ended commits."""
+        unstable = self.pending.partitions()
+        for write in self.writes_pending.values():
+            unstable.update((topic, partition) for topic, partition, _ in write.offsets)
+        return unstable
 
     def reply(self, token: Token, result: object) -> None:
         self.replies.append(Reply(token, result))
@@ -119,6 +137,19 @@ class Group:
                 self.durable[key] = value
         for change in offsets:
             self.offsets.apply(change)
+            if self.pending:
+                self.pending.supersede(change[0], change[1])
+
+    def apply_pending(self, producer_id: int, offsets: list[OffsetChange]) -> None:
+        """The log now holds these, in a transaction."""
+        for change in offsets:
+            self.pending.put(producer_id, change)
+
+    def end_pending(self, producer_id: int, *, is_commit: bool) -> None:
+        """The log now says what became of a transaction."""
+        for change in self.pending.take(producer_id):
+            if is_commit:
+                self.offsets.apply(change)
 
     def durable_records(self) -> tuple[GroupRecord | None, list[MemberRecord]]:
         """The membership as a reload would read it."""

@@ -7,6 +7,7 @@ membership that a crash could take back.
 
 A group has one write under way at a time. What it changes meanwhile rests on that write, so it is
 merged into the next one: a write that fails then leaves no hole under a later one that succeeds.
+What a transaction commits waits for nobody, since nothing rests on it before the transaction ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply
 from goqueue.groups.offsets import OffsetChange
 from goqueue.groups.records import encode_offset, encode_offset_key_prefix, encode_partition
+from goqueue.model.names import ProducerIdentity
 
 if TYPE_CHECKING:
     from goqueue.groups.group import Group
@@ -32,6 +34,7 @@ class Write:
     membership: dict[bytes, bytes | None]
     offsets: list[OffsetChange]
     replies: list[Reply]
+    identity: ProducerIdentity | None = None  # whose transaction it is part of
 
     def records(self) -> list[KeyedRecord]:
         prefixes: dict[str, bytes] = {}
@@ -76,6 +79,16 @@ class Journal:
         group.staged, group.staged_offsets, group.replies = {}, [], []
         return Persist(self._last_id, group.group_id, write.records())
 
+    def write_pending(
+        self, group: Group, identity: ProducerIdentity, offsets: list[OffsetChange], reply: Reply
+    ) -> Persist:
+        """Offsets of a transaction, to be written now."""
+        self._last_id += 1
+        write = Write(group, {}, offsets, [reply], identity)
+        self._writes[self._last_id] = write
+        group.writes_pending[self._last_id] = write
+        return Persist(self._last_id, group.group_id, write.records(), identity)
+
     def open_write(self, group: Group) -> Write | None:
         """The write of this group that is under way."""
         return self._writes.get(group.write_id)
@@ -83,7 +96,9 @@ class Journal:
     def settle(self, write_id: int) -> Write | None:
         """Take the write off the books; `None` if it was not on them."""
         write = self._writes.pop(write_id, None)
-        if write is not None:
+        if write is not None and write.identity is not None:
+            del write.group.writes_pending[write_id]
+        elif write is not None:
             write.group.write_id = NO_WRITE
         return write
 

@@ -29,23 +29,36 @@ class GroupRegistry:
         self._timers = self._surroundings.timers
         self._journal = self._surroundings.journal
         self._groups: dict[str, Group] = {}
+        self._pending: dict[int, set[str]] = {}  # groups with pending offsets, by producer id
         self._is_loaded = False
         self._are_topics_known = False
         self._retention_timer = Timer(self._expire_offsets)
 
     # Loading and resigning
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in one record of the log, oldest first. Keys of other kinds are passed over."""
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int | None = None) -> None:
+        """Take in one record of the log, oldest first. Keys of other kinds are passed over.
+
+        With a producer id it is part of a transaction; `replay_end` tells what became of that.
+        """
         decoded = decode_key(key)
         if decoded is None:
             return
         group = self._groups.get(decoded.group_id) or self._open(decoded.group_id)
         if isinstance(decoded, OffsetKey):
             committed = None if value is None else decode_offset(value)
-            group.apply({}, [(decoded.topic, decoded.partition, committed)])
+            change = (decoded.topic, decoded.partition, committed)
+            if producer_id is None:
+                group.apply({}, [change])
+            else:
+                self._apply_pending(group, producer_id, [change])
         else:
             group.apply({key: value}, [])
+
+    def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
+        """Take in the end of a producer's transaction."""
+        for group in self._end_pending(producer_id, is_commit=is_commit):
+            self._journal.touch(group)
 
     def loaded(self, now_ms: int) -> list[Effect]:
         """The log is read: groups come to life and every member gets a fresh session."""
@@ -64,6 +77,7 @@ class GroupRegistry:
             group.membership.close(error)
             replies += group.replies
         self._groups.clear()
+        self._pending.clear()
         self._retention_timer.cancel()
         return [Reply(reply.token, error) for reply in replies]
 
@@ -74,7 +88,10 @@ class GroupRegistry:
         write = self._journal.settle(write_id)
         if write is None:
             return []
-        write.group.apply(write.membership, write.offsets)
+        if write.identity is None:
+            write.group.apply(write.membership, write.offsets)
+        else:
+            self._apply_pending(write.group, write.identity.producer_id, write.offsets)
         self._journal.touch(write.group)
         return [*write.replies, *self._finish(now_ms)]
 
@@ -88,6 +105,22 @@ class GroupRegistry:
         if write.membership:
             replies += self._tear(write.group, error, now_ms)
         return [*replies, *self._finish(now_ms)]
+
+    def ended(self, producer_id: int, *, is_commit: bool, now_ms: int) -> list[Effect]:
+        """The end of a producer's transaction is durable: what it committed counts, or does not."""
+        self.replay_end(producer_id, is_commit=is_commit)
+        return self._finish(now_ms)
+
+    def _apply_pending(self, group: Group, producer_id: int, offsets: list[OffsetChange]) -> None:
+        group.apply_pending(producer_id, offsets)
+        self._pending.setdefault(producer_id, set()).add(group.group_id)
+
+    def _end_pending(self, producer_id: int, *, is_commit: bool) -> list[Group]:
+        names = sorted(self._pending.pop(producer_id, ()))
+        groups = [self._groups[name] for name in names if name in self._groups]
+        for group in groups:
+            group.end_pending(producer_id, is_commit=is_commit)
+        return groups
 
     def _tear(self, group: Group, error: GoQueueError, now_ms: int) -> list[Reply]:
         """Memory is ahead of the log: stop, and go back to what the log holds.
@@ -155,7 +188,7 @@ class GroupRegistry:
         changes: list[OffsetChange] = [*group.offsets, *group.staged_offsets]
         if (write := self._journal.open_write(group)) is not None:
             changes += write.offsets
-        keys = {(topic, partition) for topic, partition, _ in changes}
+        keys = {(topic, partition) for topic, partition, _ in changes} | group.unstable()
         return sorted(key for key in keys if topics is None or key[0] in topics)
 
     def _expire_offsets(self, now_ms: int) -> None:
@@ -173,9 +206,13 @@ class GroupRegistry:
             emptied_at_ms=membership.emptied_at_ms if is_empty else -1,
             is_subscribed=membership.is_subscribed,
         )
+        if group.has_pending:
+            unstable = group.unstable()
+            expired = [change for change in expired if (change[0], change[1]) not in unstable]
         for change in expired:
             group.stage_offset(change)
         is_over = membership.is_idle and len(expired) == len(group.offsets)
+        is_over = is_over and not group.has_pending
         if is_over and group.write_id == NO_WRITE:
             self._stage_deletion(group)
 

@@ -27,6 +27,7 @@ from goqueue.model.compression import (
     compress,
     decompress,
 )
+from goqueue.model.decoding import decoder
 from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -46,10 +47,17 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
 
+STEP_RECORDS = 256  # are decoded at once, so that whoever stops early has paid for few of them
+
 _NO_HEADER = bytes(HEADER_BYTES)
 _CRC = struct.Struct(">I")
 _STAMP_OFFSET = struct.Struct(">q")
 _STAMP_EPOCH = struct.Struct(">i")
+
+_MARKER_KEY = struct.Struct(">hh")  # version, kind
+_MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
+_MARKER_VERSION = 0
+_ABORT, _COMMIT = 0, 1
 
 Header = tuple[str, bytes | None]
 
@@ -210,10 +218,13 @@ def encode_batch(
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = NO_EPOCH,
     base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
 ) -> bytearray:
     """Encode records, numbered from zero in the order given, as one batch."""
     if not records:
         raise InvalidRecord("A batch needs at least one record.")
+    if is_transactional:
+        attributes |= TRANSACTIONAL
     base_timestamp = records[0].timestamp_ms
     parts: Sequence[Buffer] = _encode_parts(enumerate(records), base_timestamp)
     if codec is not Compression.NONE:
@@ -231,6 +242,51 @@ def encode_batch(
         base_sequence,
         len(records),
     )
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as the control record in a log says it."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def encode_marker(
+    *,
+    is_commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_EPOCH,
+) -> bytearray:
+    """The control batch that ends a producer's transaction in one partition."""
+    key = _MARKER_KEY.pack(_MARKER_VERSION, _COMMIT if is_commit else _ABORT)
+    value = _MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch)
+    return encode_batch(
+        [Record(key, value, (), timestamp_ms)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=TRANSACTIONAL | CONTROL,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+def decode_marker(batch: Buffer) -> Marker:
+    """What a control batch says; raise `CorruptBatch` when it does not end a transaction."""
+    records = decode_batch(batch)
+    if len(records) != 1:
+        raise CorruptBatch(f"A control batch has {len(records)} records; it should have one.")
+    key, value = records[0].key or b"", records[0].value or b""
+    if len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:
+        raise CorruptBatch("A control record is too short to end a transaction.")
+    _, kind = _MARKER_KEY.unpack_from(key)
+    _, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+    if kind not in (_ABORT, _COMMIT):
+        raise CorruptBatch(f"A control record of kind {kind} does not end a transaction.")
+    return Marker(kind == _COMMIT, coordinator_epoch)
 
 
 def encode_records(numbered: Iterable[tuple[int, Record]], *, base_timestamp: int) -> bytes:
@@ -303,26 +359,23 @@ def unpack_payload(data: Buffer, header: BatchHeader) -> Buffer:
 
 
 def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
-    """Decode records one by one; raise `CorruptBatch` where the bytes make no sense."""
+    """Decode records a step at a time; raise `CorruptBatch` where the bytes make no sense."""
     data = bytes(payload)
-    position = 0
-    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
-    try:
-        for _ in range(header.record_count):
-            length, position = read_varint(data, position)
-            end = position + length
-            if length < 6 or end > len(data):
-                raise CorruptBatch("A record claims more bytes than its batch has.")
-            record, position = _read_record(header, data, position + 1, end)
-            if position != end:
-                raise CorruptBatch("A record's fields do not fill its length.")
-            if is_append_time:
-                record = record._replace(timestamp_ms=header.max_timestamp)
-            yield record
-    except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptBatch(f"The records of a batch cannot be decoded: {error}.") from error
-    if position != len(data):
-        raise CorruptBatch("A batch has bytes left after its last record.")
+    position, left = 0, header.record_count
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    while left > 0:
+        records, position = decoder.records(
+            data,
+            position,
+            min(left, STEP_RECORDS),
+            header.base_offset,
+            header.base_timestamp,
+            append_time,
+            Record,
+        )
+        yield from records
+        left -= len(records)
+    _check_end(data, position)
 
 
 class RawRecord(NamedTuple):
@@ -339,27 +392,15 @@ class RawRecord(NamedTuple):
 def split_records(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
     """The records one by one, as bytes; raise `CorruptBatch` where the bytes make no sense."""
     data = bytes(payload)
-    position = 0
-    try:
-        for _ in range(header.record_count):
-            start = position
-            length, position = read_varint(data, position)
-            end = position + length
-            if length < 6 or end > len(data):
-                raise CorruptBatch("A record claims more bytes than its batch has.")
-            timestamp_delta, rest = read_varint(data, position + 1)
-            offset_delta, position = read_varint(data, rest)
-            key, position = read_bytes(data, position, end)
-            value_length, position = read_varint(data, position)
-            if position > end:
-                raise CorruptBatch("A field of a record reaches beyond the record.")
-            is_tombstone = key is not None and value_length < 0
-            yield RawRecord(
-                offset_delta, timestamp_delta, key, is_tombstone, data[start:end], rest - start
-            )
-            position = end
-    except IndexError as error:
-        raise CorruptBatch(f"The records of a batch cannot be decoded: {error}.") from error
+    position, left = 0, header.record_count
+    while left > 0:
+        records, position = decoder.raw_records(data, position, min(left, STEP_RECORDS), RawRecord)
+        yield from records
+        left -= len(records)
+    _check_end(data, position)
+
+
+def _check_end(data: bytes, position: int) -> None:
     if position != len(data):
         raise CorruptBatch("A batch has bytes left after its last record.")
 
@@ -368,57 +409,3 @@ def shift_timestamp(record: RawRecord, shift_ms: int) -> bytes:
     """The record's bytes for a batch whose base timestamp is `shift_ms` earlier."""
     body = b"\x00" + varint(record.timestamp_delta + shift_ms) + record.data[record.rest_start :]
     return varint(len(body)) + body
-
-
-def _read_record(header: BatchHeader, data: bytes, position: int, end: int) -> tuple[Record, int]:
-    timestamp_delta, position = read_varint(data, position)
-    offset_delta, position = read_varint(data, position)
-    key, position = read_bytes(data, position, end)
-    value, position = read_bytes(data, position, end)
-    count, position = read_varint(data, position)
-    if not 0 <= count <= end - position:
-        raise CorruptBatch(f"A record claims {count} headers.")
-    headers: list[Header] = []
-    for _ in range(count):
-        name, position = read_bytes(data, position, end)
-        content, position = read_bytes(data, position, end)
-        if name is None:
-            raise CorruptBatch("A record header has no name.")
-        headers.append((name.decode(), content))
-    record = Record(
-        key,
-        value,
-        tuple(headers),
-        header.base_timestamp + timestamp_delta,
-        header.base_offset + offset_delta,
-    )
-    return record, position
-
-
-def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """A length and so many bytes, which lie before `end`; and where they end."""
-    length, position = read_varint(data, position)
-    if length < 0:
-        return None, position
-    stop = position + length
-    if stop > end:
-        raise CorruptBatch("A field of a record reaches beyond the record.")
-    return data[position:stop], stop
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zig-zag variable-length integer, and where it ends."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch("A number in a record is longer than 64 bits.")

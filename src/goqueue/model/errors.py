@@ -6,6 +6,7 @@ says whether the same call may succeed later. Front ends translate these classes
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -423,6 +424,57 @@ class CorruptDeliveryState(GoQueueError):
     code = "corrupt_delivery_state"
 
 
+# Transactions
+
+
+class InvalidTransactionState(GoQueueError):
+    """A call that makes no sense at this step of the transaction; nothing was changed."""
+
+    code = "invalid_transaction_state"
+
+
+class ConcurrentTransactions(GoQueueError):
+    """The last transaction of this id is still being completed."""
+
+    code = "concurrent_transactions"
+    retryable = True
+
+
+class InvalidProducerIdMapping(GoQueueError):
+    """The producer id is not the one that the transactional id has."""
+
+    code = "invalid_producer_id_mapping"
+
+
+class UnknownTransaction(GoQueueError):
+    """Nobody has initialised this transactional id, or it has expired."""
+
+    code = "unknown_transaction"
+
+
+class InvalidTransactionTimeout(GoQueueError):
+    code = "invalid_transaction_timeout"
+
+
+class UnstableOffsetCommit(GoQueueError):
+    """An offset was committed in a transaction that has not ended."""
+
+    code = "unstable_offset_commit"
+    retryable = True
+
+
+class TransactionAbortable(GoQueueError):
+    """The transaction cannot go on, but the producer can: abort, and begin another."""
+
+    code = "transaction_abortable"
+
+
+class TransactionCoordinatorFenced(GoQueueError):
+    """Markers of a coordinator that another has taken over from."""
+
+    code = "transaction_coordinator_fenced"
+
+
 # Fetch sessions
 
 
@@ -488,3 +540,56 @@ class RedriveEnded(GoQueueError):
 
     def __init__(self, redrive_id: str, state: str) -> None:
         super().__init__(f"Redrive {redrive_id} has ended ({state}); start a new one.")
+
+
+# Schemas
+
+
+class InvalidSchema(GoQueueError):
+    """A text that is no schema of its kind, or one beyond the bounds of the registry."""
+
+    code = "invalid_schema"
+
+
+class SchemaRefusal(StrEnum):
+    """Why the registry says no; its clients know each reason by a number."""
+
+    UNKNOWN_SUBJECT = "unknown_subject"
+    UNKNOWN_VERSION = "unknown_version"
+    UNKNOWN_SCHEMA = "unknown_schema"
+    SUBJECT_DELETED = "subject_deleted"
+    SUBJECT_NOT_DELETED = "subject_not_deleted"
+    VERSION_DELETED = "version_deleted"
+    VERSION_NOT_DELETED = "version_not_deleted"
+    NO_CONFIG = "no_config"
+    NO_MODE = "no_mode"
+    INCOMPATIBLE = "incompatible"
+    INVALID_VERSION = "invalid_version"
+    INVALID_LEVEL = "invalid_level"
+    INVALID_MODE = "invalid_mode"
+    NOT_PERMITTED = "not_permitted"
+    REFERENCED = "referenced"
+    INVALID_SUBJECT = "invalid_subject"
+    TOO_LARGE = "too_large"
+
+
+class SchemaRefused(GoQueueError):
+    """The registry was asked for something that does not exist or that its rules forbid."""
+
+    code = "schema_refused"
+
+    def __init__(self, reason: SchemaRefusal, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+class SchemaMismatch(GoQueueError):
+    """Records that do not obey the schema that their topic asks for, by their places."""
+
+    code = "schema_mismatch"
+
+    def __init__(self, faults: dict[int, str]) -> None:
+        self.faults = faults
+        index, text = next(iter(faults.items()))
+        more = "" if len(faults) == 1 else f" ({len(faults) - 1} more records are refused too)"
+        super().__init__(f"Record {index}: {text}{more}" if index or more else text)

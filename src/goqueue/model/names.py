@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from goqueue.model.errors import InvalidTopicName
 
@@ -21,6 +21,13 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer in one of its lives; a higher epoch of the same id turns lower ones away."""
+
+    producer_id: int
+    epoch: int
 
 
 def check_topic_name(name: str) -> None:

@@ -4,20 +4,24 @@
 committed, and who is told. It holds no timers and knows no clients.
 """
 
+from goqueue.partition.history import Flush
 from goqueue.partition.partition import (
     Appended,
     Committed,
-    Flush,
     Partition,
     PartitionState,
     Watcher,
 )
 from goqueue.partition.rules import PartitionSettings
+from goqueue.partition.transactions import AbortedSpans, AbortedTransaction, OpenTransaction
 
 __all__ = [
+    "AbortedSpans",
+    "AbortedTransaction",
     "Appended",
     "Committed",
     "Flush",
+    "OpenTransaction",
     "Partition",
     "PartitionSettings",
     "PartitionState",

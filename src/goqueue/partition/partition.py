@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from goqueue.model.batch import (
+    TRANSACTIONAL,
     BatchHeader,
     Record,
+    decode_marker,
+    encode_marker,
     read_header,
     stamp,
     stamp_append_time,
@@ -20,6 +22,7 @@ from goqueue.model.batch import (
 from goqueue.model.errors import (
     FencedLeaderEpoch,
     GoQueueError,
+    InvalidTransactionState,
     OffsetOutOfRange,
     StorageFailed,
     StorageFull,
@@ -27,23 +30,24 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition
 from goqueue.partition.epochs import LeaderEpochs
+from goqueue.partition.history import (
+    FIRST_EPOCH,
+    Flush,
+    forget_saved_producers,
+    replayed,
+    saved_epochs,
+    saved_producers,
+)
 from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.rules import PartitionSettings, check_produced, recompress
+from goqueue.partition.transactions import AbortedTransaction, OpenTransaction, Transactions
+from goqueue.storage.aborted import find_aborted, has_aborted
 from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
 from goqueue.storage.log import Log, LogState, Slice, SyncPoint
 
-_PRODUCERS_FILE = "producers"
-_PRODUCERS_MAGIC = b"GQPR"
-_EPOCHS_FILE = "leader-epochs"
-_EPOCHS_MAGIC = b"GQLE"
-_VERSION = 1
-_FIRST_EPOCH = (0, 0)
 # How much log may have to be read again to know the producers after a crash.
 _SNAPSHOT_BYTES = 1 << 20
-
-_log = logging.getLogger(__name__)
 
 Committed = Callable[[GoQueueError | None], None]
 
@@ -68,59 +72,6 @@ class PartitionState(msgspec.Struct, array_like=True):
     log: LogState
     producers: ProducersState
     epochs: list[tuple[int, int]]
-
-
-class Flush:
-    """One round of making a partition durable; `run` blocks and touches only files."""
-
-    __slots__ = ("_disk", "_folder", "_producers", "epochs", "has_saved", "point")
-
-    def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        point: SyncPoint,
-        producers: ProducersState | None,
-        epochs: list[tuple[int, int]] | None,
-    ) -> None:
-        self.point = point
-        self.epochs = epochs
-        self.has_saved = False
-        self._disk = disk
-        self._folder = folder
-        self._producers = producers
-
-    @property
-    def tail_bytes(self) -> int | None:
-        """How much the commit journal would have to take instead; None when that would not do."""
-        if self.epochs is not None or self._producers is not None:
-            return None
-        return self.point.tail_bytes
-
-    def run(self) -> None:
-        self.point.sync()
-        try:
-            self._save()
-            self.has_saved = True
-        except OSError as error:
-            # The log says the same. These files only spare reading it again, so they can wait.
-            _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
-
-    def _save(self) -> None:
-        """Write the epochs first: with a snapshot of the producers nobody looks for them."""
-        if self.epochs is not None:
-            path = f"{self._folder}/{_EPOCHS_FILE}"
-            write_framed(self._disk, path, magic=_EPOCHS_MAGIC, version=_VERSION, body=self.epochs)
-        if self._producers is not None:
-            path = f"{self._folder}/{_PRODUCERS_FILE}"
-            write_framed(
-                self._disk,
-                path,
-                magic=_PRODUCERS_MAGIC,
-                version=_VERSION,
-                body=self._producers,
-                is_durable=False,
-            )
 
 
 class Partition:
@@ -149,6 +100,7 @@ class Partition:
         "records_in",
         "settings",
         "synced_offset",
+        "transactions",
         "waits_for_sync",
         "watchers",
     )
@@ -162,6 +114,7 @@ class Partition:
         *,
         key: bytes,
         producers: Producers,
+        transactions: Transactions,
         epochs: LeaderEpochs,
         leader_epoch: int,
         waits_for_sync: bool,
@@ -172,11 +125,13 @@ class Partition:
         self.log = log
         self.settings = settings
         self.producers = producers
+        self.transactions = transactions
         self.epochs = epochs
         self.leader_epoch = leader_epoch
         log.epoch_max = leader_epoch
         self.waits_for_sync = waits_for_sync
         self.high_watermark = log.end_offset
+        transactions.advance(log.end_offset)
         self.synced_offset = log.end_offset
         self.failure: GoQueueError | None = None
         self.is_gone = False
@@ -207,31 +162,11 @@ class Partition:
     ) -> tuple[Partition, list[str]]:
         """Open a partition after a crash, or for the first time; also say what was damaged."""
         log, reports = Log.recover(disk, folder, settings.log, now_ms=now_ms)
-        epochs_saved = read_framed(
-            disk,
-            f"{folder}/{_EPOCHS_FILE}",
-            magic=_EPOCHS_MAGIC,
-            version=_VERSION,
-            body=list[tuple[int, int]],
-        )
-        saved = read_framed(
-            disk,
-            f"{folder}/{_PRODUCERS_FILE}",
-            magic=_PRODUCERS_MAGIC,
-            version=_VERSION,
-            body=ProducersState,
-        )
-        if saved is None or saved.offset > log.end_offset:
-            saved = ProducersState(log.start_offset, [])
-        producers = Producers(saved.producers)
-        if epochs_saved is None:
-            epochs_saved = [] if saved.offset <= log.start_offset else [_FIRST_EPOCH]
+        saved = saved_producers(disk, log)
+        epochs_saved = saved_epochs(disk, log, saved)
         epochs = LeaderEpochs(epochs_saved)
         epochs.truncate(log.end_offset)
-        for header in log.headers(saved.offset):
-            epochs.note(header.leader_epoch, header.base_offset)
-            if header.producer_id >= 0 and header.base_offset >= saved.offset:
-                producers.note(header, now_ms=now_ms)
+        producers, transactions = replayed(log, saved, epochs, now_ms=now_ms)
         partition = cls(
             name,
             disk,
@@ -239,6 +174,7 @@ class Partition:
             settings,
             key=key,
             producers=producers,
+            transactions=transactions,
             epochs=epochs,
             leader_epoch=leader_epoch,
             waits_for_sync=waits_for_sync,
@@ -269,6 +205,7 @@ class Partition:
             settings,
             key=key,
             producers=Producers(state.producers.producers),
+            transactions=Transactions(state.producers.transactions),
             epochs=LeaderEpochs(state.epochs),
             leader_epoch=leader_epoch,
             waits_for_sync=waits_for_sync,
@@ -278,7 +215,7 @@ class Partition:
     def close(self) -> PartitionState:
         """Write what is in memory and give the descriptors back; all must be synced before."""
         state = self.log.close()
-        return PartitionState(state, self.producers.state(self.log.end_offset), self.epochs.entries)
+        return PartitionState(state, self._producers_state(), self.epochs.entries)
 
     # Writing
 
@@ -293,9 +230,20 @@ class Partition:
             if earlier is not None:
                 timestamp_ms = earlier.timestamp_ms if settings.is_append_time else -1
                 return Appended(earlier.base_offset, earlier.last_offset, timestamp_ms)
+            self.check_transaction(header)
         if settings.compression is not None and header.codec != settings.compression:
             batch = memoryview(recompress(batch, header, settings.compression))
         return self.write(batch, now_ms=now_ms, is_append_time=settings.is_append_time)
+
+    def check_transaction(self, header: BatchHeader) -> None:
+        """Refuse a producer's batch that does not go with the transactions that are open here."""
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.check_room(header.producer_id)
+        elif len(self.transactions) and self.transactions.get(header.producer_id) is not None:
+            raise InvalidTransactionState(
+                f"Producer {header.producer_id} has a transaction open in {self.name}; end it "
+                "before writing outside of it."
+            )
 
     def write(self, batch: memoryview, *, now_ms: int, is_append_time: bool = False) -> Appended:
         """Put a batch that is known to be good at the end of the log."""
@@ -308,8 +256,60 @@ class Partition:
             log.append(batch, header, now_ms=now_ms)
         except OSError as error:
             raise self._storage_error(error) from error
+        if header.attributes & TRANSACTIONAL:
+            self._note_transactional(header, batch, now_ms=now_ms)
         self._note_written(header, len(batch), now_ms=now_ms)
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        is_commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """End a producer's transaction here, for good once the marker is committed.
+
+        Whoever writes with a lower epoch is turned away from now on. A marker that is here
+        already, because a coordinator that crashed could not know, is not written again.
+        """
+        if self.failure is not None:
+            raise self.failure
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        known = self.producers.get(producer_id)
+        is_repeated = (
+            known is not None
+            and known.marker_offset >= 0
+            and (known.epoch, known.coordinator_epoch) == (producer_epoch, coordinator_epoch)
+            and self.transactions.get(producer_id) is None
+        )
+        if known is not None and is_repeated:
+            return Appended(known.marker_offset, known.marker_offset, -1)
+        marker = encode_marker(
+            is_commit=is_commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self.write(memoryview(marker), now_ms=now_ms)
+
+    def open_transaction(self, producer_id: int) -> OpenTransaction | None:
+        """What a producer has written here and not decided yet."""
+        return self.transactions.get(producer_id)
+
+    def _note_transactional(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> None:
+        if not header.is_control:
+            self.transactions.note(header)
+            return
+        marker = decode_marker(batch)
+        self.records_in -= header.record_count  # Nobody sent it.
+        self.producers.note_marker(header, marker, now_ms=now_ms)
+        aborted = self.transactions.end(header, is_commit=marker.is_commit)
+        if aborted is not None:
+            self.log.active.note_aborted(aborted)
 
     def _note_written(self, header: BatchHeader, size: int, *, now_ms: int) -> None:
         if header.producer_id >= 0:
@@ -344,10 +344,10 @@ class Partition:
         producers = epochs = None
         if self._snapshot_due <= 0:
             self._snapshot_due = _SNAPSHOT_BYTES
-            producers = self.producers.state(self.log.end_offset)
+            producers = self._producers_state()
         entries = self.epochs.entries
         # A log of the first epoch alone needs no file to say so.
-        if entries != self._epochs_saved and entries != [_FIRST_EPOCH]:
+        if entries != self._epochs_saved and entries != [FIRST_EPOCH]:
             epochs = entries
         return Flush(self._disk, self.log.folder, self.log.sync_point(), producers, epochs)
 
@@ -415,6 +415,7 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
+        self.transactions.advance(offset)
         committing = self._committing
         while committing and committing[0][0] < offset:
             committing.popleft()[1](None)
@@ -439,8 +440,27 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where no open transaction can change what a reader sees."""
-        return self.high_watermark
+        """Up to where no transaction that is not decided can change what a reader sees."""
+        unstable, end = self.transactions.first_unstable, self.high_watermark
+        if unstable is None or unstable >= end:
+            return end
+        return min(end, max(unstable, self.log.start_offset))
+
+    def aborted(self, first_offset: int, until_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from `first_offset` up to `until_offset`."""
+        try:
+            return find_aborted(self.log, first_offset, until_offset)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def aborted_in(self, batches: Slice) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that have a part in these batches."""
+        try:
+            if not has_aborted(self.log, batches.offset):
+                return ()
+            return find_aborted(self.log, batches.offset, batches.end_offset)
+        except OSError as error:
+            raise self.unreadable(error) from error
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client that knows an older leader, or a newer one, than this."""
@@ -452,30 +472,37 @@ class Partition:
             )
         raise UnknownLeaderEpoch(f"Epoch {epoch} of {self.name} is not known here yet; retry.")
 
-    def read(self, offset: int, *, bytes_max: int) -> Slice | None:
-        """Committed batches from `offset` on; None when there are none yet."""
+    def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> Slice | None:
+        """Batches that are safe from `offset` on; None when there are none yet.
+
+        With `is_committed_only` these are decided too, but not all of them need be committed:
+        `aborted` tells which are not.
+        """
         if self.is_gone and self.failure is not None:
             raise self.failure
         if offset < self.log.start_offset or offset > self.log.end_offset:
             raise OffsetOutOfRange(
                 self.name, offset, start=self.log.start_offset, end=self.high_watermark
             )
-        if offset >= self.high_watermark:
+        until = self.last_stable_offset if is_committed_only else self.high_watermark
+        if offset >= until:
             return None
         try:
-            return self.log.read(offset, bytes_max=bytes_max, until_offset=self.high_watermark)
+            return self.log.read(offset, bytes_max=bytes_max, until_offset=until)
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def find_timestamp(self, timestamp: int) -> Record | None:
+    def find_timestamp(self, timestamp: int, *, is_committed_only: bool = False) -> Record | None:
+        until = self.last_stable_offset if is_committed_only else self.high_watermark
         try:
-            return self.log.find_timestamp(timestamp, until_offset=self.high_watermark)
+            return self.log.find_timestamp(timestamp, until_offset=until)
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def find_newest(self) -> Record | None:
+    def find_newest(self, *, is_committed_only: bool = False) -> Record | None:
+        until = self.last_stable_offset if is_committed_only else self.high_watermark
         try:
-            return self.log.find_newest(until_offset=self.high_watermark)
+            return self.log.find_newest(until_offset=until)
         except OSError as error:
             raise self.unreadable(error) from error
 
@@ -489,6 +516,46 @@ class Partition:
 
     # Upkeep
 
+    def expire_producers(self, *, before_ms: int, states_max: int) -> None:
+        """Forget producers that have been silent for long, and those that are too many."""
+        still_open = {one.producer_id for one in self.transactions}
+        self.producers.expire(before_ms=before_ms, states_max=states_max, kept=still_open)
+
+    def truncate(self, offset: int, error: GoQueueError, *, now_ms: int) -> None:
+        """Drop everything from `offset` on, as if it had never been written. Blocks.
+
+        What producers and transactions had done there is undone: a transaction whose marker goes
+        is open again. Whoever waits for a record that goes is told `error`.
+        """
+        forget_saved_producers(self._disk, self.log, after_offset=offset)
+        self.log.truncate(offset)
+        end = self.log.end_offset
+        self.high_watermark = min(self.high_watermark, end)
+        self.synced_offset = min(self.synced_offset, end)
+        self.epochs.truncate(end)
+        saved = saved_producers(self._disk, self.log)
+        self.producers, self.transactions = replayed(self.log, saved, self.epochs, now_ms=now_ms)
+        self.transactions.advance(self.high_watermark)
+        while self._committing and self._committing[-1][0] >= end:
+            self._committing.pop()[1](error)
+
+    def start_advanced(self) -> None:
+        """The log begins later than before: what is known of the records before is forgotten."""
+        self.epochs.advance_start(self.log.start_offset)
+        if self.transactions.forget_before(self.log.start_offset):
+            for watcher in list(self.watchers):
+                watcher.partition_advanced(self)
+
+    def _producers_state(self) -> ProducersState:
+        active = self.log.active
+        return ProducersState(
+            self.log.end_offset,
+            self.producers.state(),
+            self.transactions.state(),
+            active.base_offset,
+            active.aborted_count,
+        )
+
     def delete_before(self, offset: int) -> int:
         """Make records before `offset` unreadable (-1: all committed ones); the new start."""
         target = self.high_watermark if offset == -1 else offset
@@ -500,5 +567,5 @@ class Partition:
             self.log.advance_start(target)
         except OSError as error:
             raise self._storage_error(error) from error
-        self.epochs.advance_start(self.log.start_offset)
+        self.start_advanced()
         return self.log.start_offset

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from goqueue.model.batch import NO_SEQUENCE, BatchHeader, add_sequence
-from goqueue.model.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
+from goqueue.model.batch import (
+    NO_EPOCH,
+    NO_SEQUENCE,
+    BatchHeader,
+    Marker,
+    add_sequence,
+)
+from goqueue.model.errors import (
+    DuplicateSequence,
+    FencedProducer,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from goqueue.partition.transactions import OpenTransaction
 
 BATCHES_REMEMBERED = 5  # clients keep at most five requests in flight
+NO_MARKER = -1
 
 
 class WrittenBatch(NamedTuple):
@@ -28,6 +41,8 @@ class ProducerState(msgspec.Struct, array_like=True):
     epoch: int
     last_ms: int  # when it last wrote, by the broker's clock
     batches: list[WrittenBatch]
+    coordinator_epoch: int = NO_EPOCH  # of the last marker, whose offset comes next
+    marker_offset: int = NO_MARKER
 
     @property
     def last_sequence(self) -> int:
@@ -39,10 +54,17 @@ class ProducerState(msgspec.Struct, array_like=True):
 
 
 class ProducersState(msgspec.Struct, array_like=True):
-    """All producers as of the batch before `offset`."""
+    """All producers as of the batch before `offset`, and the transactions they have open.
+
+    `aborted_count` is the number of transactions aborted before that in the segment which begins
+    with `segment_base`.
+    """
 
     offset: int
     producers: list[ProducerState]
+    transactions: list[OpenTransaction] = []
+    segment_base: int = -1  # none is named by those who know of no transactions
+    aborted_count: int = 0
 
 
 class Producers:
@@ -59,6 +81,9 @@ class Producers:
     def __iter__(self) -> Iterator[ProducerState]:
         return iter(self._states.values())
 
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The earlier copy of this batch if it is a repetition; raise when it is out of turn."""
         state = self._states.get(header.producer_id)
@@ -66,10 +91,7 @@ class Producers:
             # Its history may have been forgotten, so any sequence number may come first.
             return None
         if header.producer_epoch < state.epoch:
-            raise FencedProducer(
-                f"Producer {header.producer_id} writes with epoch {header.producer_epoch}, but "
-                f"epoch {state.epoch} has taken over; stop this producer."
-            )
+            raise _fenced(header.producer_id, header.producer_epoch, state.epoch)
         if header.producer_epoch > state.epoch:
             if header.base_sequence != 0:
                 raise OutOfOrderSequence(
@@ -81,7 +103,7 @@ class Producers:
         for batch in state.batches:
             if batch.first_sequence == first and batch.last_sequence == last:
                 return batch
-        expected = add_sequence(state.last_sequence, 1) if state.batches else first
+        expected = add_sequence(state.last_sequence, 1) if state.batches else 0
         if first == expected:
             return None
         if state.batches and (state.last_sequence - last) & 0x7FFFFFFF < 1 << 30:
@@ -92,12 +114,38 @@ class Producers:
             f"Producer {header.producer_id} sends sequence {first}, but {expected} comes next."
         )
 
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """The sequence number that a producer whose batches are made here goes on with."""
+        state = self._states.get(producer_id)
+        if state is None or state.epoch != epoch or not state.batches:
+            return 0
+        return add_sequence(state.last_sequence, 1)
+
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+        """Refuse a marker that comes too late: from an old producer or an old coordinator."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        if producer_epoch < state.epoch:
+            raise _fenced(producer_id, producer_epoch, state.epoch)
+        if coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"Coordinator epoch {coordinator_epoch} of producer {producer_id} is over; "
+                f"{state.coordinator_epoch} has taken over."
+            )
+
+    def note_marker(self, header: BatchHeader, marker: Marker, *, now_ms: int) -> None:
+        """Remember the marker that ended a transaction; its epoch counts like that of a batch."""
+        state = self._state_of(header, now_ms)
+        state.last_ms = now_ms
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.marker_offset = header.base_offset
+
     def note(self, header: BatchHeader, *, now_ms: int) -> None:
         """Remember a batch that was written."""
         state = self._states.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
-            state = ProducerState(header.producer_id, header.producer_epoch, now_ms, [])
-            self._states[header.producer_id] = state
+            state = self._state_of(header, now_ms)
         if header.base_sequence == NO_SEQUENCE:
             return
         state.last_ms = now_ms
@@ -114,20 +162,32 @@ class Producers:
         if len(batches) > BATCHES_REMEMBERED:
             del batches[0]
 
-    def expire(self, *, before_ms: int, states_max: int) -> None:
-        """Forget producers that have been silent for long, and the most silent ones if too many."""
-        for state in [one for one in self._states.values() if one.last_ms < before_ms]:
+    def _state_of(self, header: BatchHeader, now_ms: int) -> ProducerState:
+        """The state for a batch; a new epoch begins with one that knows no sequence numbers."""
+        old = self._states.get(header.producer_id)
+        if old is not None and old.epoch == header.producer_epoch:
+            return old
+        state = ProducerState(header.producer_id, header.producer_epoch, now_ms, [])
+        if old is not None:
+            state.coordinator_epoch = old.coordinator_epoch
+            state.marker_offset = old.marker_offset
+        self._states[header.producer_id] = state
+        return state
+
+    def expire(
+        self, *, before_ms: int, states_max: int, kept: Container[int] = frozenset()
+    ) -> None:
+        """Forget producers that have been silent for long, and the most silent ones if too many.
+
+        Those in `kept` stay: they have a transaction to end.
+        """
+        ended = [one for one in self._states.values() if one.producer_id not in kept]
+        for state in [one for one in ended if one.last_ms < before_ms]:
             del self._states[state.producer_id]
         excess = len(self._states) - states_max
         if excess > 0:
-            for state in sorted(self._states.values(), key=lambda one: one.last_ms)[:excess]:
-                del self._states[state.producer_id]
-
-    def forget_from(self, offset: int) -> None:
-        """Forget the batches that a truncation at `offset` takes away."""
-        for state in list(self._states.values()):
-            state.batches = [one for one in state.batches if one.last_offset < offset]
-            if not state.batches:
+            silent = [one for one in ended if one.last_ms >= before_ms]
+            for state in sorted(silent, key=lambda one: one.last_ms)[:excess]:
                 del self._states[state.producer_id]
 
     def last_offsets(self) -> dict[int, int]:
@@ -138,10 +198,31 @@ class Producers:
             if state.batches
         }
 
-    def state(self, offset: int) -> ProducersState:
+    def marker_offsets(self) -> dict[int, int]:
+        """For each producer that has ended a transaction, the offset of its newest marker."""
+        return {
+            state.producer_id: state.marker_offset
+            for state in self._states.values()
+            if state.marker_offset != NO_MARKER
+        }
+
+    def state(self) -> list[ProducerState]:
         """A copy, because a thread writes it down while more batches come."""
-        states = [
-            ProducerState(one.producer_id, one.epoch, one.last_ms, list(one.batches))
+        return [
+            ProducerState(
+                one.producer_id,
+                one.epoch,
+                one.last_ms,
+                list(one.batches),
+                one.coordinator_epoch,
+                one.marker_offset,
+            )
             for one in self._states.values()
         ]
-        return ProducersState(offset, states)
+
+
+def _fenced(producer_id: int, epoch: int, current: int) -> FencedProducer:
+    return FencedProducer(
+        f"Producer {producer_id} writes with epoch {epoch}, but epoch {current} has taken over; "
+        "stop this producer."
+    )

@@ -19,7 +19,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.compression import Compression, codec_of, compress
-from goqueue.model.errors import InvalidRecord, InvalidRequest, InvalidTimestamp, RecordTooLarge
+from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
 from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
@@ -36,6 +36,7 @@ class PartitionSettings:
     timestamp_before_ms_max: int = (1 << 63) - 1
     timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
     has_attributes: bool = True  # headers that begin with "goqueue-" mean something
+    has_schemas: bool = False  # records must obey schemas of the registry
 
 
 def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: int) -> BatchHeader:
@@ -52,8 +53,8 @@ def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: in
         )
     if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
         raise InvalidRecord("Control batches are written by the broker alone.")
-    if header.attributes & TRANSACTIONAL:
-        raise InvalidRequest("Transactions are not served by this version.")
+    if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+        raise InvalidRecord("A batch of a transaction needs a producer id.")
     codec_of(header.attributes)
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidRecord("A batch with a producer id needs an epoch and a sequence number.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
 from collections import OrderedDict
 
 from goqueue.model.compression import Buffer
+
+_AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux has it; elsewhere reads may wait for the disk.
 
 
 class LocalFile:
@@ -31,11 +34,15 @@ class LocalFile:
 
     def append(self, data: Buffer) -> None:
         fd = self.fileno()
-        view = memoryview(data)
         piece = self._disk.write_piece_bytes
-        written = 0
+        size = len(data)
+        # Small writes are many, so they get no views of parts.
+        written = os.write(fd, data) if size <= piece else 0
+        if written == size:
+            return
+        view = memoryview(data)
         # Large writes to the page cache are slower per byte than pieces that fit the CPU's cache.
-        while written < len(view):
+        while written < size:
             written += os.write(fd, view[written : written + piece])
 
     def read(self, position: int, length: int) -> bytes:
@@ -52,6 +59,24 @@ class LocalFile:
             parts.append(data)
             got += len(data)
         return b"".join(parts)
+
+    def read_at_once(self, position: int, length: int) -> bytes | None:
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self.fileno(), [buffer], position, _AT_ONCE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+            # This file system, or operating system, cannot tell; then the disk is waited for.
+            data = self.read(position, length)
+            return data if len(data) == length else None
+        return bytes(buffer) if got == length else None
+
+    def prefetch(self, position: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fileno(), position, length, os.POSIX_FADV_WILLNEED)
 
     def overwrite(self, position: int, data: bytes) -> None:
         # The descriptor is in append mode, where positioned writes would land at the end.

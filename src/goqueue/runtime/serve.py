@@ -27,7 +27,13 @@ from goqueue.wire.http.application import Application
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
 from goqueue.wire.http.front_end import Limits as HttpLimits
 from goqueue.wire.http.operations import OPERATIONS
+from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
+
+# So many new objects may live before the garbage collector looks for cycles among them. There are
+# hardly any, and with Python's own 700 a few requests of a thousand messages each are enough to
+# have it visit everything there is, while everybody waits.
+GC_ALLOCATIONS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -78,29 +84,32 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
     )
     address = settings.listeners.kafka
     bound = listener.listen(address.host, address.port)
-    http = _http_application(settings, broker)
-    http_listener = Listener(
-        loop,
-        http.connect,
-        connections_max=settings.listeners.http_connections_max,
-        connections_per_address_max=settings.listeners.connections_per_address_max,
-        idle_timeout_ms=settings.listeners.http_idle_timeout_ms,
-        receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
-    )
+    http, registry = _http_applications(settings, broker)
+    http_listener = _http_listener(loop, settings, http)
     http_address = settings.listeners.http
     http_bound = http_listener.listen(http_address.host, http_address.port)
+    registry_listener = _http_listener(loop, settings, registry)
+    registry_address = settings.listeners.registry
+    registry_bound = registry_listener.listen(registry_address.host, registry_address.port)
     # What start-up made lives as long as the process; there is no need to visit it ever again.
     gc.collect()
     gc.freeze()
-    addresses = {"kafka": _join(*bound), "http": _join(*http_bound)}
+    gc.set_threshold(GC_ALLOCATIONS)
+    addresses = {
+        "kafka": _join(*bound),
+        "http": _join(*http_bound),
+        "registry": _join(*registry_bound),
+    }
     _announce(settings, addresses, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")
     listener.close()
-    answered = asyncio.Event()
-    http.stop(answered.set)
-    await answered.wait()
+    for application in (http, registry):
+        answered = asyncio.Event()
+        application.stop(answered.set)
+        await answered.wait()
     http_listener.close()
+    registry_listener.close()
     closed = asyncio.Event()
     broker.close(closed.set)
     await closed.wait()
@@ -123,7 +132,8 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _http_application(settings: Settings, broker: Broker) -> Application:
+def _http_applications(settings: Settings, broker: Broker) -> tuple[Application, Application]:
+    """The API, and the schema registry, which is also a part of it."""
     listeners = settings.listeners
     limits = HttpLimits(
         body_bytes_max=listeners.http_body_bytes_max,
@@ -131,7 +141,23 @@ def _http_application(settings: Settings, broker: Broker) -> Application:
         receive_ms_max=listeners.http_receive_timeout_ms,
         answer_bytes_max=listeners.http_answer_bytes_max,
     )
-    return Application(HttpFrontEnd(broker, limits, OPERATIONS))
+    mounted = {REGISTRY_PREFIX.strip("/"): registry_dialect(REGISTRY_PREFIX)}
+    http = Application(HttpFrontEnd(broker, limits, OPERATIONS), mounts=mounted)
+    return http, Application(HttpFrontEnd(broker, limits, ()), registry_dialect())
+
+
+def _http_listener(
+    loop: asyncio.AbstractEventLoop, settings: Settings, application: Application
+) -> Listener:
+    listeners = settings.listeners
+    return Listener(
+        loop,
+        application.connect,
+        connections_max=listeners.http_connections_max,
+        connections_per_address_max=listeners.connections_per_address_max,
+        idle_timeout_ms=listeners.http_idle_timeout_ms,
+        receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+    )
 
 
 def _announce(

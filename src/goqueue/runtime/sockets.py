@@ -268,11 +268,10 @@ class SocketConnection:
             return
         if self._socket is None:
             return
-        rest = buffer[used:filled]
-        if len(rest) and not self._keep(rest):
-            self._await_memory(bytes(rest))
-        elif not len(rest):
+        if used == filled:
             self._filled = 0
+        elif not self._keep(buffer[used:filled]):
+            self._await_memory(bytes(buffer[used:filled]))
         if self._session.is_blocked:
             self._pause_reading()
 
@@ -334,23 +333,22 @@ class SocketConnection:
         if self._is_writing:
             self._queue(parts)
             return
-        if len(parts) <= GATHER_MAX and not any(part.__class__ is FileRange for part in parts):
-            # The usual case: everything fits into the socket's buffer at once.
-            data = b"".join(parts)  # type: ignore[arg-type]
-            assert self._socket is not None
-            try:
-                sent = self._socket.send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError:
-                self.close()
-                return
-            if sent == len(data):
-                return
-            self._queue([memoryview(data)[sent:]])
-        else:
+        data = _joined(parts)
+        if data is None:
             self._queue(parts)
             self._write()
+            return
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        # The usual case: everything fits into the socket's buffer at once.
+        if sent != len(data):
+            self._queue([memoryview(data)[sent:]])
 
     def _queue(self, parts: list[Part]) -> None:
         for part in parts:
@@ -414,6 +412,15 @@ class SocketConnection:
             left -= len(part)
             outgoing.popleft()
         return sent
+
+
+def _joined(parts: list[Part]) -> bytes | None:
+    """All parts in one piece; None when there are too many, or ranges of files among them."""
+    if len(parts) == 1 and isinstance(parts[0], bytes):
+        return parts[0]  # Most answers are a single small piece.
+    if len(parts) > GATHER_MAX or any(part.__class__ is FileRange for part in parts):
+        return None
+    return b"".join(parts)  # type: ignore[arg-type]
 
 
 def _pin(part: Part) -> None:

@@ -6,10 +6,15 @@ first learns the last offset of each key in the part that is dirty, as far as me
 then writes the segments anew, small neighbours together. After each step the event loop calls
 `apply`, which puts a finished segment in the place of those it was made from.
 
-What stays: the last record of each key, records without a key, control batches, and, as an empty
-batch, the last batch of each known producer, because its sequence numbers are in it. A tombstone
-stays until its batch's *delete horizon*, which the first pass that sees it writes into the batch
-as the format provides: a bit in the attributes, and the time in place of the base timestamp.
+What stays: the last record of each key, records without a key, and, as an empty batch, the last
+batch of each known producer, because its sequence numbers are in it. A tombstone stays until its
+batch's *delete horizon*, which the first pass that sees it writes into the batch as the format
+provides: a bit in the attributes, and the time in place of the base timestamp.
+
+What an aborted transaction wrote goes, whatever its keys, and counts for no key. The marker of a
+transaction stays as long as records of the transaction do, and then until a delete horizon, as
+does the newest marker of each known producer, because its epoch is in it. An abort marker and its
+entry in the index of aborted transactions go together: a reader relies on both or none.
 
 Offsets have no holes afterwards either, since that is how damage is recognised: a batch without a
 producer is stretched over the offsets that are gone after it, and elsewhere an empty batch stands
@@ -21,7 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goqueue.model.batch import (
@@ -39,6 +44,7 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer, compress
 from goqueue.model.errors import CorruptBatch
+from goqueue.storage.aborted import find_aborted
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log
 from goqueue.storage.segment import (
@@ -50,6 +56,7 @@ from goqueue.storage.segment import (
     segment_name,
 )
 from goqueue.storage.swap import CLEANED_SUFFIX, begin_swap, finish_swap
+from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction
 
 MAP_BYTES_MAX = 64 << 20
 STEP_BYTES = 1 << 20
@@ -76,6 +83,7 @@ class CompactionPlan:
     tombstone_retention_ms: int
     segment_bytes: int
     index_interval_bytes: int
+    aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
 def plan_compaction(
@@ -103,6 +111,7 @@ def plan_compaction(
         tombstone_retention_ms=settings.tombstone_retention_ms,
         segment_bytes=settings.segment_bytes,
         index_interval_bytes=settings.index_interval_bytes,
+        aborted=find_aborted(log, ready[0].base_offset, ready[-1].end_offset),
     )
 
 
@@ -129,7 +138,8 @@ class Compaction:
     """One pass over one log.
 
     `last_offsets` says, for each producer that is still known, the last offset of its newest
-    batch. A segment with damage is left as it is and named in `reports`.
+    batch, and `marker_offsets` the offset of its newest marker. A segment with damage is left as
+    it is and named in `reports`.
     """
 
     def __init__(
@@ -138,6 +148,7 @@ class Compaction:
         plan: CompactionPlan,
         *,
         last_offsets: Mapping[int, int],
+        marker_offsets: Mapping[int, int] | None = None,
         map_bytes_max: int = MAP_BYTES_MAX,
         step_bytes: int = STEP_BYTES,
     ) -> None:
@@ -148,6 +159,10 @@ class Compaction:
         self._disk = disk
         self._plan = plan
         self._last_offsets = last_offsets
+        self._marker_offsets = marker_offsets or {}
+        self._aborted = AbortedSpans(plan.aborted)
+        self._aborted_at = {one.last_offset: one for one in plan.aborted}
+        self._with_data: set[int] = set()  # producers of which records were met since a marker
         self._map_bytes_max = map_bytes_max
         self._step_bytes = step_bytes
         self._last_of_key: dict[bytes, int] = {}
@@ -234,7 +249,8 @@ class Compaction:
                     view.close()
                     return
                 data = view.read_batch(located)
-                if data is not None and not header.is_control:
+                is_dropped = header.is_control or self._aborted.cover(header)
+                if data is not None and not is_dropped:
                     room -= self._map_batch(header, data)
                 self._mapped_until = header.next_offset
                 worked += header.size
@@ -297,6 +313,9 @@ class Compaction:
                     kept, is_touched = self._cleaned(view, located)
                     is_changed = is_changed or is_touched
                     writer.add(located.header, kept)
+                    aborted = self._aborted_at.get(located.header.base_offset)
+                    if aborted is not None and kept is not None:
+                        cleaned.note_aborted(aborted)
                     worked += located.header.size
                     if worked >= self._step_bytes:
                         worked = 0
@@ -323,10 +342,18 @@ class Compaction:
         if data is None:
             raise view.corrupt(Place(located.position, located.header.base_offset))
         header = located.header
-        if header.base_offset >= self._mapped_until or header.is_control:
+        if header.is_transactional and not header.is_control and header.record_count:
+            self._with_data.add(header.producer_id)
+        if header.base_offset >= self._mapped_until:
             return data, False
+        if header.is_control:
+            return self._cleaned_marker(header, data)
         if header.record_count == 0:
             return (data if self._is_last_of_producer(header) else None), False
+        if self._aborted.cover(header):
+            if not self._is_last_of_producer(header):
+                return None, True
+            return _rebuilt(header, [], horizon_ms=None), True
         try:
             records = list(split_records(header, unpack_payload(data, header)))
         except CorruptBatch as error:
@@ -343,6 +370,21 @@ class Compaction:
             return None, True
         horizon_ms = self._plan.now_ms + self._plan.tombstone_retention_ms
         return _rebuilt(header, kept, horizon_ms=horizon_ms if is_new_tombstone else None), True
+
+    def _cleaned_marker(self, header: BatchHeader, data: bytes) -> tuple[Buffer | None, bool]:
+        """What stays of a marker: all of it, with a delete horizon, or nothing."""
+        had_data = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        is_newest = self._marker_offsets.get(header.producer_id) == header.base_offset
+        # Records may be in a segment that could not be read, so nothing is certain after one.
+        if had_data or is_newest or self._has_skipped:
+            return data, False
+        if header.has_delete_horizon:
+            is_over = header.base_timestamp <= self._plan.now_ms
+            return (None, True) if is_over else (data, False)
+        horizon_ms = self._plan.now_ms + self._plan.tombstone_retention_ms
+        records = list(split_records(header, unpack_payload(data, header)))
+        return _rebuilt(header, records, horizon_ms=horizon_ms), True
 
     def _is_kept(self, header: BatchHeader, record: RawRecord) -> bool:
         if record.key is None:
@@ -369,6 +411,7 @@ class Compaction:
             size=source.size,
             end_offset=source.end_offset,
             created_ms=segment.created_ms,
+            aborted_count=segment.aborted_count,
         )
 
     def _drop_open(self) -> None:
@@ -499,5 +542,6 @@ def _reopened(disk: Disk, folder: str, cleaned: Segment, *, created_ms: int) -> 
         end_offset=cleaned.end_offset,
         created_ms=created_ms,
         max_timestamp=cleaned.max_timestamp,
+        aborted_count=cleaned.aborted_count,
         is_sealed=True,
     )

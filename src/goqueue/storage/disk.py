@@ -22,6 +22,12 @@ class File(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """Up to `length` bytes; fewer only where the file ends."""
 
+    def read_at_once(self, position: int, length: int) -> bytes | None:
+        """`length` bytes that are in memory; None when some are not, or not there at all."""
+
+    def prefetch(self, position: int, length: int) -> None:
+        """Let bytes be brought into memory soon; nobody waits for it."""
+
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes inside the file; for marks in headers, never for records."""
 

@@ -26,8 +26,9 @@ _HEADER = struct.Struct(">4sHHIQI")  # magic, version, flags, entries, end offse
 HEADER_BYTES = _HEADER.size
 _CHECKSUM = struct.Struct(">I")
 _SEALED = 1
+_HAS_ABORTED = 2
 
-Entry = tuple[int, int]
+Entry = tuple[int, ...]
 
 
 class DamagedIndex(Exception):
@@ -39,10 +40,11 @@ class Seal(NamedTuple):
 
     entries: int
     end_offset: int
+    has_aborted: bool = False  # or may have: whether a transaction was aborted in it
 
 
 class Index:
-    """Entries of two ascending integers in a file, the newest of them still in memory.
+    """Entries of ascending integers in a file, the newest of them still in memory.
 
     The file is looked at when it is first needed; one that cannot be trusted counts as empty.
     """
@@ -77,18 +79,14 @@ class Index:
         if number >= written:
             return self._pending[number - written]
         data = self._open().read(HEADER_BYTES + number * self._entry_bytes, self._entry_bytes)
-        split = self.entry.size
-        if len(data) < self._entry_bytes or data[split:] != _CHECKSUM.pack(crc32c(data[:split])):
-            raise DamagedIndex(f"Entry {number} of {self._path} is damaged.")
-        first, second = self.entry.unpack_from(data)
-        return first, second
+        return self._unpack(data, number)
 
     def last(self) -> Entry | None:
         count = len(self)
         return self[count - 1] if count else None
 
-    def add(self, first: int, second: int) -> None:
-        self._pending.append((first, second))
+    def add(self, *entry: int) -> None:
+        self._pending.append(entry)
 
     def floor(self, target: int, *, by: int = 0) -> Entry | None:
         """The last entry whose field `by` is at most `target`."""
@@ -151,11 +149,12 @@ class Index:
         found = self._read_header(self._open())
         return found if found is not None and found.entries == count else None
 
-    def seal(self, end_offset: int) -> None:
+    def seal(self, end_offset: int, *, has_aborted: bool = False) -> None:
         """Write everything and mark the segment, which the caller has synced, as complete."""
         self.write_pending(len(self._pending))
         count = self._count()
-        self._open().overwrite(0, self._pack_header(_SEALED, count, end_offset))
+        flags = _SEALED | _HAS_ABORTED if has_aborted else _SEALED
+        self._open().overwrite(0, self._pack_header(flags, count, end_offset))
         self.close()
 
     def unseal(self) -> None:
@@ -210,7 +209,9 @@ class Index:
             return None
         if crc32c(data[: -_CHECKSUM.size]) != checksum:
             return None
-        return Seal(count, end_offset) if flags & _SEALED else Seal(-1, -1)
+        if not flags & _SEALED:
+            return Seal(-1, -1)
+        return Seal(count, end_offset, bool(flags & _HAS_ABORTED))
 
     def _pack_header(self, flags: int, count: int, end_offset: int) -> bytes:
         data = _HEADER.pack(self.magic, VERSION, flags, count, end_offset, 0)
@@ -220,6 +221,12 @@ class Index:
     def _pack(self, entry: Entry) -> bytes:
         data = self.entry.pack(*entry)
         return data + _CHECKSUM.pack(crc32c(data))
+
+    def _unpack(self, data: bytes, number: int) -> Entry:
+        split = self.entry.size
+        if len(data) < self._entry_bytes or data[split:] != _CHECKSUM.pack(crc32c(data[:split])):
+            raise DamagedIndex(f"Entry {number} of {self._path} is damaged.")
+        return self.entry.unpack_from(data)
 
     def _open(self) -> File:
         if self._file is None:

@@ -63,6 +63,7 @@ class SegmentState(msgspec.Struct, array_like=True):
     end_offset: int
     max_timestamp: int
     created_ms: int
+    aborted_count: int = 0
 
 
 class LogState(msgspec.Struct, array_like=True):
@@ -81,6 +82,11 @@ class Slice(NamedTuple):
     length: int
     is_trusted: bool
     offset: int  # of the first batch
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.segment.offset_at(self.position + self.length)
 
     def read(self) -> bytes:
         """The batches' bytes, verified unless this process wrote them itself.
@@ -202,6 +208,7 @@ class Log:
                 end_offset=one.end_offset,
                 created_ms=one.created_ms,
                 max_timestamp=one.max_timestamp,
+                aborted_count=one.aborted_count,
                 is_sealed=one is not state.segments[-1],
             )
             for one in state.segments
@@ -289,6 +296,8 @@ class Log:
                     self._index_files += segment.take_index_files()
             if point.active is self.segments[-1]:
                 point.active.synced(min(point.position, point.active.size))
+                if point.active.aborted.pending:
+                    point.active.aborted.write_before(point.end_offset)
                 self._index_files += point.active.take_index_files()
         except OSError:
             pass  # There was no room for index entries. They stay in memory until there is.
@@ -352,9 +361,14 @@ class Log:
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all readable batches from the one that holds `offset` on."""
+        return (located.header for _, located in self.located(offset))
+
+    def located(self, offset: int) -> Iterator[tuple[Segment, Located]]:
+        """The same, with the segments that they are in and their places there."""
         for segment in list(self.segments):
             if segment.end_offset > offset:
-                yield from (located.header for located in segment.readable(offset))
+                for located in segment.readable(offset):
+                    yield segment, located
 
     def find_timestamp(self, timestamp: int, *, until_offset: int) -> Record | None:
         """The first readable record at least as new as `timestamp`."""
@@ -365,7 +379,7 @@ class Log:
             for located in segment.readable(start):
                 if located.header.base_offset >= until_offset:
                     return None
-                if located.header.max_timestamp < timestamp:
+                if located.header.max_timestamp < timestamp or located.header.is_control:
                     continue
                 for record in _records(segment, located):
                     if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
@@ -502,7 +516,12 @@ class Log:
             self.start_offset,
             [
                 SegmentState(
-                    one.base_offset, one.size, one.end_offset, one.max_timestamp, one.created_ms
+                    one.base_offset,
+                    one.size,
+                    one.end_offset,
+                    one.max_timestamp,
+                    one.created_ms,
+                    one.aborted_count,
                 )
                 for one in self.segments
             ],

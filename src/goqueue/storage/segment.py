@@ -1,4 +1,4 @@
-"""One segment: a file of batches with its two indexes.
+"""One segment: a file of batches with its indexes.
 
 Offsets have no holes: each batch begins with the offset after the one before it. A batch's own
 offset and length stand outside its checksum, and this rule is what protects them: whoever reads
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from goqueue.model.batch import (
+    CONTROL,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
@@ -25,10 +26,13 @@ from goqueue.model.batch import (
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.index import DamagedIndex, OffsetIndex, TimeIndex
+from goqueue.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 EPOCH_MAX = (1 << 31) - 1
 NOT_KNOWN = -2
@@ -90,6 +94,8 @@ class Segment:
         "_indexed_to",
         "_max_timestamp",
         "_newest_relative",
+        "aborted",
+        "aborted_count",
         "base_offset",
         "created_ms",
         "damages",
@@ -115,6 +121,7 @@ class Segment:
         end_offset: int,
         created_ms: int,
         max_timestamp: int = NOT_KNOWN,
+        aborted_count: int = NOT_KNOWN,
         is_sealed: bool = False,
         name_suffix: str = "",
     ) -> None:
@@ -128,6 +135,9 @@ class Segment:
         self.is_sealed = is_sealed
         self.index = OffsetIndex(disk, stem + INDEX_SUFFIX + name_suffix)
         self.times = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + name_suffix)
+        self.aborted = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX + name_suffix)
+        # How many transactions have their abort marker here, if that is known.
+        self.aborted_count = aborted_count
         # Batches of a later epoch than this cannot have been written.
         self.epoch_max = EPOCH_MAX
         # Bytes before this survive a power cut: in the file, or in the commit journal.
@@ -154,7 +164,7 @@ class Segment:
         name_suffix: str = "",
     ) -> Segment:
         stem = f"{folder}/{segment_name(base_offset)}"
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             if disk.exists(stem + suffix + name_suffix):
                 disk.remove(stem + suffix + name_suffix)
         file = disk.create(stem + LOG_SUFFIX + name_suffix, lazily=lazily)
@@ -167,6 +177,7 @@ class Segment:
             end_offset=base_offset,
             created_ms=now_ms,
             max_timestamp=NO_TIMESTAMP,
+            aborted_count=0,
             name_suffix=name_suffix,
         )
 
@@ -192,7 +203,8 @@ class Segment:
     def note_batch(self, position: int, header: BatchHeader, *, index_interval_bytes: int) -> None:
         """Take a batch that is in the file into account: end offset, time, indexes."""
         relative = header.base_offset - self.base_offset
-        if header.max_timestamp > self.max_timestamp:
+        # A marker's time is nobody's record's, so nothing is to be found by it.
+        if header.max_timestamp > self.max_timestamp and not header.attributes & CONTROL:
             self._max_timestamp = header.max_timestamp
             self._newest_relative = relative
         if position >= self._indexed_to + index_interval_bytes or position == 0:
@@ -201,6 +213,12 @@ class Segment:
             self.times.add(self._max_timestamp, self._newest_relative)
             self._indexed_to = position
         self.end_offset = header.next_offset
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Take a transaction into account whose abort marker is in the file."""
+        assert self.aborted_count >= 0, "what is not known cannot be added to"
+        self.aborted.add_aborted(aborted)
+        self.aborted_count += 1
 
     def synced(self, position: int) -> None:
         """The file is durable up to `position`: index entries may follow."""
@@ -212,13 +230,17 @@ class Segment:
         if not self.is_sealed and self._index_sync_due > 0:
             return []
         self._index_sync_due = _INDEX_SYNC_ENTRIES
-        return [index.file for index in (self.times, self.index) if index.file is not None]
+        indexes = (self.times, self.aborted, self.index)
+        return [index.file for index in indexes if index.file is not None]
 
     def seal(self) -> None:
         """Mark a segment that will not grow and is durable as a whole."""
         self.is_sealed = True
-        self.index.seal(self.end_offset)
-        self.times.seal(self.end_offset)
+        if self.aborted_count > 0:
+            self.aborted.seal(self.end_offset)
+        has_aborted = self.aborted_count != 0
+        self.index.seal(self.end_offset, has_aborted=has_aborted)
+        self.times.seal(self.end_offset, has_aborted=has_aborted)
 
     def seal_found(self) -> bool:
         """Whether the files say that the segment is complete; then take their word for it."""
@@ -227,6 +249,7 @@ class Segment:
             return False
         self.end_offset = seal.end_offset
         self.is_sealed = True
+        self.aborted_count = NOT_KNOWN if seal.has_aborted else 0
         return True
 
     def truncate(self, place: Place) -> None:
@@ -240,6 +263,7 @@ class Segment:
         self.durable_to = min(self.durable_to, place.position)
         self.damages.clear()
         self.truncate_indexes(place.position)
+        self._truncate_aborted(place.offset)
 
     def truncate_indexes(self, position: int) -> None:
         """Forget what the indexes say of the bytes from `position` on."""
@@ -259,10 +283,12 @@ class Segment:
         self.file.close()
         self.index.close()
         self.times.close()
+        self.aborted.close()
 
     def write_indexes(self) -> None:
         """Write all entries; the caller has synced the log."""
         self._write_indexes(self.index.pending)
+        self.aborted.write_pending(self.aborted.pending)
 
     def remove(self) -> None:
         """Take the files away. Whoever still reads from the log file keeps it."""
@@ -272,6 +298,7 @@ class Segment:
             self.file.retire()
         self.index.remove()
         self.times.remove()
+        self.aborted.remove()
         if is_there:
             self._disk.remove(path)
 
@@ -280,6 +307,7 @@ class Segment:
         self.file.retire()
         self.index.forget_file()
         self.times.forget_file()
+        self.aborted.forget_file()
         self.is_sealed = False
 
     # Reading
@@ -374,6 +402,13 @@ class Segment:
         header = self._plausible(data, 0, *place)
         return header is not None and self._is_intact(header, b"", place.position, 0)
 
+    def offset_at(self, position: int) -> int:
+        """The offset of the batch that begins at a position, or of the one to come at the end."""
+        if position >= self.size:
+            return self.end_offset
+        (offset,) = _OFFSET.unpack(self.file.read(position, _OFFSET.size))
+        return int(offset)
+
     def read_batch(self, located: Located) -> bytes | None:
         """The bytes of one batch, or None when they are damaged."""
         data = self.file.read(located.position, located.header.size)
@@ -431,7 +466,8 @@ class Segment:
         relative, position = index or (0, 0)
         start = Place(position, self.base_offset + relative)
         for located in self.scan_readable(start, until=until):
-            if located.header.max_timestamp > self._max_timestamp:
+            header = located.header
+            if header.max_timestamp > self._max_timestamp and not header.is_control:
                 self._max_timestamp = located.header.max_timestamp
                 self._newest_relative = located.header.base_offset - self.base_offset
 
@@ -453,6 +489,42 @@ class Segment:
         """Remove the index files; they are built again when they are needed."""
         self.index.remove()
         self.times.remove()
+
+    def is_aborted_known(self) -> bool:
+        """Whether the index of aborted transactions has all that it must have."""
+        if self.aborted_count == NOT_KNOWN:
+            seal = self.aborted.seal_found()
+            if seal is None or seal.end_offset != self.end_offset:
+                return False
+            self.aborted_count = seal.entries
+        return len(self.aborted) == self.aborted_count
+
+    def replace_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        """Begin the index of aborted transactions again with what the log has said."""
+        self.aborted.remove()
+        self.aborted_count = 0
+        for one in aborted:
+            self.note_aborted(one)
+        self.seal_aborted()
+
+    def seal_aborted(self) -> None:
+        """Write the index of aborted transactions down if the segment will not grow."""
+        if self.is_sealed:
+            try:
+                self.aborted.seal(self.end_offset)
+            except OSError:
+                pass  # There was no room for it. It stays in memory, and the log says the same.
+
+    def _truncate_aborted(self, offset: int) -> None:
+        try:
+            if self.aborted_count > 0:
+                self.aborted.unseal()
+                self.aborted.cut_from(offset)
+                self.aborted_count = len(self.aborted)
+        except DamagedIndex:
+            self.aborted_count = NOT_KNOWN
+        if self.aborted_count == NOT_KNOWN:
+            self.aborted.remove()
 
     def _with_indexes(self, look: Callable[[], Found]) -> Found:
         """The result of a look at the indexes, which are built again when they are damaged."""

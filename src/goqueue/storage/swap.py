@@ -11,13 +11,12 @@ import msgspec
 
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_name
+from goqueue.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, segment_name
 
 CLEANED_SUFFIX = ".cleaned"
 _SWAP_FILE = "swap"
 _MAGIC = b"GQSW"
 _VERSION = 1
-_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class _Swap(msgspec.Struct, frozen=True, array_like=True):
@@ -39,7 +38,7 @@ def finish_swap(disk: Disk, folder: str) -> None:
     swap = read_framed(disk, path, magic=_MAGIC, version=_VERSION, body=_Swap)
     if swap is not None:
         for base in swap.removed:
-            suffixes = _INDEX_SUFFIXES if base in swap.added else (*_INDEX_SUFFIXES, LOG_SUFFIX)
+            suffixes = INDEX_SUFFIXES if base in swap.added else (*INDEX_SUFFIXES, LOG_SUFFIX)
             _remove_files(disk, f"{folder}/{segment_name(base)}", suffixes)
         for base in swap.added:
             _take_over(disk, f"{folder}/{segment_name(base)}")
@@ -64,6 +63,6 @@ def _remove_files(disk: Disk, stem: str, suffixes: tuple[str, ...]) -> None:
 
 def _take_over(disk: Disk, stem: str) -> None:
     # The log comes last: as long as its cleaned file is there, so are those of its indexes.
-    for suffix in (*_INDEX_SUFFIXES, LOG_SUFFIX):
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         if disk.exists(stem + suffix + CLEANED_SUFFIX):
             disk.rename(stem + suffix + CLEANED_SUFFIX, stem + suffix)

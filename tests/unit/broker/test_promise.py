@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -128,3 +130,29 @@ def test_settle_takes_a_value_or_an_error() -> None:
     for one in (kept, broken):
         one.then(lambda value, error: outcomes.append((value, error)))
     assert outcomes == [(5, None), (None, error)]
+
+
+def test_an_answer_is_free_as_soon_as_nobody_holds_it() -> None:
+    class Answer:
+        pass
+
+    async def handle() -> Answer:
+        await first
+        return Answer()
+
+    seen: list[weakref.ref[Answer]] = []
+
+    def done(answer: Answer | None, _: Exception | None) -> None:
+        assert answer is not None
+        seen.append(weakref.ref(answer))
+
+    first, promise = Promise[None](), Promise[Answer]()
+    promise.then(done)
+    gc.disable()
+    try:
+        start(handle(), promise.settle)
+        del promise
+        first.resolve(None)
+        assert [one() for one in seen] == [None], "it waits for the garbage collector"
+    finally:
+        gc.enable()

@@ -6,12 +6,14 @@ import pytest
 
 from goqueue.broker import schedule_places
 from goqueue.broker.schedule_log import BATCH_RECORDS_MAX
-from goqueue.broker.schedule_places import PAGE_NUMBERS, Places
+from goqueue.broker.schedule_places import PAGE_NUMBERS, OnDisk, Places
 from goqueue.broker.schedules import Delayed
 from goqueue.delivery.schedules import number_key, read_message
 from goqueue.model.batch import Record
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
+from goqueue.storage.disk import File
+from tests.simulation.disk import SimulatedFile
 from tests.unit.broker.node import Node
 
 DAY_MS = 86_400_000
@@ -85,6 +87,50 @@ def test_a_place_is_known_with_one_read_of_its_batch(
     for number in (40, 7, 63, 0):
         places.find(number)
     assert searches == [40]
+
+
+def test_who_does_not_wait_for_the_disk_is_told_what_to_fetch(shelf: Shelf) -> None:
+    shelf.store(*VALUES)
+    places = Places(shelf.partition)
+    places.find(0)  # This makes the places of its whole batch known.
+    shelf.disk.cold_chance = 1.0
+    for number in (0, 4, 2):
+        with pytest.raises(OnDisk):
+            places.find(number, is_waiting=False)
+    places.fetch([0, 2, 4])()
+    shelf.disk.cold_chance = 0.0
+    for number in (0, 4, 2):
+        value = places.find(number, is_waiting=False)
+        assert value is not None
+        assert read_message(value).value == VALUES[number]
+
+
+def test_messages_that_have_left_memory_are_released_without_a_wait_for_the_disk(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [b"%d" % one for one in range(300)]
+    shelf.store(*values)
+    cold = shelf.partition.log.active.size
+    memory: set[int] = set()  # places from which a thread has read
+    fetch, read = schedule_places._fetch, SimulatedFile.read
+
+    def fetch_for_good(places: list[tuple[File, int, int]]) -> None:
+        memory.update(position for _, position, _ in places)
+        with monkeypatch.context() as thread:
+            thread.setattr(SimulatedFile, "read", read)
+            fetch(places)
+
+    def read_warm(file: SimulatedFile, position: int, length: int) -> bytes:
+        if file is shelf.partition.log.active.file:
+            assert position in memory or position >= cold, "the event loop waits for the disk"
+        return read(file, position, length)
+
+    monkeypatch.setattr(schedule_places, "_fetch", fetch_for_good)
+    monkeypatch.setattr(SimulatedFile, "read", read_warm)
+    shelf.disk.cold_chance = 1.0
+    shelf.run_for(DAY_MS + 1_000)
+    assert memory
+    assert sorted(record.value or b"" for record in shelf.consume("orders")) == sorted(values)
 
 
 def test_places_are_not_believed_after_compaction(shelf: Shelf) -> None:

@@ -52,6 +52,7 @@ def test_each_flag_reaches_its_setting(
         "--listen-kafka": "0.0.0.0:0",
         "--advertise-kafka": "queue.example:9092",
         "--listen-http": "127.0.0.1:0",
+        "--listen-registry": "127.0.0.1:1",
         "--node-id": "7",
         "--fsync": "none",
         "--log-level": "debug",
@@ -67,6 +68,7 @@ def test_each_flag_reaches_its_setting(
     assert str(settings.listeners.kafka) == "0.0.0.0:0"
     assert str(settings.listeners.kafka_advertised) == "queue.example:9092"
     assert str(settings.listeners.http) == "127.0.0.1:0"
+    assert str(settings.listeners.registry) == "127.0.0.1:1"
     assert settings.listeners.allow_unauthenticated
     assert settings.node.id == 7
     assert settings.storage.fsync == "none"

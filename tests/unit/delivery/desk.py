@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from goqueue.delivery import (
     Arrivals,
     Delivery,
+    Ended,
     LaneIndex,
     LaneSettings,
     Ledger,
@@ -69,7 +70,7 @@ class Topic:
             for offset in range(first, last + 1):
                 self.expiries[partition, offset] = self.now_ms + ttl_ms
         for desk in self.queues:
-            desk.queue.advance(partition, last + 1)
+            desk.queue.advance(partition, last + 1, self.now_ms)
         return list(range(first, last + 1))
 
     def end(self, partition: int) -> int:
@@ -95,7 +96,7 @@ class Desk:
         self.group = group
         self.number = number
         self.random = random.Random(seed)
-        self.journal: list[tuple[bytes, bytes]] = []
+        self.journal: list[tuple[bytes, bytes] | Ended] = []
         self.buried: list[tuple[int, int, str, int]] = []
         self.topic.queues.append(self)
         self.open()
@@ -121,7 +122,12 @@ class Desk:
 
     def replayed(self) -> dict[int, Ledger]:
         ledgers: dict[int, Ledger] = {}
-        for key, value in self.journal:
+        for entry in self.journal:
+            if isinstance(entry, Ended):
+                for ledger in ledgers.values():
+                    ledger.apply(entry)
+                continue
+            key, value = entry
             name = decode_key(key)
             assert (name.group, name.topic_id) == (self.group, TOPIC_ID)
             for event in decode_events(value):
@@ -192,6 +198,21 @@ class Desk:
     def extend(self, deliveries: Sequence[Delivery], visibility_ms: int) -> list[Settled]:
         now_ms = self.topic.now_ms
         return self.queue.extend(now_ms, receipts(deliveries), visibility_ms=visibility_ms)
+
+    def prepare(self, deliveries: Sequence[Delivery], producer_id: int = 1) -> list[Settled]:
+        """Acknowledge in a transaction: write the plan, and carry it out."""
+        plan = self.queue.plan(self.topic.now_ms, receipts(deliveries), producer_id)
+        self.save()
+        for number, event in plan.events:
+            key = encode_key(LedgerKey(self.group, TOPIC_ID, number))
+            self.journal.append((key, encode_events([event])))
+        self.queue.prepare(plan)
+        return plan.settled
+
+    def end(self, producer_id: int = 1, *, is_commit: bool) -> None:
+        """The marker is written, and then the queue is told."""
+        self.journal.append(Ended(producer_id, is_commit))
+        self.queue.end_transaction(producer_id, self.topic.now_ms, is_commit=is_commit)
 
     def pass_time(self, ms: int) -> None:
         self.topic.now_ms += ms

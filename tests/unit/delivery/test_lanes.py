@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.delivery.arrivals import STEP_MS, Arrivals
-from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex, LaneState
+from goqueue.delivery.lanes import LANE_COUNT, NO_LANE, NORMAL, LaneIndex, LaneState
 from goqueue.delivery.settings import LaneSettings
 from goqueue.model.errors import InvalidGroupSettings
 
-# How many offsets are passed over, how many are noted, and their lane.
-NOTES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 4)), max_size=20)
+# How many offsets are passed over, how many are noted, and their lane, if they have one.
+NOTES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, NO_LANE)), max_size=20
+)
 
 
 def build(notes: list[tuple[int, int, int]]) -> tuple[LaneIndex, list[int]]:
@@ -25,13 +27,18 @@ def build(notes: list[tuple[int, int, int]]) -> tuple[LaneIndex, list[int]]:
     return index, model
 
 
+def lanes_of(model: list[int]) -> list[int]:
+    """What is no message counts as a normal one where a lane has to be named."""
+    return [NORMAL if lane == NO_LANE else lane for lane in model]
+
+
 @given(NOTES, st.integers(0, 100), st.integers(0, 100), st.integers(0, 4))
 def test_the_index_knows_the_lane_of_every_offset(
     notes: list[tuple[int, int, int]], start: int, until: int, lane: int
 ) -> None:
     index, model = build(notes)
     assert index.end == len(model)
-    assert [index.lane_of(offset) for offset in range(len(model))] == model
+    assert [index.lane_of(offset) for offset in range(len(model))] == lanes_of(model)
     found = index.next_in_lane(lane, start, until)
     wanted = [one for one in range(start, min(until, len(model))) if model[one] == lane]
     if not wanted:
@@ -42,6 +49,10 @@ def test_the_index_knows_the_lane_of_every_offset(
         assert set(range(*found)) <= set(wanted)
     expected = [model[start:until].count(one) for one in range(LANE_COUNT)]
     assert index.counts(start, until) == expected
+    without = [
+        one for first, end in index.without_messages(start, until) for one in range(first, end)
+    ]
+    assert without == [one for one in range(start, min(until, len(model))) if model[one] == NO_LANE]
 
 
 @given(NOTES, st.integers(0, 100))
@@ -50,7 +61,7 @@ def test_what_is_forgotten_leaves_the_rest_as_it_was(
 ) -> None:
     index, model = build(notes)
     index.forget_before(start)
-    assert [index.lane_of(one) for one in range(start, len(model))] == model[start:]
+    assert [index.lane_of(one) for one in range(start, len(model))] == lanes_of(model[start:])
     index.note(max(start, len(model)), max(start, len(model)), 0)
     assert index.lane_of(index.end - 1) == 0
 
@@ -61,7 +72,10 @@ def test_a_saved_index_comes_back(notes: list[tuple[int, int, int]]) -> None:
     saved = msgspec.msgpack.decode(msgspec.msgpack.encode(index.state()), type=LaneState)
     restored = LaneIndex.restore(saved)
     assert restored is not None
-    assert [restored.lane_of(one) for one in range(len(model))] == model
+    assert [restored.lane_of(one) for one in range(len(model))] == lanes_of(model)
+    end = len(model)
+    assert restored.without_messages(0, end) == index.without_messages(0, end)
+    assert restored.is_plain == index.is_plain
     assert restored.end == index.end
 
 
@@ -95,6 +109,17 @@ def test_a_full_index_goes_on_in_the_last_lane() -> None:
     assert len(index) == 3
     assert [index.lane_of(offset) for offset in range(10)] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     assert index.counts(0, 10) == [9, 1, 0, 0, 0]
+
+
+def test_a_full_index_loses_no_message_to_what_is_none() -> None:
+    index = LaneIndex(runs_max=4)
+    for offset in range(0, 20, 2):
+        index.note(offset, offset, NORMAL)
+        index.note(offset + 1, offset + 1, NO_LANE)
+    assert len(index) == 3
+    assert index.without_messages(0, 20) == [(1, 2)]
+    assert sum(index.counts(0, 20)) == 19
+    assert index.is_plain
 
 
 def test_arrivals_never_underestimate_a_wait_and_stay_few() -> None:

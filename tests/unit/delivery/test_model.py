@@ -15,7 +15,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from goqueue.delivery import Delivery, LaneSettings, QueueSettings, peek, stats
+from goqueue.delivery import (
+    Delivery,
+    Ended,
+    LaneSettings,
+    Ledger,
+    Prepared,
+    QueueSettings,
+    decode_events,
+    peek,
+    stats,
+)
 from tests.unit.delivery.desk import Desk, Topic, errors
 
 PARTITIONS = 2
@@ -47,6 +57,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.done: dict[Place, str] = {}
         self.out: dict[Place, tuple[Delivery, int]] = {}
+        self.prepared: dict[Place, int] = {}
         self.tries: dict[Place, int] = {}
 
     @property
@@ -90,16 +101,17 @@ class QueueMachine(RuleBasedStateMachine):
             place = (one.partition, one.offset)
             assert place not in self.done, "a finished message was delivered"
             assert place not in self.out, "a message is with two consumers"
+            assert place not in self.prepared, "a message that a transaction has was delivered"
             self.tries[place] = self.tries.get(place, 0) + 1
             self.out[place] = (one, self.now_ms + 1000)
             if self.key_order:
                 self.check_key(place)
-        assert len(self.out) <= 12
+        assert len(self.out) + len(self.prepared) <= 12
 
     def check_key(self, place: Place) -> None:
         partition, offset = place
         key = self.topic.keys[partition][offset]
-        for other, _ in self.out.items():
+        for other in (*self.out, *self.prepared):
             if other != place and other[0] == partition and key is not None:
                 assert self.topic.keys[partition][other[1]] != key, "two of one key are out"
 
@@ -134,6 +146,24 @@ class QueueMachine(RuleBasedStateMachine):
         for one in chosen:
             self.out[one.partition, one.offset] = (one, self.now_ms + visibility_ms)
 
+    @rule(share=st.integers(0, 2), producer_id=st.integers(1, 2))
+    def prepare(self, share: int, producer_id: int) -> None:
+        chosen = self.pick(share)
+        assert errors(self.desk.prepare(chosen, producer_id)) == [None] * len(chosen)
+        for one in chosen:
+            del self.out[one.partition, one.offset]
+            self.prepared[one.partition, one.offset] = producer_id
+        assert errors(self.desk.ack(chosen)) == ["stale_receipt"] * len(chosen)
+
+    @rule(producer_id=st.integers(1, 2), is_commit=st.booleans())
+    def end(self, producer_id: int, is_commit: bool) -> None:
+        self.desk.end(producer_id, is_commit=is_commit)
+        for place in [one for one, owner in self.prepared.items() if owner == producer_id]:
+            del self.prepared[place]
+            if is_commit:
+                self.finish(place, "acked")
+        self.bury()
+
     @rule(ms=st.sampled_from([1, 100, 400, 1000, 2500]))
     def pass_time(self, ms: int) -> None:
         self.desk.pass_time(ms)
@@ -156,7 +186,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.desk.save()
         for place in untouched:
             self.done[place] = "skipped"
-        for kept in (self.done, self.out, self.tries):
+        for kept in (self.done, self.out, self.prepared, self.tries):
             for place in [one for one in kept if one[0] == partition and one[1] >= offset]:
                 kept.pop(place)  # type: ignore[attr-defined]
 
@@ -169,6 +199,8 @@ class QueueMachine(RuleBasedStateMachine):
         for place in [one for one in self.out if one[0] == partition and one[1] < start]:
             # Its consumer may settle it, which changes nothing any more.
             self.desk.ack([self.out.pop(place)[0]])
+        for place in [one for one in self.prepared if one[0] == partition and one[1] < start]:
+            del self.prepared[place]
 
     @rule()
     def purge(self) -> None:
@@ -176,6 +208,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.desk.queue.purge([self.topic.end(one) for one in range(PARTITIONS)])
             self.desk.save()
             self.out.clear()
+            self.prepared.clear()
             for place in self.places():
                 self.done.setdefault(place, "purged")
 
@@ -190,12 +223,26 @@ class QueueMachine(RuleBasedStateMachine):
     def snapshot(self) -> None:
         """What the broker does so that its journal stays short."""
         before = self.desk.replayed()
+        journal = self.desk.journal
+        kept = journal[self.first_open() :]
         for number, partition in enumerate(self.desk.queue.partitions):
             self.desk.queue._changed[number] = None
             partition.events.extend(partition.ledger.snapshot())
-        self.desk.journal.clear()
+        self.desk.journal[:] = kept
         self.desk.save()
         self.same(before, self.desk.replayed())
+
+    def first_open(self) -> int:
+        """Where in the journal the first transaction begins that has not ended."""
+        first: dict[int, int] = {}
+        for place, entry in enumerate(self.desk.journal):
+            if isinstance(entry, Ended):
+                first.pop(entry.producer_id, None)
+                continue
+            for event in decode_events(entry[1]):
+                if isinstance(event, Prepared):
+                    first.setdefault(event.producer_id, place)
+        return min(first.values(), default=len(self.desk.journal))
 
     # What must be so
 
@@ -233,9 +280,19 @@ class QueueMachine(RuleBasedStateMachine):
                             for offset in range(start, self.topic.end(number))
                         ],
                         {offset: one for offset, one in retries.items() if offset >= start},
+                        {} if ledger is None else self.held(ledger, start),
                     )
                 )
             assert views[0] == views[1]
+
+    @staticmethod
+    def held(ledger: Ledger, start: int) -> dict[int, int]:
+        return {
+            offset: producer_id
+            for producer_id, retries in ledger.prepared.items()
+            for offset in retries
+            if offset >= start
+        }
 
     @invariant()
     def every_message_is_in_one_state(self) -> None:
@@ -245,6 +302,7 @@ class QueueMachine(RuleBasedStateMachine):
             states = [one.state for one in peek(self.desk.queue, partition, range(start, end))]
             for offset, state in zip(range(start, end), states, strict=True):
                 assert (state == "done") == ((partition, offset) in self.done)
+                assert (state == "prepared") == ((partition, offset) in self.prepared)
             row = figures.partitions[partition]
             waiting = self.desk.queue.partitions[partition].waiting
             due = sum(1 for one in waiting if one >= start)
@@ -252,12 +310,15 @@ class QueueMachine(RuleBasedStateMachine):
                 states.count(state) for state in ("ready", "retrying")
             )
             assert row.parked == states.count("parked")
+            assert row.prepared == states.count("prepared")
             assert all(count >= 0 for count in row.lanes)
         assert figures.in_flight == self.desk.queue.unacked.total
 
     @precondition(lambda self: self.desk.random.random() < 0.05)
     @rule()
     def everything_is_done_in_the_end(self) -> None:
+        self.end(1, True)
+        self.end(2, False)
         for _ in range(400):
             self.pass_time(2500)
             self.receive(6, "anna")
@@ -300,8 +361,12 @@ def test_a_long_life(key_order: bool) -> None:
             )
         elif step < 0.6:
             machine.receive(source.randint(1, 6), source.choice(["anna", "bert"]))
-        elif step < 0.75:
+        elif step < 0.7:
             machine.ack(source.randint(0, 2))
+        elif step < 0.73:
+            machine.prepare(source.randint(0, 2), source.randint(1, 2))
+        elif step < 0.75:
+            machine.end(source.randint(1, 2), source.random() < 0.6)
         elif step < 0.83:
             machine.nack(source.randint(0, 3), source.choice([None, 0, 50, 700]))
         elif step < 0.86:

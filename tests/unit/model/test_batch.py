@@ -39,6 +39,8 @@ from goqueue.model.errors import (
     UnsupportedFormat,
 )
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 # kafka-python brings no codecs but gzip; aiokafka unpacks all with the library that we use, but
 # frames snappy and lz4 itself.
 ORACLES = [

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import byte_search
-from goqueue.model.byte_search import searcher
+from goqueue.model.byte_search import Search
+from goqueue.model.decoding import IS_COMPILED
 
-contains = searcher(b"needle-")
+SEARCHERS = [pytest.param(byte_search.plain_searcher, id="plain")]
+if IS_COMPILED:
+    SEARCHERS.append(pytest.param(byte_search.compiled_searcher, id="compiled"))
+Searcher = Callable[[bytes], Search]
 
 
+@pytest.mark.parametrize("searcher", SEARCHERS)
 @pytest.mark.parametrize("size", [0, 10, 5_000, 100_000])
 @pytest.mark.parametrize(
     "kind", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))]
 )
-def test_every_place_in_every_kind_of_buffer(size: int, kind: type) -> None:
+def test_every_place_in_every_kind_of_buffer(searcher: Searcher, size: int, kind: type) -> None:
+    contains = searcher(b"needle-")
     hay = b"need" * (size // 4)
     assert not contains(kind(hay), 0)
     for place in {0, len(hay) // 2, len(hay)}:
@@ -26,8 +34,9 @@ def test_every_place_in_every_kind_of_buffer(size: int, kind: type) -> None:
         assert not contains(data, place + 1)
 
 
+@pytest.mark.parametrize("searcher", SEARCHERS)
 @given(st.binary(max_size=50), st.integers(0, 20))
-def test_it_agrees_with_python(data: bytes, start: int) -> None:
+def test_it_agrees_with_python(searcher: Searcher, data: bytes, start: int) -> None:
     padded = data + b"n" * 5000
     small = searcher(b"ab")
     for one in (data, padded):
@@ -35,8 +44,9 @@ def test_it_agrees_with_python(data: bytes, start: int) -> None:
             assert small(bytearray(one), start) == (one.find(b"ab", start) >= 0)
 
 
-def test_it_works_without_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_search, "_memmem", lambda: None)
-    plain = searcher(b"needle-")
-    assert plain(b"x" * 9_000 + b"needle-", 0)
-    assert not plain(b"x" * 9_000, 0)
+@pytest.mark.skipif(not IS_COMPILED, reason="there is no compiled decoder")
+def test_the_compiled_search_stays_inside_its_buffer() -> None:
+    contains = byte_search.compiled_searcher(b"ab")
+    for start in (-1, 3):
+        with pytest.raises(ValueError, match="outside"):
+            contains(b"ab", start)

@@ -21,6 +21,8 @@ from goqueue.model.batch import (
 from goqueue.model.columns import Columns, decode_columns
 from goqueue.model.errors import CorruptBatch
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 headers = st.lists(
     st.tuples(st.text(max_size=10), st.one_of(st.none(), st.binary(max_size=200))), max_size=3
 ).map(tuple)
@@ -66,6 +68,13 @@ def test_a_compacted_batch_has_gaps(given_records: list[Record], deltas: list[in
     assert rows(columns) == decode_batch(batch)
     wanted = [6, *(7 + delta for delta in deltas[::2]), 1 << 40]
     assert [columns.offsets[place] for place in columns.places(wanted)] == wanted[1:-1]
+
+
+def test_there_may_be_no_records() -> None:
+    for columns in (Columns(), columns_of(build_batch(b"", record_count=0, base_offset=5))):
+        assert (len(columns), list(columns.offsets), columns.has_headers) == (0, [], False)
+        assert columns.keys(columns.places(range(9))) == columns.values([]) == []
+        assert columns.bytes_at(range(0)) == 0
 
 
 def test_offsets_are_found_by_place() -> None:

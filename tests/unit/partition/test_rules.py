@@ -24,7 +24,6 @@ from goqueue.model.errors import (
     CorruptBatch,
     GoQueueError,
     InvalidRecord,
-    InvalidRequest,
     InvalidTimestamp,
     RecordTooLarge,
     UnsupportedCompression,
@@ -102,8 +101,8 @@ def test_batches_that_only_a_broker_writes_are_refused(bit: int) -> None:
         Shelf().append("a", attributes=bit)
 
 
-def test_a_batch_of_a_transaction_is_refused_while_there_are_no_transactions() -> None:
-    with pytest.raises(InvalidRequest, match="Transactions are not served"):
+def test_a_batch_of_a_transaction_needs_a_producer() -> None:
+    with pytest.raises(InvalidRecord, match="needs a producer id"):
         Shelf().append("a", attributes=TRANSACTIONAL)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -27,6 +29,39 @@ def test_what_is_appended_is_read_back(disk: Disk) -> None:
     assert file.read(11, 5) == b""
     assert disk.open("a/b/one").read(0, 5) == b"hello"
     assert disk.read_whole("a/b/one") == b"hello world"
+
+
+def test_what_is_in_memory_is_read_at_once_and_nothing_else(disk: Disk) -> None:
+    file = disk.create("one")
+    file.append(b"hello world")
+    assert file.read_at_once(6, 5) == b"world"
+    assert file.read_at_once(6, 6) is None, "the file ends before"
+    assert file.read_at_once(20, 1) is None
+
+
+def test_what_has_left_memory_is_not_waited_for(tmp_path: Path) -> None:
+    file = LocalDisk(str(tmp_path)).create("one")
+    file.append(b"x" * 100_000)
+    file.sync()
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.read_at_once(50_000, 100) is not None:
+        pytest.skip("this file system keeps everything in memory")
+    file.prefetch(50_000, 100)
+    assert file.read(50_000, 100) == b"x" * 100
+    assert file.read_at_once(50_000, 100) == b"x" * 100
+
+
+def test_a_file_system_that_cannot_tell_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    file = LocalDisk(str(tmp_path)).create("one")
+    file.append(b"hello world")
+    assert file.read_at_once(6, 5) == b"world"
+    assert file.read_at_once(6, 6) is None
 
 
 def test_a_lazy_file_exists_from_its_first_use_on(disk: Disk) -> None:

@@ -27,8 +27,10 @@ from goqueue.client.http.reading import AsyncMessageReader, MessageReader
 from goqueue.client.http.requests.dead_letters import DeadLetter, LetterFilter, Redrive
 from goqueue.client.http.requests.messages import Page
 from goqueue.client.http.requests.schedules import Schedule
+from goqueue.client.http.requests.schemas import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
+from goqueue.client.http.transactions import AsyncTransaction, Transaction
 from goqueue.client.http.workload import ConsumerSettings, Reject, Retry, Tally
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "AsyncMessageReader",
     "AsyncProducer",
     "AsyncStreamConsumer",
+    "AsyncTransaction",
     "BrokerRefused",
     "BrokerUnready",
     "Client",
@@ -65,8 +68,12 @@ __all__ = [
     "Retry",
     "RetrySettings",
     "Schedule",
+    "SchemaConfig",
+    "SchemaReference",
+    "SchemaVersion",
     "StreamConsumer",
     "StreamGroup",
     "Tally",
+    "Transaction",
     "Unreachable",
 ]

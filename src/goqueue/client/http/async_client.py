@@ -40,11 +40,15 @@ from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
 from goqueue.client.http.steps import take_steps_async
 from goqueue.client.http.stream_consumer import AsyncStreamConsumer
+from goqueue.client.http.transactions import AsyncTransaction, AsyncTransactions, Script
 from goqueue.client.http.transport import AsyncTransport
 from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
@@ -60,7 +64,9 @@ class AsyncClient(AsyncShell[MessageRequests]):
         super().__init__(MessageRequests(), AsyncTransport(address, settings or HttpSettings()))
         self.topics = AsyncTopics(TopicRequests(), self._transport)
         self.groups = AsyncGroups(GroupRequests(), self._transport)
+        self.transactions = AsyncTransactions(TransactionRequests(), self._transport)
         self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
+        self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)
 
     publish = async_call(MessageRequests.publish)
@@ -174,6 +180,16 @@ class AsyncClient(AsyncShell[MessageRequests]):
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> AsyncDeadLetters:
         """The dead letters of a topic, and the jobs that bring them back."""
         return AsyncDeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
+
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
+    ) -> AsyncTransaction:
+        """A block whose messages, acks and offsets count together or not at all.
+
+        Give a writer that restarts a `transactional_id` that it keeps: beginning under it aborts
+        what an earlier life left open. Without an end within `timeout` the broker aborts.
+        """
+        return AsyncTransaction(self._transport, Script(transactional_id, timeout))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -34,11 +34,15 @@ from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
 from goqueue.client.http.steps import take_steps
 from goqueue.client.http.stream_consumer import StreamConsumer
+from goqueue.client.http.transactions import Script, Transaction, Transactions
 from goqueue.client.http.transport import Transport
 from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
@@ -54,7 +58,9 @@ class Client(Shell[MessageRequests]):
         super().__init__(MessageRequests(), Transport(address, settings or HttpSettings()))
         self.topics = Topics(TopicRequests(), self._transport)
         self.groups = Groups(GroupRequests(), self._transport)
+        self.transactions = Transactions(TransactionRequests(), self._transport)
         self.schedules = Schedules(ScheduleRequests(), self._transport)
+        self.schemas = Schemas(SchemaRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)
 
     publish = call(MessageRequests.publish)
@@ -166,6 +172,16 @@ class Client(Shell[MessageRequests]):
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> DeadLetters:
         """The dead letters of a topic, and the jobs that bring them back."""
         return DeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
+
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
+    ) -> Transaction:
+        """A block whose messages, acks and offsets count together or not at all.
+
+        Give a writer that restarts a `transactional_id` that it keeps: beginning under it aborts
+        what an earlier life left open. Without an end within `timeout` the broker aborts.
+        """
+        return Transaction(self._transport, Script(transactional_id, timeout))
 
     def close(self) -> None:
         """Close the connections."""

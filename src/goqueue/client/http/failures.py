@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, 
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http import problems
+from goqueue.wire.http.bodies import registry
 
 E = TypeVar("E", bound=GoQueueError)
 
@@ -31,6 +33,7 @@ _UNCERTAIN_CODES = frozenset(
     {errors.RequestTimedOut.code, errors.StorageFailed.code, errors.NotEnoughReplicas.code}
 )
 _UNCERTAIN_STATUSES = frozenset({500, 502, 504})
+_REASONS = {number: reason for reason, number in registry.NUMBERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Refusal(msgspec.Struct, kw_only=True):
     detail: str = ""
     title: str = ""
     retryable: bool = False
+    error_code: int = 0  # the schema registry knows its refusals by numbers
+    message: str = ""
 
 
 _decode_refusal = msgspec.json.Decoder(Refusal).decode
@@ -63,6 +68,8 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> F
         refusal = _decode_refusal(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         refusal = Refusal()  # not ours: a proxy, or another server altogether
+    if refusal.error_code:
+        return _failure_of_registry(status, headers, refusal)
     if not refusal.code:
         text = body[:TEXT_SHOWN].decode("utf-8", "replace").strip()
         refusal = Refusal(detail=f"The address answered with status {status}: {text or 'no text'}")
@@ -76,6 +83,24 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> F
         error,
         is_passing=is_passing,
         is_uncertain=refusal.code in _UNCERTAIN_CODES or status in _UNCERTAIN_STATUSES,
+        wait_seconds_min=_retry_after(headers),
+    )
+
+
+def _failure_of_registry(status: int, headers: Mapping[str, str], refusal: Refusal) -> Failure:
+    number, text = refusal.error_code, refusal.message
+    error: GoQueueError
+    if number in _REASONS:
+        error = errors.SchemaRefused(_REASONS[number], text)
+    elif number == registry.INVALID_SCHEMA:
+        error = errors.InvalidSchema(text)
+    else:
+        is_passing = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        error = BrokerUnready(text) if is_passing else BrokerRefused(text)
+    return Failure(
+        error,
+        is_passing=status in _PASSING_STATUSES,
+        is_uncertain=status in _UNCERTAIN_STATUSES,
         wait_seconds_min=_retry_after(headers),
     )
 

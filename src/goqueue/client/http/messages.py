@@ -15,6 +15,7 @@ import msgspec
 from goqueue.client.http.moments import Duration, Moment, duration_ms, moment_ms
 from goqueue.model.errors import InvalidRequest
 from goqueue.wire.http.bodies import messages as bodies
+from goqueue.wire.http.bodies import transactions as transaction_bodies
 from goqueue.wire.http.fields import Encoding, Priority
 
 Data: TypeAlias = bytes | str
@@ -107,6 +108,10 @@ class _PublishOne(bodies.PublishOne, kw_only=True, omit_defaults=True):
     pass
 
 
+class _PublishTo(transaction_bodies.PublishTo, kw_only=True, omit_defaults=True):
+    pass
+
+
 class _PublishMany(msgspec.Struct, kw_only=True, omit_defaults=True):
     messages: list[msgspec.Raw]
     acks: Acks = "all"
@@ -127,6 +132,15 @@ def encoded(message: Outgoing) -> bytes:
 
 def batch_body(parts: Iterable[bytes], acks: Acks) -> bytes:
     return _encode(_PublishMany(messages=[msgspec.Raw(one) for one in parts], acks=acks))
+
+
+def encoded_to(topic: str, message: Outgoing) -> bytes:
+    """A message with its topic, as a part of the body that publishes many in a transaction."""
+    return _encode(_PublishTo(topic=topic, **_fields(message)))
+
+
+def transaction_body(parts: Iterable[bytes]) -> bytes:
+    return _encode(_PublishMany(messages=[msgspec.Raw(one) for one in parts]))
 
 
 def published_of(answer: bodies.Published) -> Published:

@@ -54,6 +54,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     redelivered: int
     acked: int
+    aborted: int
     nacked: int
     rejected: int
     leases_expired: int
@@ -68,6 +69,8 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     in_total: int
     out_total: int
+    in_per_second: float
+    out_per_second: float
     oldest_age_ms: int
     longest_wait_ms: int
 
@@ -79,8 +82,11 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
     retrying: int
     parked: int
     dead_lettering: int
+    prepared: int
     in_total: int
     out_total: int
+    in_per_second: float
+    out_per_second: float
     done_before: int
     high_watermark: int
     oldest_age_ms: int
@@ -97,6 +103,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     retrying: int
     parked: int
     dead_lettering: int
+    prepared: int
     totals: Totals
     lanes: tuple[LaneStats, ...]
     partitions: tuple[PartitionStats, ...]

@@ -67,6 +67,11 @@ class StreamConsumer:
         self._heart: threading.Thread | None = None
 
     @property
+    def membership(self) -> Membership:
+        """Who this member is in its group; a transaction commits offsets in its name."""
+        return self._membership
+
+    @property
     def assignment(self) -> Partitions:
         """The partitions that this member reads now."""
         return self._membership.owned
@@ -150,6 +155,11 @@ class AsyncStreamConsumer:
         self._lock = asyncio.Lock()
         self._is_closing = False
         self._heart: asyncio.Task[None] | None = None
+
+    @property
+    def membership(self) -> Membership:
+        """Who this member is in its group; a transaction commits offsets in its name."""
+        return self._membership
 
     @property
     def assignment(self) -> Partitions:

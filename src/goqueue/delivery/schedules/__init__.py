@@ -23,6 +23,7 @@ from goqueue.delivery.schedules.payload import (
     read_key,
     read_message,
 )
+from goqueue.delivery.schedules.pending import Stretch
 from goqueue.delivery.schedules.timetable import NEVER_MS
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Origin",
     "ScheduleIds",
     "ScheduledMessage",
+    "Stretch",
     "end_batch",
     "end_move_record",
     "end_record",

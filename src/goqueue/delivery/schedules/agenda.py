@@ -22,6 +22,7 @@ from goqueue.delivery.schedules.payload import (
     read_message,
     read_move,
 )
+from goqueue.delivery.schedules.pending import Pending
 from goqueue.delivery.schedules.timetable import NEVER_MS, Timetable
 from goqueue.delivery.schedules.waiting import Released, Waiting
 from goqueue.model.batch import Record
@@ -39,6 +40,7 @@ class Agenda:
         self._folder = folder
         self.timetable = Timetable(disk, folder, self.is_current)
         self.origins = Origins()
+        self.pending = Pending()
         self.moved: dict[int, int] = {}  # due times that differ from the one in the message
         self.released_count = 0
         self.cancelled_count = 0
@@ -53,6 +55,11 @@ class Agenda:
 
     def schedule(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
         """These messages are stored, one after the other, from the number `first` on."""
+        self.activate(first, messages)
+        self._note_origins(first, messages)
+
+    def activate(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
+        """Let messages wait for their time: new ones, or those of a committed transaction."""
         start = 0
         while start < len(messages):
             topic_id = messages[start].topic_id
@@ -64,6 +71,13 @@ class Agenda:
             self._targets[target].count += stop - start
             start = stop
         self.timetable.add_many(first, [message.due_ms for message in messages])
+
+    def pend(self, producer_id: int, first: int, messages: Sequence[ScheduledMessage]) -> None:
+        """These messages are stored too, and are scheduled if their transaction is committed."""
+        self.pending.add(producer_id, first, first + len(messages) - 1)
+        self._note_origins(first, messages)
+
+    def _note_origins(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
         for number, message in enumerate(messages, first):
             if message.origin is not None:
                 self.origins.note(message, number)
@@ -213,6 +227,7 @@ class Agenda:
             released_count=self.released_count,
             cancelled_count=self.cancelled_count,
             clean_epoch=clean_epoch,
+            pending=self.pending.state(),
         )
         return checkpoint, dirty
 
@@ -225,6 +240,7 @@ class Agenda:
         self._target_numbers = {one.topic_id: number for number, one in self._targets.items()}
         self.moved = checkpoint.moved
         self.origins = Origins(checkpoint.origins)
+        self.pending = Pending(checkpoint.pending)
         self.released_count = checkpoint.released_count
         self.cancelled_count = checkpoint.cancelled_count
 

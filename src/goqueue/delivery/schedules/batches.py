@@ -19,7 +19,17 @@ from goqueue.delivery.schedules.payload import (
     ScheduledMessage,
 )
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
-from goqueue.model.batch import HEADER_BYTES, Header, build_batch, varint
+from goqueue.model.batch import (
+    HEADER_BYTES,
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    Header,
+    build_batch,
+    varint,
+)
+from goqueue.model.names import ProducerIdentity
 
 _NUMBER = struct.Struct(">q")
 _encode = msgspec.msgpack.Encoder().encode
@@ -36,9 +46,17 @@ Released = tuple[bytes | None, bytes | None, tuple[Header, ...]]  # key, value a
 
 
 def message_batch(
-    first: int, messages: Sequence[ScheduledMessage], now_ms: int
+    first: int,
+    messages: Sequence[ScheduledMessage],
+    now_ms: int,
+    *,
+    transaction: ProducerIdentity | None = None,
+    base_sequence: int = NO_SEQUENCE,
 ) -> tuple[bytearray, list[int]]:
-    """Messages from the number `first` on as one batch, and where in it each record begins."""
+    """Messages from the number `first` on as one batch, and where in it each record begins.
+
+    In a transaction the batch is its producer's.
+    """
     parts: list[bytes] = []
     starts: list[int] = []
     position = HEADER_BYTES
@@ -62,7 +80,17 @@ def message_batch(
         parts.append(body)
         starts.append(position)
         position += len(length) + len(body)
-    return _batch(parts, len(messages), now_ms), starts
+    batch = build_batch(
+        b"".join(parts),
+        record_count=len(messages),
+        attributes=0 if transaction is None else TRANSACTIONAL,
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=NO_PRODUCER if transaction is None else transaction.producer_id,
+        producer_epoch=NO_EPOCH if transaction is None else transaction.epoch,
+        base_sequence=base_sequence,
+    )
+    return batch, starts
 
 
 def end_batch(

@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.delivery.schedules.buckets import BucketState
 from goqueue.delivery.schedules.origins import OriginsState
+from goqueue.delivery.schedules.pending import PendingState
 from goqueue.delivery.schedules.waiting import PAGE_NUMBERS, WaitingState
 from goqueue.model.compression import Compression, compress, decompress
 from goqueue.model.errors import CorruptBatch
@@ -49,6 +50,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     cancelled_count: int
     clean_epoch: int = -1  # after a clean stop, the epoch of the producer that released last
     byte_order: str = sys.byteorder
+    pending: PendingState = []
 
 
 def write_checkpoint(disk: Disk, folder: str, checkpoint: Checkpoint) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.http import problems
 from goqueue.wire.http.calls import Call, Raw, Request, promised
 from goqueue.wire.http.connection import Connection
+from goqueue.wire.http.dialects import Dialect
 from goqueue.wire.http.problems import (
     ForeignOrigin,
     InternalError,
@@ -34,17 +35,28 @@ _log = logging.getLogger(__name__)
 
 
 class Application:
-    """Everything behind one HTTP listener."""
+    """Everything behind one HTTP listener.
 
-    def __init__(self, front: FrontEnd) -> None:
+    A listener may speak a dialect of its own, and so may what is under a first word of the path.
+    """
+
+    def __init__(
+        self,
+        front: FrontEnd,
+        dialect: Dialect | None = None,
+        *,
+        mounts: Mapping[str, Dialect] | None = None,
+    ) -> None:
         self.front = front
+        self._dialect = dialect
+        self._mounts = dict(mounts or {})
         self.limits = front.limits
         self.scheduler = front.broker.scheduler
         self.busy: set[Connection] = set()
         self.receiving_bytes = 0
         self.is_stopping = False
         self._routes = Routes(front.operations)
-        self._found: dict[tuple[str, str], tuple[Operation, dict[str, str]]] = {}
+        self._found: dict[tuple[str, str], tuple[Operation, dict[str, str], Dialect | None]] = {}
         self._stopped: Callable[[], None] | None = None
         self._second = 0
         self._heads: dict[tuple[int, bytes], bytes] = {}
@@ -67,12 +79,14 @@ class Application:
         place = (request.method, request.path)
         found = self._found.get(place)
         if found is None:
-            found = self._routes.find(*place)
+            request.dialect = dialect = self._dialect_of(request.path)
+            routes = self._routes if dialect is None else dialect
+            found = (*routes.find(*place), dialect)
             if len(self._found) >= PATHS_KNOWN_MAX:
                 self._found.clear()
             if len(request.path) <= PATH_LENGTH_KNOWN_MAX:
                 self._found[place] = found
-        operation, request.parameters = found
+        operation, request.parameters, request.dialect = found
         return operation
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
@@ -80,7 +94,9 @@ class Application:
         try:
             if operation.method not in ("GET", "HEAD"):
                 _check_origin(request)
-            if operation.has_body:
+            if request.dialect is not None:
+                arguments = request.dialect.arguments(operation, request)
+            elif operation.has_body:
                 _check_media_type(request)
                 arguments = operation.decoder(request.body)
             else:
@@ -97,6 +113,8 @@ class Application:
         """The bytes of an answer, head and body."""
         if isinstance(value, Raw):
             status, media_type, body = value.status, value.media_type, value.body
+        elif request.dialect is not None:
+            status, media_type, body = request.dialect.answer(request, value)
         else:
             status, media_type = operation.status, _JSON
             body = b"" if status == 204 else encode(value)
@@ -107,13 +125,24 @@ class Application:
         if not isinstance(error, GoQueueError):
             _log.error("%s %r failed", request.method, request.path, exc_info=error)
             error = InternalError()
-        problem = problems.problem_of(error)
+        dialect = request.dialect or self._dialect
+        if dialect is not None:
+            status, media_type, body = dialect.refuse(request, error)
+        else:
+            problem = problems.problem_of(error)
+            status, media_type, body = problem.status, problems.MEDIA_TYPE, encode(problem)
         more = b""
         if isinstance(error, MethodNotAllowed):
             more = b"allow: %s\r\n" % ", ".join(error.allowed).encode()
-        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
             more = b"retry-after: 1\r\n"
-        return self._whole(request, problem.status, problems.MEDIA_TYPE, encode(problem), more)
+        return self._whole(request, status, media_type, body, more)
+
+    def _dialect_of(self, path: str) -> Dialect | None:
+        if not self._mounts:
+            return self._dialect
+        first = path.partition("/")[2].partition("/")[0]
+        return self._mounts.get(first, self._dialect)
 
     def head(self, status: int, media_type: bytes) -> bytes:
         """The first lines of an answer; the caller adds how long it is, and an empty line."""

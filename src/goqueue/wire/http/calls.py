@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from goqueue.broker.promise import Promise, start
 from goqueue.wire.http.problems import InvalidField
 
+if TYPE_CHECKING:
+    from goqueue.wire.http.dialects import Dialect
+
 
 class Request:
     """One request as it was sent."""
 
-    __slots__ = ("body", "headers", "is_kept_alive", "method", "parameters", "path", "query")
+    __slots__ = (
+        "body",
+        "dialect",
+        "headers",
+        "is_kept_alive",
+        "method",
+        "parameters",
+        "path",
+        "query",
+    )
 
     def __init__(
         self,
@@ -31,6 +43,7 @@ class Request:
         self.is_kept_alive = is_kept_alive
         self.body = b""
         self.parameters: dict[str, str] = {}
+        self.dialect: Dialect | None = None
 
     def header(self, name: bytes) -> bytes:
         return self.headers.get(name, b"")

@@ -28,8 +28,17 @@ BYTES_PER_WRITE_MAX = 1 << 20
 class EventStream:
     """One client's stream: `next` brings the bytes to send, when there are some."""
 
-    def __init__(self, broker: Broker, topic: str, places: list[Place], encoding: Encoding) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        places: list[Place],
+        encoding: Encoding,
+        *,
+        is_committed_only: bool = True,
+    ) -> None:
         self.is_over = False
+        self._is_committed_only = is_committed_only
         self._broker = broker
         self._topic = topic
         self._encoding = encoding
@@ -49,6 +58,7 @@ class EventStream:
             records_max=MESSAGES_PER_WRITE_MAX,
             bytes_max=BYTES_PER_WRITE_MAX,
             wait_ms=HEARTBEAT_MS,
+            is_committed_only=self._is_committed_only,
         )
 
         def arrived(page: Page | None, error: Exception | None) -> None:

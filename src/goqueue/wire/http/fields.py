@@ -41,6 +41,13 @@ Moment = Annotated[
     ),
 ]
 RedriveId = Annotated[str, Meta(min_length=1, max_length=100)]
+Receipts = Annotated[
+    list[Annotated[str, Meta(max_length=200)]],
+    Meta(min_length=1, max_length=MESSAGES_MAX, description="As `receive` gave them."),
+]
+TransactionId = Annotated[
+    str, Meta(min_length=1, max_length=400, description="As the answer to its beginning says.")
+]
 ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
 Priority = Literal["critical", "high", "normal", "low", "background"]
 Acks = Literal["all", "leader", "none"]
@@ -49,6 +56,15 @@ Start = Literal["earliest", "latest"]
 MemberId = Annotated[str, Meta(min_length=1, max_length=255)]
 MemberEpoch = Annotated[
     int, Meta(ge=1, le=INT32_MAX, description="As the last answer to this member said.")
+]
+Isolation = Annotated[
+    Literal["committed", "uncommitted"],
+    Meta(
+        description=(
+            "`committed`: of transactions only what is committed, up to the first that is open; "
+            "`uncommitted`: also what is open or was aborted."
+        )
+    ),
 ]
 ReadEncoding = Annotated[
     Encoding,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from goqueue.model import attributes
@@ -41,20 +40,6 @@ def show(content: bytes | None, wanted: Encoding) -> Shown:
         except UnicodeDecodeError:
             pass
     return Shown(b64encode(content).decode("ascii"), "base64")
-
-
-def show_all(
-    contents: Iterable[bytes | None], wanted: Encoding
-) -> tuple[Sequence[str | None], Iterable[Encoding]]:
-    """The texts of many, and the encoding of each. Nearly always all are text."""
-    if wanted == "utf8":
-        try:
-            texts = [None if content is None else content.decode() for content in contents]
-            return texts, repeat("utf8")
-        except UnicodeDecodeError:
-            pass
-    shown = [show(content, wanted) for content in contents]
-    return [one.text for one in shown], [one.encoding for one in shown]
 
 
 def read(text: str | None, encoding: Encoding, field: str) -> bytes | None:

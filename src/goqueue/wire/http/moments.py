@@ -51,14 +51,22 @@ def due_ms(text: str, *, field: str) -> int:
         ) from None
 
 
-def offset_at(partition: Partition, text: str, *, now_ms: int, field: str) -> int:
-    """The offset of the first record not before a moment; the end when there is none."""
+def offset_at(
+    partition: Partition, text: str, *, now_ms: int, field: str, is_committed_only: bool = True
+) -> int:
+    """The offset of the first record not before a moment; the end when there is none.
+
+    For whoever reads what is committed only, the end is before the first open transaction: what
+    that has written may be committed yet.
+    """
     if text == EARLIEST:
         return partition.start_offset
+    end = partition.last_stable_offset if is_committed_only else partition.high_watermark
     if text == LATEST:
-        return partition.high_watermark
-    found = partition.find_timestamp(time_ms(text, now_ms=now_ms, field=field))
-    return partition.high_watermark if found is None else found.offset
+        return end
+    moment_ms = time_ms(text, now_ms=now_ms, field=field)
+    found = partition.find_timestamp(moment_ms, is_committed_only=is_committed_only)
+    return end if found is None else found.offset
 
 
 def _rfc_3339(text: str) -> int:

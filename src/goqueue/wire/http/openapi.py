@@ -23,6 +23,7 @@ PATH_KINDS: dict[str, Any] = {
     "offset": fields.Offset,
     "schedule_id": fields.ScheduleId,
     "redrive_id": fields.RedriveId,
+    "transaction_id": fields.TransactionId,
 }
 _EXAMPLES: dict[str, object] = {
     "topic": "orders",
@@ -31,6 +32,7 @@ _EXAMPLES: dict[str, object] = {
     "offset": 0,
     "schedule_id": "AAAAAAAAAAA",
     "redrive_id": "0123456789abcdef",
+    "transaction_id": "AQAAAAAAAAAAAAAAAAAAAAAAAA",
 }
 _AREAS = {
     "topics": "Topics, their partitions and their settings.",
@@ -40,6 +42,7 @@ _AREAS = {
     "queue groups": "Messages are received, acknowledged, and come again if they are not.",
     "dead letters": "Messages that nobody could handle, and their way back.",
     "schedules": "Messages that appear in their topics later.",
+    "transactions": "Messages, offsets and acknowledgements that count together or not at all.",
     "node": "The node itself.",
 }
 _DESCRIPTION = """\

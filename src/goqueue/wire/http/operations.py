@@ -9,6 +9,7 @@ from goqueue.wire.http.node_operations import NODE
 from goqueue.wire.http.queue_operations import QUEUE_GROUPS
 from goqueue.wire.http.schedule_operations import SCHEDULES
 from goqueue.wire.http.topic_operations import TOPICS
+from goqueue.wire.http.transaction_operations import TRANSACTIONS
 
 OPERATIONS = (
     *TOPICS,
@@ -18,5 +19,6 @@ OPERATIONS = (
     *QUEUE_GROUPS,
     *DEAD_LETTERS,
     *SCHEDULES,
+    *TRANSACTIONS,
     *NODE,
 )

@@ -210,7 +210,7 @@ class Connection:
     def advance(self) -> None:
         """Send the answers at the head of the line, together with what else this turn brings."""
         calls, outbox = self._calls, self._outbox
-        was_blocked = self.is_blocked
+        was_full = len(calls) >= self._front.requests_in_flight_max
         while calls and calls[0].is_done:
             parts = calls.popleft().parts
             self._outbox_bytes += sum(map(len, parts))
@@ -218,8 +218,20 @@ class Connection:
         if outbox and not self.is_flushing:
             self.is_flushing = True
             self._front.flush_later(self)
-        if was_blocked and not self.is_blocked:
+        # Of what blocks, only the length of the line can have become less here.
+        if was_full and not self.is_blocked:
             self._unblock()
+
+    def answer_at_once(self, answer: bytes) -> bool:
+        """Send an answer that has not stood in line; False, and nothing done, if others do."""
+        if self._calls:
+            return False
+        self._outbox.append(answer)
+        self._outbox_bytes += len(answer)
+        if not self.is_flushing:
+            self.is_flushing = True
+            self._front.flush_later(self)
+        return True
 
     def flush(self) -> None:
         self.is_flushing = False

@@ -30,6 +30,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -44,6 +45,11 @@ class ErrorCode(IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
     INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
@@ -59,11 +65,15 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
 
@@ -129,9 +139,20 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.GroupKindMismatch: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroupSettings: ErrorCode.INVALID_CONFIG,
+    errors.InvalidSchema: ErrorCode.INVALID_REQUEST,
+    errors.SchemaRefused: ErrorCode.INVALID_REQUEST,
+    errors.SchemaMismatch: ErrorCode.INVALID_RECORD,
     errors.InvalidReceipt: ErrorCode.INVALID_REQUEST,
     errors.StaleReceipt: ErrorCode.INVALID_REQUEST,
     errors.CorruptDeliveryState: ErrorCode.INVALID_REQUEST,
+    errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.InvalidProducerIdMapping: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.UnknownTransaction: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    errors.UnstableOffsetCommit: ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    errors.TransactionAbortable: ErrorCode.TRANSACTION_ABORTABLE,
+    errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     errors.UnknownFetchSession: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     errors.InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     errors.UnknownSchedule: ErrorCode.INVALID_REQUEST,
@@ -145,6 +166,20 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
 
 def code_of(error: errors.GoQueueError) -> ErrorCode:
     return _CODES[type(error)]
+
+
+def transaction_code(
+    error: errors.GoQueueError, *, knows_fenced: bool, knows_abortable: bool
+) -> ErrorCode:
+    """The code for a producer inside a transaction, in words that its version knows."""
+    if isinstance(error, errors.FencedProducer):
+        return ErrorCode.PRODUCER_FENCED if knows_fenced else ErrorCode.INVALID_PRODUCER_EPOCH
+    if isinstance(error, errors.TransactionAbortable) and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    if isinstance(error, errors.UnknownTransaction):
+        # A producer need not know whether its id has expired or never was.
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return code_of(error)
 
 
 def message_of(error: errors.GoQueueError) -> str:

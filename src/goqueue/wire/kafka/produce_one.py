@@ -10,6 +10,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
+from goqueue.broker.joining import Joining
 from goqueue.broker.schedule_split import Split
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Partition
@@ -55,7 +56,7 @@ class Answer:
         layout: Layout,
         name: bytes,
         partition: Partition,
-        appended: Appended | Split,
+        appended: Appended | Split | Joining,
     ) -> None:
         self._connection = connection
         self._correlation_id = correlation_id
@@ -152,12 +153,18 @@ def produce_one(
     layout = front.produce_layouts.get((name, version))
     if layout is None:
         layout = front.produce_layouts[name, version] = Layout(name, version)
+    if isinstance(appended, Appended) and appended.last_offset < partition.high_watermark:
+        # It is committed already, so nobody has to be called back.
+        base_offset, _, timestamp_ms = appended
+        place = (number, 0, base_offset, timestamp_ms, partition.log.start_offset)
+        if connection.answer_at_once(layout.pack(correlation_id, name, *place)):
+            return True
     answer = Answer(connection, correlation_id, layout, name, partition, appended)
     connection.stand_in_line(answer)
-    if isinstance(appended, Split):
-        appended.when_committed(answer)
-    else:
+    if isinstance(appended, Appended):
         partition.when_committed(appended.last_offset, answer)
+    else:
+        appended.when_committed(answer)
     return True
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from goqueue.client.errors import BrokerRefused
 from goqueue.client.http import queue_answers
-from goqueue.client.http.messages import Outgoing, encoded
+from goqueue.client.http.messages import Outgoing, encoded, encoded_to
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests, LetterFilter
@@ -27,6 +27,7 @@ from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
 from goqueue.model.errors import StaleReceipt
 from goqueue.model.names import TopicPartition
@@ -41,6 +42,7 @@ MESSAGES, TOPICS, GROUPS = MessageRequests(), TopicRequests(), GroupRequests()
 SCHEDULES, QUEUE = ScheduleRequests(), QueueRequests("orders", "bill/ing", "me")
 LETTERS = DeadLetterRequests("orders", "orders.graveyard")
 MEMBER = MemberRequests("g", "m", "i")
+TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
@@ -115,6 +117,20 @@ REQUESTS: dict[str, Request[Any]] = {
     "pauseRedrive": LETTERS.pause("job"),
     "resumeRedrive": LETTERS.resume("job"),
     "cancelRedrive": LETTERS.cancel("job"),
+    "beginTransaction": TRANSACTIONS.begin("writer", timeout=5),
+    "listTransactions": TRANSACTIONS.list_all(
+        state="ongoing", prefix="w", producer_id=1, older_than=5, limit=3
+    ),
+    "showTransaction": TRANSACTIONS.describe("abc"),
+    "publishInTransaction": INSIDE.publish(
+        [encoded_to("orders", Outgoing(b"\xff", key="k", deliver_at=NOON, partition=1))]
+    ),
+    "commitOffsetsInTransaction": INSIDE.commit_offsets(
+        "g", {TopicPartition("orders", 1): 7}, member_id="m", member_epoch=3
+    ),
+    "ackInTransaction": INSIDE.ack("bill/ing", ["r"]),
+    "commitTransaction": TRANSACTIONS.commit("abc"),
+    "abortTransaction": TRANSACTIONS.abort("abc"),
     "health": NodeRequests().health(),
     "version": NodeRequests().version(),
 }

@@ -16,7 +16,8 @@ from goqueue.delivery.schedules.payload import (
     number_key,
 )
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
-from goqueue.model.batch import Record, encode_batch, encode_records, read_varint
+from goqueue.model.batch import Record, encode_batch, encode_records
+from goqueue.model.decode_reference import read_varint
 from tests.unit.delivery.schedules.test_payload import MESSAGES
 
 NOW_MS = 1_700_000_000_000

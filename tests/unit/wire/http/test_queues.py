@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -12,12 +14,14 @@ from hypothesis import strategies as st
 from goqueue.broker.queue_host import ReceivedRun
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases
+from goqueue.model import decode_reference, decoding
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns
+from goqueue.wire.http import received
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Encoding
-from goqueue.wire.http.handlers import queues as handlers
 from goqueue.wire.http.messages import message_fields
+from goqueue.wire.http.received import all_settled_json, run_json
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, request
 
@@ -62,13 +66,14 @@ contents = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map
 headers = st.lists(st.tuples(st.text(min_size=1, max_size=5), contents), max_size=2).map(tuple)
 
 
+@pytest.mark.parametrize("decoder", [decode_reference, decoding.decoder])
 @given(
     st.lists(st.builds(Record, contents, contents, headers, st.integers(0, 1 << 45)), min_size=1),
     st.sampled_from(["utf8", "base64"]),
     st.data(),
 )
 def test_messages_shown_together_are_what_each_is_alone(
-    records: list[Record], encoding: Encoding, data: st.DataObject
+    decoder: ModuleType, records: list[Record], encoding: Encoding, data: st.DataObject
 ) -> None:
     batch = encode_batch(records, base_offset=70)
     columns = decode_columns(read_header(batch), batch[HEADER_BYTES:])
@@ -86,7 +91,9 @@ def test_messages_shown_together_are_what_each_is_alone(
         until_ms=5000,
         nonce=7,
     )
-    shown = handlers.messages_of("orders", ReceivedRun(columns, picked, lease, 2), encoding)
+    run = ReceivedRun(columns, picked, lease, 2)
+    with mock.patch.object(received, "decoder", decoder):
+        shown = b"[%s]" % run_json(b'"orders"', run, encoding)
     alone = []
     for index, place in enumerate(picked, 2):
         delivery = lease.delivery(index)
@@ -99,9 +106,15 @@ def test_messages_shown_together_are_what_each_is_alone(
                 leased_until=delivery.until_ms,
             )
         )
-    assert shown == alone
-    answer = msgspec.json.encode(bodies.Received(messages=shown))
-    assert msgspec.json.decode(answer, type=bodies.Received).messages == alone
+    assert shown == msgspec.json.encode(alone)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_receipts_that_all_held_are_shown_as_a_body_would_be(count: int) -> None:
+    receipts = [f"receipt-{number}_" for number in range(count)]
+    results = [bodies.ReceiptResult(one) for one in receipts]
+    expected = bodies.Settled(results=results, failed=0)
+    assert all_settled_json(receipts) == msgspec.json.encode(expected)
 
 
 def test_a_receipt_that_is_no_good_is_refused_alone(world: World, client: Client) -> None:
@@ -191,6 +204,21 @@ def test_priorities_are_lanes(world: World, client: Client) -> None:
         "background": 1,
     }
     assert shown["groups"][0]["group"] == "workers"
+
+
+def test_lanes_tell_how_fast_messages_come_and_go(world: World, client: Client) -> None:
+    receive(client)
+    for _ in range(60):
+        client.post("/v1/topics/orders/publish", {"value": "x", "priority": "high"})
+        client.post(f"{GROUP}/ack", receipts(receive(client)))
+        world.run_for(500)
+    for figures in (
+        client.get("/v1/topics/orders/lanes")["groups"][0]["lanes"],
+        client.get(f"{GROUP}/stats", topic="orders")["lanes"],
+    ):
+        rates = {one["lane"]: (one["in_per_second"], one["out_per_second"]) for one in figures}
+        assert rates["high"] == (pytest.approx(2, rel=0.1), pytest.approx(2, rel=0.1))
+        assert rates["normal"] == (0, 0)
 
 
 def test_a_group_is_made_changed_described_and_deleted(client: Client) -> None:

@@ -17,12 +17,17 @@ from tests.unit.broker.node import Node
 from tests.unit.wire.kafka.requests import (
     Subject,
     commit_request,
+    init_request,
     produce_request,
     records_for,
     request_of,
 )
 
-_SETTINGS = {"groups__initial_rebalance_delay_ms": "0", "groups__offsets_partitions": "1"}
+_SETTINGS = {
+    "groups__initial_rebalance_delay_ms": "0",
+    "groups__offsets_partitions": "1",
+    "transactions__state_partitions": "1",
+}
 
 
 class Client:
@@ -67,6 +72,14 @@ class Client:
         self.ask("ConsumerGroupHeartbeat")
         self.call("OffsetCommit", commit_request(Subject(group="idle")), 2)
 
+    def have_transaction(self) -> None:
+        """A transaction that has begun, with the usual partition and the usual group in it."""
+        found = self.call("InitProducerId", init_request(self.subject))
+        self.subject.producer_id = found.producer_id
+        self.subject.producer_epoch = found.producer_epoch
+        assert error_codes(self.ask("AddPartitionsToTxn", 3)) == set()
+        assert error_codes(self.ask("AddOffsetsToTxn")) == set()
+
 
 def about(subject: Subject, fields: dict[str, Any]) -> Subject:
     """The same subject with some things replaced."""
@@ -85,7 +98,7 @@ def _error_codes(value: Any) -> Iterator[int]:
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             content = getattr(value, name)
-            if name == "error_code":
+            if name.endswith("error_code"):
                 yield content
             else:
                 yield from _error_codes(content)

@@ -14,6 +14,8 @@ from goqueue.model.batch import Record, encode_batch
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import (
     API_BY_KEY,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -29,6 +31,8 @@ from goqueue.wire.kafka.messages import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -38,6 +42,7 @@ from goqueue.wire.kafka.messages import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -45,6 +50,8 @@ from goqueue.wire.kafka.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 TOPIC_RESOURCE = 2
@@ -67,6 +74,9 @@ class Subject:
     consumer_group: str = "shop-next"
     member: str = ""
     generation: int = -1
+    transaction: str = "till"
+    producer_id: int = -1
+    producer_epoch: int = -1
     other: dict[str, Any] = field(default_factory=dict)
 
 
@@ -94,13 +104,20 @@ def old_records(
 
 
 def produce_request(
-    version: int, subject: Subject, records: bytes | None, *, acks: int = -1
+    version: int,
+    subject: Subject,
+    records: bytes | None,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
 ) -> Any:
     data = produce.PartitionProduceData(index=subject.partition, records=records)
     topic = produce.TopicProduceData(
         name=subject.topic, topic_id=subject.topic_id, partition_data=[data]
     )
-    return produce.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+    return produce.ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=[topic]
+    )
 
 
 def fetch_request(
@@ -114,6 +131,7 @@ def fetch_request(
     forgotten: tuple[int, ...] = (),
     bytes_max: int = 1 << 20,
     partition_bytes_max: int = 1 << 20,
+    isolation: int = 0,
 ) -> Any:
     numbers = (subject.partition,) if partitions is None else partitions
     topics = [
@@ -135,6 +153,7 @@ def fetch_request(
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
         max_bytes=bytes_max,
+        isolation_level=isolation,
         session_id=session[0],
         session_epoch=session[1],
         topics=topics if numbers else [],
@@ -174,7 +193,9 @@ def commit_request(subject: Subject, offset: int = 1, *, metadata: str = "note")
     )
 
 
-def offset_fetch_request(version: int, subject: Subject, *, wants_all: bool = False) -> Any:
+def offset_fetch_request(
+    version: int, subject: Subject, *, wants_all: bool = False, is_stable: bool = False
+) -> Any:
     if version < 8:
         named = [
             offset_fetch.OffsetFetchRequestTopic(
@@ -182,7 +203,9 @@ def offset_fetch_request(version: int, subject: Subject, *, wants_all: bool = Fa
             )
         ]
         return offset_fetch.OffsetFetchRequest(
-            group_id=subject.group, topics=None if wants_all else named
+            group_id=subject.group,
+            topics=None if wants_all else named,
+            require_stable=is_stable,
         )
     topics = [
         offset_fetch.OffsetFetchRequestTopics(
@@ -192,15 +215,15 @@ def offset_fetch_request(version: int, subject: Subject, *, wants_all: bool = Fa
     group = offset_fetch.OffsetFetchRequestGroup(
         group_id=subject.group, topics=None if wants_all else topics
     )
-    return offset_fetch.OffsetFetchRequest(groups=[group])
+    return offset_fetch.OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
 
-def list_request(subject: Subject, timestamp: int, **fields: int) -> Any:
+def list_request(subject: Subject, timestamp: int, *, isolation: int = 0, **fields: int) -> Any:
     one = list_offsets.ListOffsetsPartition(
         partition_index=subject.partition, timestamp=timestamp, **fields
     )
     topic = list_offsets.ListOffsetsTopic(name=subject.topic, partitions=[one])
-    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[topic])
 
 
 def create_request(name: str, *, validate_only: bool = False, **fields: Any) -> Any:
@@ -285,6 +308,94 @@ def coordinator_request(version: int, *keys: str, kind: int = 0) -> Any:
     return find_coordinator.FindCoordinatorRequest(coordinator_keys=list(keys), key_type=kind)
 
 
+def init_request(subject: Subject, *, timeout_ms: int = 60_000, is_again: bool = False) -> Any:
+    """For a transactional id; `is_again` from the producer that has it already."""
+    return init_producer_id.InitProducerIdRequest(
+        transactional_id=subject.transaction,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=subject.producer_id if is_again else -1,
+        producer_epoch=subject.producer_epoch if is_again else -1,
+    )
+
+
+def add_partitions_request(
+    version: int, subject: Subject, *partitions: int, verify_only: bool = False
+) -> Any:
+    topic = add_partitions_to_txn.AddPartitionsToTxnTopic(
+        name=subject.topic, partitions=list(partitions) or [subject.partition]
+    )
+    if version < 4:
+        return add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=subject.transaction,
+            v3_and_below_producer_id=subject.producer_id,
+            v3_and_below_producer_epoch=subject.producer_epoch,
+            v3_and_below_topics=[topic],
+        )
+    one = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+        transactional_id=subject.transaction,
+        producer_id=subject.producer_id,
+        producer_epoch=subject.producer_epoch,
+        verify_only=verify_only,
+        topics=[topic],
+    )
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[one])
+
+
+def add_offsets_request(subject: Subject) -> Any:
+    return add_offsets_to_txn.AddOffsetsToTxnRequest(
+        transactional_id=subject.transaction,
+        producer_id=subject.producer_id,
+        producer_epoch=subject.producer_epoch,
+        group_id=subject.group,
+    )
+
+
+def txn_commit_request(version: int, subject: Subject, offset: int = 1) -> Any:
+    one = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=subject.partition, committed_offset=offset, committed_metadata="note"
+    )
+    request = txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id=subject.transaction,
+        group_id=subject.group,
+        producer_id=subject.producer_id,
+        producer_epoch=subject.producer_epoch,
+        topics=[
+            txn_offset_commit.TxnOffsetCommitRequestTopic(
+                name=subject.topic, topic_id=subject.topic_id, partitions=[one]
+            )
+        ],
+    )
+    if version >= 3:
+        request.generation_id_or_member_epoch = subject.generation
+        request.member_id = subject.member
+    return request
+
+
+def end_request(subject: Subject, *, is_commit: bool = True) -> Any:
+    return end_txn.EndTxnRequest(
+        transactional_id=subject.transaction,
+        producer_id=subject.producer_id,
+        producer_epoch=subject.producer_epoch,
+        committed=is_commit,
+    )
+
+
+def markers_request(
+    subject: Subject, *, is_commit: bool = False, coordinator_epoch: int = 0
+) -> Any:
+    topic = write_txn_markers.WritableTxnMarkerTopic(
+        name=subject.topic, partition_indexes=[subject.partition]
+    )
+    marker = write_txn_markers.WritableTxnMarker(
+        producer_id=subject.producer_id,
+        producer_epoch=subject.producer_epoch,
+        transaction_result=is_commit,
+        topics=[topic],
+        coordinator_epoch=coordinator_epoch,
+    )
+    return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+
+
 def _leave(version: int, subject: Subject) -> Any:
     if version < 3:
         return leave_group.LeaveGroupRequest(group_id=subject.group, member_id=subject.member)
@@ -344,6 +455,15 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
     "InitProducerId": lambda version, one: init_producer_id.InitProducerIdRequest(
         transactional_id=None
     ),
+    "AddPartitionsToTxn": add_partitions_request,
+    "AddOffsetsToTxn": lambda version, one: add_offsets_request(one),
+    "TxnOffsetCommit": txn_commit_request,
+    "EndTxn": lambda version, one: end_request(one),
+    "WriteTxnMarkers": lambda version, one: markers_request(one),
+    "DescribeTransactions": lambda version, one: describe_transactions.DescribeTransactionsRequest(
+        transactional_ids=[one.transaction]
+    ),
+    "ListTransactions": lambda version, one: list_transactions.ListTransactionsRequest(),
     "OffsetForLeaderEpoch": lambda version, one: epoch_end_request(one, 0),
     "DescribeConfigs": lambda version, one: describe_configs_request(version, one.topic),
     "AlterConfigs": lambda version, one: alter_request(one.topic, retention_ms="1000"),

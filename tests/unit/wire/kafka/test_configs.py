@@ -47,7 +47,7 @@ KNOWN_TO_KAFKA = [
 ]
 
 # What Kafka does not have: attributes, lanes and the lives of messages.
-OUR_OWN = ("goqueue.", "lane.", "message.ttl.ms")
+OUR_OWN = ("goqueue.", "lane.", "message.ttl.ms", "schema.")
 
 
 @pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *ACCEPTED_SETTINGS])

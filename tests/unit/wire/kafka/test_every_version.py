@@ -21,6 +21,7 @@ ALWAYS_SUCCEED = {
     "InitProducerId",
     "JoinGroup",
     "ListGroups",
+    "ListTransactions",
     "ConsumerGroupHeartbeat",
     "OffsetFetch",
     "Metadata",
@@ -41,8 +42,12 @@ def test_a_request_about_what_exists_succeeds(
     client = Client()
     client.produce(b"a")
     client.have_groups()
+    client.have_transaction()
     if name in NEED_AN_EMPTY_GROUP:
         client.subject.group = "idle"
+    if name == "WriteTxnMarkers":
+        # The coordinator here decides about its own; this is for those of other nodes.
+        client.subject.producer_id += 1000
     answer = client.ask(name, version)
     assert error_codes(answer) == set()
     assert failures == []
@@ -56,6 +61,7 @@ def test_a_request_about_what_does_not_exist_is_answered_with_an_error(
     client = Client(topics__auto_create="false")
     if has_groups:
         client.have_groups()
+        client.have_transaction()
     answer = client.ask(
         name,
         version,
@@ -66,6 +72,9 @@ def test_a_request_about_what_does_not_exist_is_answered_with_an_error(
         consumer_group="nobody-next",
         member="stranger",
         generation=3,
+        transaction="nothing",
+        producer_id=77,
+        producer_epoch=3,
     )
     codes = error_codes(answer)
     assert codes or name in ALWAYS_SUCCEED or (name == "DescribeGroups" and version < 6)
@@ -78,7 +87,9 @@ def test_a_request_with_empty_names_is_answered(name: str, failures: list[Except
     for version in versions_of(name):
         client = Client()
         client.have_groups()
+        client.have_transaction()
         nothing = {"topic": "", "topic_id": bytes(16), "group": "", "consumer_group": ""}
+        nothing["transaction"] = ""
         client.ask(name, version, **nothing, member="")
         assert failures == [], f"version {version}"
 
@@ -91,6 +102,7 @@ def test_a_request_that_meets_a_broken_disk_is_answered(
         client = Client()
         client.produce(b"a")
         client.have_groups()
+        client.have_transaction()
         for partition in client.node.broker.topics.partitions():
             partition.fail(OSError(5, "Input/output error"))
         client.ask(name, version)
@@ -103,6 +115,7 @@ def test_a_request_that_meets_a_full_disk_is_answered(name: str, failures: list[
         client = Client()
         client.produce(b"a")
         client.have_groups()
+        client.have_transaction()
         client.node.disk.fill_after(0)
         client.ask(name, version)
         assert failures == [], f"version {version}"

@@ -10,7 +10,6 @@ from goqueue.model.batch import Record
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from goqueue.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
-from goqueue.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from tests.unit.wire.kafka.client import Client, failures
 from tests.unit.wire.kafka.requests import SERVED, coordinator_request
 
@@ -35,6 +34,17 @@ def test_a_version_that_kafka_may_still_change_is_not_announced(client: Client) 
     assert announced[22] == 5
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_transactions_of_the_second_version_are_announced(client: Client, version: int) -> None:
+    answer = client.ask("ApiVersions", version)
+    (supported,), (final,) = answer.supported_features, answer.finalized_features
+    # Clients of older versions fail to read a level of zero.
+    assert (supported.name, supported.min_version) == ("transaction.version", int(version < 4))
+    assert supported.max_version == 2
+    assert (final.name, final.max_version_level) == ("transaction.version", 2)
+    assert answer.finalized_features_epoch >= 0
+
+
 # Coordinators
 
 
@@ -47,6 +57,14 @@ def test_the_only_node_coordinates_every_group(client: Client, version: int) -> 
     assert client.node.broker.topics.find("__consumer_offsets") is not None
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_the_only_node_coordinates_every_transaction(client: Client, version: int) -> None:
+    answer = client.call("FindCoordinator", coordinator_request(version, "till", kind=1), version)
+    found = answer.coordinators[0] if version >= 4 else answer
+    assert (found.error_code, found.node_id, found.port) == (0, 1, 9092)
+    assert client.node.broker.topics.find("__transaction_state") is not None
+
+
 @pytest.mark.parametrize("version", range(4, 7))
 def test_several_coordinators_are_found_at_once(client: Client, version: int) -> None:
     request = coordinator_request(version, "a", "b", "a")
@@ -56,7 +74,7 @@ def test_several_coordinators_are_found_at_once(client: Client, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-@pytest.mark.parametrize("kind", [1, 2, 99])
+@pytest.mark.parametrize("kind", [2, 99])
 def test_what_is_not_coordinated_here_is_refused(client: Client, version: int, kind: int) -> None:
     request = coordinator_request(version, "key", kind=kind)
     answer = client.call("FindCoordinator", request, version)
@@ -83,14 +101,6 @@ def test_every_producer_gets_an_id_of_its_own(client: Client, version: int) -> N
     ids = [client.ask("InitProducerId", version) for _ in range(3)]
     assert [one.producer_epoch for one in ids] == [0, 0, 0]
     assert len({one.producer_id for one in ids}) == 3
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_transactions_are_refused(client: Client, version: int) -> None:
-    request = InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000)
-    answer = client.call("InitProducerId", request, version)
-    assert answer.error_code != 0
-    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
 # Descriptions

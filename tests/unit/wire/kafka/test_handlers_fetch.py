@@ -10,6 +10,7 @@ from goqueue.wire.kafka.connection import FileRange
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME
+from tests.simulation.disk import SimulatedFile
 from tests.unit.wire.kafka.client import Client, about, failures, records_in
 from tests.unit.wire.kafka.requests import fetch_request, produce_request, records_for
 
@@ -134,6 +135,22 @@ def test_large_answers_go_from_the_file_and_are_the_same(version: int) -> None:
     client.peer.connection._send = take
     assert records_in(fetch(client, version).records) == values
     assert FileRange in kinds
+
+
+@pytest.mark.parametrize("cold_chance", [0.0, 1.0])
+def test_what_has_left_memory_is_prefetched_with_what_follows(
+    cold_chance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client()
+    client.produce(b"x" * 100_000)
+    spans: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        SimulatedFile, "prefetch", lambda _, *span: spans.append(span), raising=True
+    )
+    client.node.disk.cold_chance = cold_chance
+    one = fetch(client, 12)
+    assert records_in(one.records) == [b"x" * 100_000]
+    assert spans == ([(0, 2 * len(one.records))] if cold_chance else [])
 
 
 def test_damage_on_the_disk_is_an_error_and_not_wrong_data(failures: list[Exception]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from goqueue.model.batch import Record, encode_batch
 from goqueue.wire.kafka.api import Api
 from goqueue.wire.kafka.messages import API_BY_NAME
+from goqueue.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from goqueue.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -45,13 +48,14 @@ def _answer(world: World, peer: KafkaPeer, version: int, request: ProduceRequest
     return peer.received
 
 
+@pytest.mark.parametrize("fsync", ["every", "none"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_answers_are_those_of_the_generated_codec(
-    version: int, monkeypatch: pytest.MonkeyPatch
+    version: int, fsync: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = []
     for is_short in (True, False):
-        world = World()
+        world = World(storage__fsync=fsync)
         if not is_short:
             monkeypatch.setattr("goqueue.wire.kafka.connection.produce_one", lambda *_, **__: False)
         world.create("orders", 3)
@@ -91,3 +95,24 @@ def test_a_topic_made_again_is_not_mistaken_for_the_deleted_one() -> None:
     again = peer.call("Produce", 7, _request()).responses[0].partition_responses[0]
     assert (again.error_code, again.base_offset) == (0, 0)
     assert len(world.consume("orders")) == 1
+
+
+def test_an_answer_that_is_ready_at_once_waits_for_those_before_it() -> None:
+    world = World(storage__fsync="none")
+    world.create("orders")
+    peer = world.peer()
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topics = [FetchTopic(topic="orders", partitions=[wanted])]
+    fetch = FetchRequest(max_wait_ms=500, min_bytes=100_000, topics=topics)
+    frames = [peer.frame(API_BY_NAME["Fetch"], 6, fetch), peer.frame(PRODUCE, 7, _request())]
+    peer.send(b"".join(frames))
+    world.run_for(100)
+    assert world.broker.topics.get("orders").partition(0).high_watermark == 1
+    assert not peer.received, "the fetch still waits, and comes first"
+    world.run_for(1_000)
+    answers = []
+    while peer.received:
+        length, correlation_id = struct.unpack_from(">ii", peer.received)
+        answers.append(correlation_id)
+        peer.received = peer.received[4 + length :]
+    assert answers == [struct.unpack_from(">i", frame, 8)[0] for frame in frames]

@@ -26,7 +26,7 @@ from goqueue.client.http.request import Repeat, Request, path_of, query_of, read
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.bodies.messages import Damage
-from goqueue.wire.http.fields import Priority
+from goqueue.wire.http.fields import Isolation, Priority
 
 Outcome: TypeAlias = Published | GoQueueError
 
@@ -84,7 +84,7 @@ class MessageRequests:
         return Request(
             "POST",
             path_of("topics", topic, "batch"),
-            _outcomes,
+            read_outcomes,
             body=batch_body(parts, acks),
             repeat=Repeat.PUBLISHES,
         )
@@ -100,8 +100,12 @@ class MessageRequests:
         cursor: str | None = None,
         limit: int = 100,
         wait: Duration = 0,
+        isolation: Isolation = "committed",
     ) -> Request[Page]:
-        """Read up to `limit` messages; wait so long for one if there is none."""
+        """Read up to `limit` messages; wait so long for one if there is none.
+
+        With the isolation `uncommitted`, also those of transactions that are open or were aborted.
+        """
         query = bodies.Read(
             partition=partition,
             offset=offset,
@@ -110,20 +114,33 @@ class MessageRequests:
             cursor=cursor,
             limit=limit,
             wait_ms=duration_ms(wait),
+            isolation=isolation,
         )
         path = path_of("topics", topic, "messages")
-        return Request("GET", path, _page, query_of(query), wait_ms=query.wait_ms)
+        return Request("GET", path, _page, _isolated(query), wait_ms=query.wait_ms)
 
-    def read_one(self, topic: str, *, partition: int, offset: int) -> Request[Message]:
+    def read_one(
+        self, topic: str, *, partition: int, offset: int, isolation: Isolation = "committed"
+    ) -> Request[Message]:
         """The message at one offset of a partition."""
-        return Request("GET", path_of("topics", topic, "messages", partition, offset), _message)
+        path = path_of("topics", topic, "messages", partition, offset)
+        query = bodies.ReadOne(isolation=isolation)
+        return Request("GET", path, _message, {} if isolation == "committed" else query_of(query))
+
+
+def _isolated(query: bodies.Read) -> dict[str, str]:
+    """The fields of a query; the isolation is left out where it is the broker's default."""
+    fields = query_of(query)
+    if query.isolation == "committed":
+        del fields["isolation"]
+    return fields
 
 
 def _published(data: bytes) -> Published:
     return published_of(_read_published(data))
 
 
-def _outcomes(data: bytes) -> list[Outcome]:
+def read_outcomes(data: bytes) -> list[Outcome]:
     return [_outcome(one) for one in _read_results(data).results]
 
 

@@ -63,7 +63,7 @@ class _Moved(msgspec.Struct, kw_only=True):
 
 
 _read_received = reading(_ReceivedMany)
-_read_settled = reading(_Settled)
+_decode_settled = reading(_Settled)
 _read_peeked = reading(_PeekedMany)
 _read_moved = reading(_Moved)
 _read_stats = reading(QueueStats)
@@ -185,7 +185,7 @@ class QueueRequests:
         self, verb: str, messages: Iterable[Receipt], **fields: object
     ) -> Request[Outcomes]:
         body = body_with(receipts=[_receipt(one) for one in messages], **fields)
-        return Request("POST", self._path(verb), _outcomes, body=body)
+        return Request("POST", self._path(verb), read_settled, body=body)
 
     def _settle_one(self, verb: str, message: Receipt, **fields: object) -> Request[None]:
         body = body_with(receipts=[_receipt(message)], **fields)
@@ -213,15 +213,15 @@ def _ms(duration: Duration | None) -> int | None:
     return None if duration is None else duration_ms(duration)
 
 
-def _outcomes(data: bytes) -> Outcomes:
+def read_settled(data: bytes) -> Outcomes:
     return [
         None if one.problem is None else error_of_problem(one.problem)
-        for one in _read_settled(data).results
+        for one in _decode_settled(data).results
     ]
 
 
 def _only_outcome(data: bytes) -> None:
-    for error in _outcomes(data):
+    for error in read_settled(data):
         if error is not None:
             raise error
 

@@ -18,6 +18,7 @@ from goqueue.wire.http.fields import (
     Body,
     DurationMs,
     Encoding,
+    Isolation,
     Limit,
     Moment,
     Offset,
@@ -166,6 +167,7 @@ class Read(Body, kw_only=True):
     cursor: Cursor | None = None
     limit: Limit = 100
     wait_ms: WaitMs = 0
+    isolation: Isolation = "committed"
     encoding: ReadEncoding = "utf8"
 
 
@@ -178,6 +180,7 @@ class Messages(Answer, kw_only=True):
 
 
 class ReadOne(Body, kw_only=True):
+    isolation: Isolation = "committed"
     encoding: ReadEncoding = "utf8"
 
 
@@ -190,4 +193,5 @@ class Stream(Body, kw_only=True):
         field(name="from", default=None)
     )
     cursor: Cursor | None = None
+    isolation: Isolation = "committed"
     encoding: ReadEncoding = "utf8"

@@ -18,6 +18,7 @@ from goqueue.wire.http.fields import (
     PartitionNumber,
     Priority,
     ReadEncoding,
+    Receipts,
     Start,
     TopicName,
     WaitMs,
@@ -31,12 +32,8 @@ VisibilityMs = Annotated[
     int,
     Meta(ge=1, le=12 * 3600 * 1000, description="How long a message stays with its consumer."),
 ]
-Receipts = Annotated[
-    list[Annotated[str, Meta(max_length=200)]],
-    Meta(min_length=1, max_length=MESSAGES_MAX, description="As `receive` gave them."),
-]
 MessageState = Literal[
-    "ready", "leased", "retrying", "parked", "dead_lettering", "done", "not_there"
+    "ready", "leased", "prepared", "retrying", "parked", "dead_lettering", "done", "not_there"
 ]
 
 
@@ -212,6 +209,15 @@ class Stats(Answer, kw_only=True):
     retrying: int
     parked: int
     dead_lettering: int
+    prepared: Annotated[
+        int,
+        Meta(
+            description=(
+                "Of those in flight: acknowledged in a transaction that has not ended; nobody "
+                "receives them until it has."
+            )
+        ),
+    ]
     totals: Annotated[Totals, Meta(description="Since the node was started.")]
     lanes: list[LaneStats]
     partitions: list[PartitionStats]

@@ -27,6 +27,7 @@ from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
+    from goqueue.broker.transaction_ids import Transaction
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -86,7 +87,7 @@ async def _begin(front: FrontEnd, group: str, body: queue_bodies.PutGroup) -> No
         OffsetToCommit(
             topic=name,
             partition=number,
-            offset=one.start_offset if body.start == "earliest" else one.high_watermark,
+            offset=one.start_offset if body.start == "earliest" else one.last_stable_offset,
         )
         for name in dict.fromkeys(body.topics)
         for number, one in enumerate(front.broker.topics.get(name).partitions)
@@ -181,14 +182,17 @@ async def commit_all(
     *,
     member_id: str = "",
     member_epoch: int = NO_MEMBER,
+    transaction: Transaction | None = None,
 ) -> dict[tuple[str, int], GoQueueError]:
     """Commit, and return what was refused; raise when the member itself is."""
+    call = CommitOffsets(
+        group_id=group, member_id=member_id, generation=member_epoch, offsets=offsets
+    )
     try:
-        result = await front.broker.groups.commit_offsets(
-            CommitOffsets(
-                group_id=group, member_id=member_id, generation=member_epoch, offsets=offsets
-            )
-        )
+        if transaction is None:
+            result = await front.broker.groups.commit_offsets(call)
+        else:
+            result = await front.broker.transacting.commit_offsets(transaction, call)
     except UnknownMember as error:
         if not member_id:
             # The engine looks for a member without a name, because the group has others.

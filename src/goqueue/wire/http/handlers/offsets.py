@@ -20,6 +20,7 @@ from goqueue.wire.http.problems import InvalidField, Problem, problem_of
 
 if TYPE_CHECKING:
     from goqueue.broker.topics import Topic
+    from goqueue.broker.transaction_ids import Transaction
     from goqueue.partition import Partition
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
@@ -28,7 +29,13 @@ _OFFSET_PREFIX = "offset:"
 
 
 async def commit(front: FrontEnd, call: Call, body: bodies.Commit) -> bodies.Committed:
-    group = group_of(call)
+    return await commit_in(front, group_of(call), body, None)
+
+
+async def commit_in(
+    front: FrontEnd, group: str, body: bodies.Commit, transaction: Transaction | None
+) -> bodies.Committed:
+    """Commit what may be committed, now or with a transaction; the outcome for each partition."""
     if (body.member_id is None) != (body.member_epoch is None):
         raise InvalidField(
             "A member commits with its member_id and its member_epoch.", field="member_epoch"
@@ -56,6 +63,7 @@ async def commit(front: FrontEnd, call: Call, body: bodies.Commit) -> bodies.Com
             offsets,
             member_id=body.member_id or "",
             member_epoch=NO_MEMBER if body.member_epoch is None else body.member_epoch,
+            transaction=transaction,
         )
     results = [_result(one, refused.get((one.topic, one.partition))) for one in body.offsets]
     return bodies.Committed(results=results, failed=sum(not _is_fine(one) for one in results))

@@ -132,7 +132,7 @@ def _places(
         if known is None or number >= len(known.partitions):
             continue  # deleted; the group will be told at its next heartbeat
         partition = known.partitions[number]
-        begin = partition.start_offset if start == "earliest" else partition.high_watermark
+        begin = partition.start_offset if start == "earliest" else partition.last_stable_offset
         offset = positions.next.get((topic, number))
         if offset is None:
             found = committed.get(topic, {}).get(number)

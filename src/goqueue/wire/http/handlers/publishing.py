@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Published, PublishResult, Scheduled
@@ -77,10 +79,16 @@ async def publish_many(
             outcomes = [error] * len(indexes)
         for index, outcome in zip(indexes, outcomes, strict=True):
             results[index] = outcome
-    answers = [_result(topic, result) for result in results if result is not None]
-    assert len(answers) == len(results), "every message has a result"
-    failed = sum(isinstance(one, GoQueueError) for one in results)
-    return bodies.PublishedMany(results=answers, failed=failed)
+    assert None not in results, "every message has a result"
+    return published_many(repeat(topic), cast(list[PublishResult], results))
+
+
+def published_many(topics: Iterable[str], results: Sequence[PublishResult]) -> bodies.PublishedMany:
+    """The results of messages, each with its topic."""
+    return bodies.PublishedMany(
+        results=[_result(topic, result) for topic, result in zip(topics, results, strict=False)],
+        failed=sum(isinstance(one, GoQueueError) for one in results),
+    )
 
 
 def _result(topic: str, result: PublishResult) -> bodies.PublishResult:

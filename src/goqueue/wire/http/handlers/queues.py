@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import repeat
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from goqueue.broker.promise import Promise
-from goqueue.delivery import LANE_NAMES, TAILS
-from goqueue.model.columns import at_places
+from goqueue.delivery import LANE_NAMES
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http.bodies import queues as bodies
-from goqueue.wire.http.bodies.messages import HeaderRead
-from goqueue.wire.http.fields import Encoding, Priority
+from goqueue.wire.http.calls import Raw
+from goqueue.wire.http.fields import Priority
 from goqueue.wire.http.handlers.groups import group_of
-from goqueue.wire.http.messages import message_fields, show_all, show_headers
+from goqueue.wire.http.messages import message_fields
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 from goqueue.wire.http.problems import InvalidField, problem_of
+from goqueue.wire.http.received import all_settled_json, received_json
 
 if TYPE_CHECKING:
-    from goqueue.broker.queue_host import ReceivedRun
     from goqueue.broker.queues import PeekedMessage
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 Outcomes = list[GoQueueError | None]
 
 
-async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> bodies.Received:
+async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
     receiver = front.broker.queues.receive(
         group_of(call),
         body.topic,
@@ -37,33 +35,29 @@ async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> bodies.R
         visibility_ms=body.visibility_ms,
     )
     call.on_cancel(receiver.cancel)
-    received = await receiver.promise
-    messages: list[bodies.ReceivedMessage] = []
-    for run in received.runs:
-        messages += messages_of(received.topic, run, body.encoding)
-    return bodies.Received(messages=messages)
+    return Raw(received_json(await receiver.promise, body.encoding), b"application/json")
 
 
-async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled:
+async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:
     outcomes = front.broker.queues.ack(group_of(call), body.receipts)
-    return await _settled(body.receipts, outcomes)
+    return await settled(body.receipts, outcomes)
 
 
-async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled:
+async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled | Raw:
     outcomes = front.broker.queues.nack(group_of(call), body.receipts, delay_ms=body.delay_ms)
-    return await _settled(body.receipts, outcomes)
+    return await settled(body.receipts, outcomes)
 
 
-async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled:
+async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled | Raw:
     outcomes = front.broker.queues.reject(group_of(call), body.receipts, reason=body.reason)
-    return await _settled(body.receipts, outcomes)
+    return await settled(body.receipts, outcomes)
 
 
-async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled:
+async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled | Raw:
     outcomes = front.broker.queues.extend(
         group_of(call), body.receipts, visibility_ms=body.visibility_ms
     )
-    return await _settled(body.receipts, outcomes)
+    return await settled(body.receipts, outcomes)
 
 
 def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
@@ -114,6 +108,7 @@ def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Sta
         retrying=found.retrying,
         parked=found.parked,
         dead_lettering=found.dead_lettering,
+        prepared=found.prepared,
         totals=found.totals,
         lanes=list(found.lanes),
         partitions=list(found.partitions),
@@ -143,69 +138,17 @@ def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
     )
 
 
-async def _settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled:
+async def settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled | Raw:
     errors = await outcomes
+    if not any(errors):
+        return Raw(all_settled_json(receipts), b"application/json")
     results = [bodies.ReceiptResult(receipt) for receipt in receipts]
     failed = 0
-    if any(errors):
-        for result, error in zip(results, errors, strict=True):
-            if error is not None:
-                result.problem = problem_of(error)
-                failed += 1
+    for result, error in zip(results, errors, strict=True):
+        if error is not None:
+            result.problem = problem_of(error)
+            failed += 1
     return bodies.Settled(results=results, failed=failed)
-
-
-def messages_of(topic: str, run: ReceivedRun, encoding: Encoding) -> list[bodies.ReceivedMessage]:
-    """The messages of a run, column by column: what all have in common is looked up once."""
-    columns, places, lease, first = run
-    number, until_ms, place_of = lease.partition, lease.until_ms, slice(first, first + len(places))
-    keys, key_encodings = show_all(at_places(columns.keys, places), encoding)
-    values, value_encodings = show_all(at_places(columns.values, places), encoding)
-    headers: Iterable[list[HeaderRead]] = repeat([])
-    if columns.headers:
-        headers = [show_headers(columns.headers.get(one, ()), encoding) for one in places]
-    return [
-        bodies.ReceivedMessage(
-            f"{topic}:{number}:{offset}",
-            topic,
-            number,
-            offset,
-            timestamp,
-            key,
-            key_encoding,
-            value,
-            value_encoding,
-            shown,
-            lease.head + tail,
-            cast(Priority, LANE_NAMES[lane]),
-            attempt,
-            until_ms,
-        )
-        for (
-            offset,
-            timestamp,
-            key,
-            key_encoding,
-            value,
-            value_encoding,
-            shown,
-            tail,
-            lane,
-            attempt,
-        ) in zip(
-            lease.offsets[place_of],
-            at_places(columns.timestamps, places),
-            keys,
-            key_encodings,
-            values,
-            value_encodings,
-            headers,
-            TAILS[place_of],
-            lease.lanes[place_of],
-            lease.attempts[place_of],
-            strict=False,  # what is the same for all is repeated without end
-        )
-    ]
 
 
 def _peeked(query: bodies.Peek, one: PeekedMessage) -> bodies.PeekedMessage:

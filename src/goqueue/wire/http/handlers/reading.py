@@ -38,7 +38,13 @@ async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
     if query.until is not None and query.until != LATEST:
         places = [
             place._replace(
-                until_offset=offset_at(place.partition, query.until, now_ms=now_ms, field="until")
+                until_offset=offset_at(
+                    place.partition,
+                    query.until,
+                    now_ms=now_ms,
+                    field="until",
+                    is_committed_only=_is_committed_only(query),
+                )
             )
             for place in places
         ]
@@ -47,6 +53,7 @@ async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
         records_max=query.limit,
         bytes_max=front.limits.answer_bytes_max,
         wait_ms=query.wait_ms,
+        is_committed_only=_is_committed_only(query),
     )
     call.on_cancel(reading.cancel)
     page = await reading.promise
@@ -68,6 +75,7 @@ async def read_one(front: FrontEnd, call: Call, query: ReadOne) -> Message:
             [Place(partition, offset, offset + 1)],
             records_max=1,
             bytes_max=front.limits.answer_bytes_max,
+            is_committed_only=_is_committed_only(query),
         )
         page = await reading.promise
         if page.damaged:
@@ -85,7 +93,13 @@ def stream(front: FrontEnd, call: Call, query: Stream) -> EventStream:
     places = _places(
         topic, query, query.from_ or LATEST, now_ms=front.now_ms(), most=PARTITIONS_PER_STREAM_MAX
     )
-    return EventStream(front.broker, topic.name, places, query.encoding)
+    return EventStream(
+        front.broker,
+        topic.name,
+        places,
+        query.encoding,
+        is_committed_only=_is_committed_only(query),
+    )
 
 
 def messages_of(page: Page, encoding: Encoding) -> list[Message]:
@@ -130,7 +144,18 @@ def _places(
     else:
         chosen = topic.partitions
         _check_count(len(chosen), most=most)
-    return [Place(one, offset_at(one, begin, now_ms=now_ms, field="from")) for one in chosen]
+    is_committed_only = _is_committed_only(query)
+    return [
+        Place(
+            one,
+            offset_at(one, begin, now_ms=now_ms, field="from", is_committed_only=is_committed_only),
+        )
+        for one in chosen
+    ]
+
+
+def _is_committed_only(query: Read | ReadOne | Stream) -> bool:
+    return query.isolation == "committed"
 
 
 def _at_cursor(topic: Topic, cursor: str, *, most: int) -> list[Place]:

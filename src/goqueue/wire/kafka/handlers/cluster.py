@@ -1,4 +1,4 @@
-"""The node itself: versions, addresses, coordinators, producer ids and disk use."""
+"""The node itself: versions, addresses, coordinators and disk use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of
-from goqueue.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from goqueue.wire.kafka.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from goqueue.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -20,21 +25,10 @@ from goqueue.wire.kafka.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from goqueue.wire.kafka.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
 from goqueue.wire.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from goqueue.wire.kafka.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 
 if TYPE_CHECKING:
@@ -42,12 +36,34 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.front_end import FrontEnd
 
 _GROUP_KEY = 0
+_TRANSACTION_KEY = 1
 _FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 _ENDPOINT_BROKERS = 1
 
 
+# At level 2 every transaction has an epoch of its own, and partitions join by being written to.
+_TRANSACTION_FEATURE = "transaction.version"
+_TRANSACTION_LEVEL_MAX = 2
+# Features belong to the cluster and are never changed here, so their epoch stays the first.
+_FEATURES_EPOCH = 0
+_FIRST_VERSION_WITH_LEVEL_ZERO = 4
+
+
 def api_versions(front: FrontEnd, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=front.api_versions())
+    # Older clients cannot read that a feature may be absent, which is level 0.
+    level_min = 0 if call.version >= _FIRST_VERSION_WITH_LEVEL_ZERO else 1
+    return ApiVersionsResponse(
+        api_keys=front.api_versions(),
+        supported_features=[
+            SupportedFeatureKey(_TRANSACTION_FEATURE, level_min, _TRANSACTION_LEVEL_MAX)
+        ],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(
+                _TRANSACTION_FEATURE, _TRANSACTION_LEVEL_MAX, _TRANSACTION_LEVEL_MAX
+            )
+        ],
+    )
 
 
 def describe_cluster(
@@ -71,14 +87,17 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     is_one = call.version < _FIRST_VERSION_WITH_SEVERAL_KEYS
     keys = [request.key] if is_one else request.coordinator_keys
-    if request.key_type == _GROUP_KEY:
+    if request.key_type in (_GROUP_KEY, _TRANSACTION_KEY):
         try:
-            await front.broker.groups.ensure_topic()
+            if request.key_type == _GROUP_KEY:
+                await front.broker.groups.ensure_topic()
+            else:
+                await front.broker.transactions.ensure_topic()
             found = [_this_node(front, key) for key in keys]
         except GoQueueError as error:
             found = [_refused(key, code_of(error), str(error)) for key in keys]
     else:
-        message = "Transactions and share groups are not served by this version."
+        message = "Only groups and transactions are coordinated here."
         found = [_refused(key, ErrorCode.INVALID_REQUEST, message) for key in keys]
     if not is_one:
         return FindCoordinatorResponse(coordinators=found)
@@ -99,55 +118,6 @@ def _this_node(front: FrontEnd, key: str) -> Coordinator:
 
 def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
-
-
-async def init_producer_id(
-    front: FrontEnd, call: Call, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1)
-    try:
-        producer_id = await front.broker.new_producer_id()
-    except GoQueueError as error:
-        return InitProducerIdResponse(error_code=code_of(error), producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def describe_producers(
-    front: FrontEnd, call: Call, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _producers(front, topic.name, number) for number in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _producers(front: FrontEnd, topic: str, number: int) -> PartitionResponse:
-    try:
-        partition = front.broker.topics.get(topic).partition(number)
-    except GoQueueError as error:
-        return PartitionResponse(
-            partition_index=number, error_code=code_of(error), error_message=str(error)
-        )
-    return PartitionResponse(
-        partition_index=number,
-        active_producers=[
-            ProducerState(
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
-                last_sequence=one.last_sequence,
-                last_timestamp=one.last_timestamp,
-            )
-            for one in partition.producers
-        ],
-    )
 
 
 def describe_log_dirs(

@@ -18,6 +18,7 @@ from goqueue.wire.kafka.fetch_sessions import (
     SessionPartition,
 )
 from goqueue.wire.kafka.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -27,11 +28,13 @@ from goqueue.wire.kafka.messages.fetch import (
 
 if TYPE_CHECKING:
     from goqueue.partition import Partition
+    from goqueue.storage.log import Slice
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_SESSIONS = 7
+_READ_COMMITTED = 1
 # Below this, one read and one send cost less than sending from the file.
 _SEND_FROM_FILE_BYTES_MIN = 32 << 10
 
@@ -46,7 +49,8 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
         return promise
     is_incremental = session is not None and request.session_epoch != INITIAL_EPOCH
     places = _places(session, request, uses_topic_ids)
-    wanted = [_want(front, key, place) for key, place in places]
+    is_committed_only = request.isolation_level == _READ_COMMITTED
+    wanted = [_want(front, key, place, is_committed_only) for key, place in places]
 
     def done(results: list[Fetched]) -> None:
         call.connection.cancellations.pop(promise, None)
@@ -54,7 +58,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
             return
         response = FetchResponse(
             session_id=session.id if session is not None else NO_SESSION,
-            responses=_topics(places, results, session, is_incremental, uses_topic_ids),
+            responses=_topics(places, results, session, is_incremental, is_committed_only),
         )
         promise.resolve(response)
 
@@ -95,7 +99,9 @@ def _places(
     ]
 
 
-def _want(front: FrontEnd, key: PartitionRef, wanted: FetchPartition) -> Wanted:
+def _want(
+    front: FrontEnd, key: PartitionRef, wanted: FetchPartition, is_committed_only: bool
+) -> Wanted:
     topics, (topic_ref, number) = front.broker.topics, key
     partition: Partition | GoQueueError
     try:
@@ -106,7 +112,11 @@ def _want(front: FrontEnd, key: PartitionRef, wanted: FetchPartition) -> Wanted:
     except GoQueueError as error:
         partition = error
     return Wanted(
-        partition, wanted.fetch_offset, wanted.partition_max_bytes, wanted.current_leader_epoch
+        partition,
+        wanted.fetch_offset,
+        wanted.partition_max_bytes,
+        wanted.current_leader_epoch,
+        is_committed_only,
     )
 
 
@@ -115,12 +125,12 @@ def _topics(
     results: list[Fetched],
     session: FetchSession | None,
     is_incremental: bool,
-    uses_topic_ids: bool,
+    is_committed_only: bool,
 ) -> list[FetchableTopicResponse]:
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     served: list[PartitionRef] = []
     for (key, _), result in zip(places, results, strict=True):
-        data = _partition_data(key[1], result)
+        data = _partition_data(key[1], result, is_committed_only)
         known = session.partitions.get(key) if session is not None else None
         if known is not None and not _has_news(known, data) and is_incremental:
             continue
@@ -129,10 +139,10 @@ def _topics(
         topic = topics.get(key[0])
         if topic is None:
             topic = FetchableTopicResponse(partitions=[])
-            if uses_topic_ids:
-                topic.topic_id = key[0]  # type: ignore[assignment]
+            if isinstance(key[0], bytes):
+                topic.topic_id = key[0]
             else:
-                topic.topic = key[0]  # type: ignore[assignment]
+                topic.topic = key[0]
             topics[key[0]] = topic
         topic.partitions.append(data)
     if session is not None:
@@ -153,7 +163,7 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
     return has_news
 
 
-def _partition_data(number: int, result: Fetched) -> PartitionData:
+def _partition_data(number: int, result: Fetched, is_committed_only: bool) -> PartitionData:
     partition, error = result.partition, result.error
     records: bytes | FileRange = b""
     if error is None and result.batches is not None:
@@ -175,9 +185,17 @@ def _partition_data(number: int, result: Fetched) -> PartitionData:
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log.start_offset,
-        aborted_transactions=None,
+        aborted_transactions=_aborted(result) if is_committed_only else None,
         records=records,  # type: ignore[arg-type]
     )
+
+
+def _aborted(result: Fetched) -> list[AbortedTransaction]:
+    """Which batches the client is to leave out: it drops a producer's from there to its marker."""
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in result.aborted
+    ]
 
 
 def _records(result: Fetched) -> bytes | FileRange:
@@ -187,9 +205,21 @@ def _records(result: Fetched) -> bytes | FileRange:
     """
     batches = result.batches
     assert batches is not None
+    if batches.length >= _SEND_FROM_FILE_BYTES_MIN:
+        _prefetch(batches)
     if batches.is_trusted and batches.length >= _SEND_FROM_FILE_BYTES_MIN:
         return FileRange(batches.segment.file, batches.position, batches.length)
     data = batches.read()
     if len(data) < _SEND_FROM_FILE_BYTES_MIN:
         return data
     return FileRange(batches.segment.file, batches.position, len(data))
+
+
+def _prefetch(batches: Slice) -> None:
+    """What has left memory comes back for all partitions of an answer at once.
+
+    So does what follows it, while the client is busy with this: it will ask for that next.
+    """
+    file, position, length = batches.segment.file, batches.position, batches.length
+    if file.read_at_once(position + length - 1, 1) is None:
+        file.prefetch(position, 2 * length)

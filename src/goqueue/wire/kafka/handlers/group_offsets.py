@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from goqueue.groups import CommitOffsets, CommittedOffset, OffsetToCommit
+from goqueue.groups import CommitOffsets, CommittedOffset, OffsetToCommit, nest
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages import offset_fetch as fetched
@@ -122,7 +122,10 @@ def offset_fetch(
     if call.version >= _FIRST_FETCH_VERSION_WITH_GROUPS:
         uses_ids = call.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS
         return fetched.OffsetFetchResponse(
-            groups=[_fetch_group(front, one, uses_ids) for one in request.groups]
+            groups=[
+                _fetch_group(front, one, uses_ids, is_stable=request.require_stable)
+                for one in request.groups
+            ]
         )
     wanted = (
         None
@@ -131,6 +134,7 @@ def offset_fetch(
     )
     try:
         offsets = front.broker.groups.fetch_offsets(request.group_id, wanted)
+        unstable = _unstable(front, request.group_id, wanted, is_stable=request.require_stable)
     except GoQueueError as error:
         if call.version >= _FIRST_FETCH_VERSION_WITH_GROUP_ERROR:
             return fetched.OffsetFetchResponse(error_code=code_of(error), topics=[])
@@ -140,13 +144,24 @@ def offset_fetch(
             fetched.OffsetFetchResponseTopic(
                 name=name,
                 partitions=[
-                    _committed(fetched.OffsetFetchResponsePartition, number, found.get(number))
+                    _unsettled(fetched.OffsetFetchResponsePartition, number)
+                    if (name, number) in unstable
+                    else _committed(fetched.OffsetFetchResponsePartition, number, found.get(number))
                     for number in numbers
                 ],
             )
-            for name, numbers, found in _selected(wanted, offsets)
+            for name, numbers, found in _selected(wanted, offsets, unstable)
         ]
     )
+
+
+def _unstable(
+    front: FrontEnd, group_id: str, wanted: Mapping[str, list[int]] | None, *, is_stable: bool
+) -> frozenset[Partition]:
+    """Partitions whose offsets a transaction may be about to change, if that matters."""
+    if not is_stable:
+        return frozenset()
+    return front.broker.groups.unstable_offsets(group_id, wanted)
 
 
 def _refused_partitions(
@@ -170,7 +185,7 @@ def _refused_partitions(
 
 
 def _fetch_group(
-    front: FrontEnd, wanted: fetched.OffsetFetchRequestGroup, uses_ids: bool
+    front: FrontEnd, wanted: fetched.OffsetFetchRequestGroup, uses_ids: bool, *, is_stable: bool
 ) -> fetched.OffsetFetchResponseGroup:
     topics = front.broker.topics
     selection: dict[str, list[int]] | None = None
@@ -191,14 +206,17 @@ def _fetch_group(
             member_id=wanted.member_id or "",
             member_epoch=wanted.member_epoch,
         )
+        unstable = _unstable(front, wanted.group_id, selection, is_stable=is_stable)
     except GoQueueError as error:
         return fetched.OffsetFetchResponseGroup(
             group_id=wanted.group_id, error_code=code_of(error), topics=[]
         )
-    for name, numbers, found in _selected(selection, offsets):
+    for name, numbers, found in _selected(selection, offsets, unstable):
         answer = fetched.OffsetFetchResponseTopics(
             partitions=[
-                _committed(fetched.OffsetFetchResponsePartitions, number, found.get(number))
+                _unsettled(fetched.OffsetFetchResponsePartitions, number)
+                if (name, number) in unstable
+                else _committed(fetched.OffsetFetchResponsePartitions, number, found.get(number))
                 for number in numbers
             ]
         )
@@ -230,10 +248,13 @@ def _unknown_topic(
 
 
 def _selected(
-    wanted: Mapping[str, list[int]] | None, offsets: dict[str, dict[int, CommittedOffset]]
+    wanted: Mapping[str, list[int]] | None,
+    offsets: dict[str, dict[int, CommittedOffset]],
+    unstable: frozenset[Partition],
 ) -> list[tuple[str, list[int], dict[int, CommittedOffset]]]:
     if wanted is None:
-        return [(name, sorted(found), found) for name, found in offsets.items()]
+        places = {(name, number) for name, found in offsets.items() for number in found} | unstable
+        wanted = {name: sorted(numbers) for name, numbers in sorted(nest(places).items())}
     return [(name, numbers, offsets.get(name, {})) for name, numbers in wanted.items()]
 
 
@@ -245,6 +266,14 @@ def _committed(kind: type[Any], number: int, committed: CommittedOffset | None) 
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _unsettled(kind: type[Any], number: int) -> Any:
+    return kind(
+        partition_index=number,
+        committed_offset=_NO_OFFSET,
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 
 

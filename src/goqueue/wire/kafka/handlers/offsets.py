@@ -93,13 +93,13 @@ def _find(
         answer.offset = partition.start_offset
         answer.leader_epoch = partition.epochs.epoch_of(partition.start_offset)
     elif timestamp == _MAX_TIMESTAMP:
-        record = partition.find_newest()
+        record = partition.find_newest(is_committed_only=is_committed_only)
     elif timestamp == _LATEST_TIERED:
         answer.leader_epoch = -1  # Nothing is kept anywhere but here.
     elif timestamp < 0:
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
-        record = partition.find_timestamp(timestamp)
+        record = partition.find_timestamp(timestamp, is_committed_only=is_committed_only)
     if record is not None:
         answer.offset, answer.timestamp = record.offset, record.timestamp_ms
         answer.leader_epoch = partition.epochs.epoch_of(record.offset)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.broker.joining import Joining
 from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_split import Split
+from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, InvalidRecord
-from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.partition import Appended
+from goqueue.wire.kafka.errors import ErrorCode, transaction_code
 from goqueue.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -25,21 +29,34 @@ if TYPE_CHECKING:
 _ACKS_ALLOWED = (-1, 0, 1)
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_OF_OLD_FORMATS = 2
+_FIRST_VERSION_WITH_ABORTABLE = 11
+_FIRST_VERSION_THAT_JOINS = 12
+# What a coordinator says passes soon. Not every producer waits it out under its own name, but all
+# send a batch again for which there were too few replicas, without asking for metadata first.
+_PASSING = (
+    errors.ConcurrentTransactions,
+    errors.CoordinatorLoading,
+    errors.CoordinatorNotAvailable,
+    errors.NotCoordinator,
+)
 
 
 class _Answer:
     """The answer to one request, complete when all its batches are committed."""
 
-    __slots__ = ("_promise", "_response", "_waiting")
+    __slots__ = ("_promise", "_response", "_waiting", "version")
 
-    def __init__(self, response: ProduceResponse) -> None:
+    def __init__(self, response: ProduceResponse, version: int) -> None:
+        self.version = version
         self._response = response
         self._waiting = 1
         self._promise: Promise[ProduceResponse] = Promise()
 
-    def wait_for(self, result: PartitionProduceResponse) -> _Pending:
+    def wait_for(
+        self, result: PartitionProduceResponse, appended: Appended | Split | Joining
+    ) -> _Pending:
         self._waiting += 1
-        return _Pending(self, result)
+        return _Pending(self, result, appended)
 
     def one_done(self) -> None:
         self._waiting -= 1
@@ -54,17 +71,24 @@ class _Answer:
 class _Pending:
     """One partition's batch on its way to being committed."""
 
-    __slots__ = ("_answer", "_result")
+    __slots__ = ("_answer", "_appended", "_result")
 
-    def __init__(self, answer: _Answer, result: PartitionProduceResponse) -> None:
+    def __init__(
+        self,
+        answer: _Answer,
+        result: PartitionProduceResponse,
+        appended: Appended | Split | Joining,
+    ) -> None:
         self._answer = answer
+        self._appended = appended
         self._result = result
 
     def __call__(self, error: GoQueueError | None) -> None:
-        if error is not None:
-            self._result.error_code = code_of(error)
-            self._result.error_message = str(error)
-            self._result.base_offset = -1
+        if error is None:
+            self._result.base_offset = self._appended.base_offset
+            self._result.log_append_time_ms = self._appended.timestamp_ms
+        else:
+            _refuse(self._result, error, self._answer.version)
         self._answer.one_done()
 
 
@@ -73,7 +97,7 @@ def produce(
 ) -> Promise[ProduceResponse] | None:
     """Store every batch; answer when all are committed, or not at all if the client says so."""
     response = ProduceResponse(responses=[])
-    answer = _Answer(response)
+    answer = _Answer(response, call.version)
     for data in request.topic_data:
         topic = _find_topic(front, call, data.name, data.topic_id)
         results: list[PartitionProduceResponse] = []
@@ -83,8 +107,7 @@ def produce(
             try:
                 _append(front, call, request, topic, one, result, answer)
             except GoQueueError as error:
-                result.error_code = code_of(error)
-                result.error_message = str(error)
+                _refuse(result, error, call.version)
         response.responses.append(
             TopicProduceResponse(
                 name=data.name, topic_id=data.topic_id, partition_responses=results
@@ -128,13 +151,40 @@ def _append(
         raise InvalidRecord("A produce request must bring a batch for each of its partitions.")
     if call.version <= _LAST_VERSION_OF_OLD_FORMATS:
         records = convert_old_records(memoryview(records))
-    appended = front.broker.produce(topic, partition, memoryview(records))
-    result.base_offset = appended.base_offset
-    result.log_append_time_ms = appended.timestamp_ms
+    joins = request.transactional_id is not None and call.version >= _FIRST_VERSION_THAT_JOINS
+    if joins:
+        # The batch may have to wait, and the socket's buffer is soon used for something else.
+        records = bytearray(records)
+    appended = front.broker.produce(
+        topic,
+        partition,
+        memoryview(records),
+        transactional_id=request.transactional_id,
+        joins_transaction=joins,
+    )
     result.log_start_offset = partition.log.start_offset
     if request.acks == 0:
         return
-    if isinstance(appended, Split):
-        appended.when_committed(answer.wait_for(result))
+    pending = answer.wait_for(result, appended)
+    if isinstance(appended, Appended):
+        partition.when_committed(appended.last_offset, pending)
     else:
-        partition.when_committed(appended.last_offset, answer.wait_for(result))
+        appended.when_committed(pending)
+
+
+def _refuse(result: PartitionProduceResponse, error: GoQueueError, version: int) -> None:
+    if isinstance(error, _PASSING):
+        result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+    else:
+        knows_abortable = version >= _FIRST_VERSION_WITH_ABORTABLE
+        # Here a fenced producer has always been one with an old epoch.
+        result.error_code = transaction_code(
+            error, knows_fenced=False, knows_abortable=knows_abortable
+        )
+    result.error_message = str(error)
+    result.base_offset = -1
+    if isinstance(error, errors.SchemaMismatch):
+        result.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in error.faults.items()
+        ]

@@ -1,0 +1,60 @@
+"""Reading the registry back from its topic, a piece at a time."""
+
+from __future__ import annotations
+
+import logging
+
+from goqueue.model.batch import Record, decode_batch
+from goqueue.model.errors import CorruptBatch
+from goqueue.partition import Partition
+from goqueue.schemas.facts import CorruptSchemaState, read_record
+from goqueue.schemas.registry import Registry
+
+STEP_BYTES = 256 << 10  # some milliseconds of reading
+IDS_LOST_MAX = 1000  # with one piece of damage
+
+_log = logging.getLogger(__name__)
+
+
+class Loading:
+    """A registry that is being read; complete when `step` says so."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.registry = Registry()
+        self.until_offset = partition.high_watermark
+        self._partition = partition
+        self._offset = partition.start_offset
+
+    def step(self) -> bool:
+        """Read some more; True when nothing is left."""
+        left = STEP_BYTES
+        while self._offset < self.until_offset and left > 0:
+            try:
+                for header, batch in self._partition.log.batches(
+                    self._offset, until_offset=self.until_offset
+                ):
+                    for record in decode_batch(batch):
+                        self._apply(record)
+                    self._offset = header.next_offset
+                    left -= header.size
+                    if left <= 0:
+                        return False
+                self._offset = self.until_offset
+            except CorruptBatch as error:
+                self._step_over(error)
+        return self._offset >= self.until_offset
+
+    def _apply(self, record: Record) -> None:
+        try:
+            fact = read_record(record.key or b"", record.value)
+            if fact is not None:
+                self.registry.apply(fact)
+        except (CorruptSchemaState, ValueError) as error:
+            _log.error("a record of %s at %d: %s", self._partition.name, record.offset, error)
+
+    def _step_over(self, error: CorruptBatch) -> None:
+        _log.error("schemas are damaged: %s", error)
+        following = error.next_offset
+        self._offset = self.until_offset if following is None else max(following, self._offset + 1)
+        # The last ids that were given may be among what is lost; none may be given again.
+        self.registry.catalog.skip_ids(IDS_LOST_MAX)

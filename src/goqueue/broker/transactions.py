@@ -1,0 +1,357 @@
+"""Transactions of the node: their coordinators, and the partitions that take part.
+
+A transactional id belongs to one partition of the internal topic; that partition's coordinator
+decides. What takes part in a transaction are partitions: those of topics, and those of internal
+topics, where the broker itself writes what a transaction does besides storing records.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from goqueue.broker.groups import Groups
+from goqueue.broker.promise import Promise, start
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
+from goqueue.broker.transaction_host import HostedCoordinator
+from goqueue.broker.transaction_markers import Markers, OnEnd
+from goqueue.broker.transaction_strays import MarkerErrors, Strays
+from goqueue.config import TransactionSettings
+from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    GoQueueError,
+    InvalidRequest,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import (
+    EPOCH_LAST,
+    Coordinator,
+    Effect,
+    End,
+    Initialise,
+    TransactionState,
+    TransactionView,
+    is_match,
+)
+
+_STATE_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(100 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+
+T = TypeVar("T")
+
+
+class Transactions:
+    """All transactions that this node coordinates."""
+
+    def __init__(
+        self, scheduler: Scheduler, topics: Topics, groups: Groups, settings: TransactionSettings
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+        self._markers = Markers(scheduler, topics)
+        self._strays = Strays(topics, self._markers, self._of_producer)
+        self._hosted: dict[int, HostedCoordinator] = {}
+        self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
+
+    @property
+    def on_end(self) -> dict[str, OnEnd]:
+        """Owners of internal topics, by name: `owner(partition, producer_id, is_commit)`.
+
+        An owner is told when a marker in one of its partitions is committed, perhaps twice for one
+        transaction. It is not told of markers that it finds when it reads its log.
+        """
+        return self._markers.on_end
+
+    def open(self) -> None:
+        """Load what was begun, carry out what was decided, and abort what nobody knows.
+
+        The owners of internal topics must have read theirs.
+        """
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is not None:
+            self._host(topic)
+        self._strays.end_orphans()
+        for hosted in self._hosted.values():
+            hosted.begin()
+
+    async def ensure_topic(self) -> Topic:
+        """The internal topic, made when it is missing."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None:
+            creating = self._topics.create(
+                TRANSACTION_TOPIC,
+                partition_count=self._settings.state_partitions,
+                settings=_STATE_SETTINGS,
+            )
+            # At once: somebody else may find the topic before it is durable.
+            self._host(self._topics.get(TRANSACTION_TOPIC))
+            for hosted in self._hosted.values():
+                hosted.begin()
+            topic = await creating
+        return topic
+
+    def partition_of(self, transactional_id: str) -> int:
+        # The process's own hash() changes from start to start; this must not.
+        count = len(self._hosted) or self._settings.state_partitions
+        return zlib.crc32(transactional_id.encode()) % count
+
+    # Producers
+
+    def initialise(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> Promise[ProducerIdentity]:
+        """Be the producer of this id; whoever was it before is turned away, and what it left open
+        is aborted first. With an id and epoch of its own, a producer takes its next epoch.
+        """
+        is_named = producer_id >= 0 or producer_epoch >= 0
+
+        async def run() -> ProducerIdentity:
+            await self.ensure_topic()
+            self._check_room(transactional_id)
+            call = Initialise(
+                transactional_id=transactional_id,
+                timeout_ms=timeout_ms,
+                identity=ProducerIdentity(producer_id, producer_epoch) if is_named else None,
+                new_producer_id=await self._topics.reserve_producer_id(),
+            )
+            initialised: Promise[ProducerIdentity] = self._call(
+                transactional_id, lambda one, **at: one.initialise(call, **at)
+            )
+            return await initialised
+
+        return _promised(run())
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+    ) -> Promise[None]:
+        """Make partitions participants; the first ones begin a transaction. Kept when durable."""
+        return self._call(
+            transactional_id,
+            lambda one, **at: one.add_partitions(transactional_id, identity, partitions, **at),
+        )
+
+    def verify(
+        self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition
+    ) -> GoQueueError | None:
+        """Why this producer may not write there in its transaction now; None when it may."""
+        try:
+            coordinator = self._get(transactional_id).coordinator
+        except GoQueueError as error:
+            return error
+        return coordinator.verify(transactional_id, identity, partition)
+
+    # Offsets
+
+    def add_group(
+        self, transactional_id: str, identity: ProducerIdentity, group_id: str
+    ) -> Promise[None]:
+        """Make the offsets of a group part of the transaction."""
+
+        async def run() -> None:
+            partition = await self._offsets_partition(group_id)
+            await self.add_partitions(transactional_id, identity, [partition])
+
+        return _promised(run())
+
+    def commit_offsets(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        call: CommitOffsets,
+        *,
+        joins_transaction: bool = False,
+    ) -> Promise[OffsetErrors]:
+        """Commit offsets that count when the transaction does.
+
+        The group must have been added, unless `joins_transaction` has it added here.
+        """
+
+        async def run() -> OffsetErrors:
+            partition = await self._offsets_partition(call.group_id)
+            if joins_transaction:
+                await self.add_partitions(transactional_id, identity, [partition])
+            # From here to the write nothing may wait, or a marker might come in between.
+            refusal = self.verify(transactional_id, identity, partition)
+            if refusal is not None:
+                raise refusal
+            return await self._groups.commit_offsets(call, identity=identity)
+
+        return _promised(run())
+
+    async def _offsets_partition(self, group_id: str) -> TopicPartition:
+        await self._groups.ensure_topic()
+        return TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(group_id))
+
+    # Ending
+
+    def end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        *,
+        is_commit: bool,
+        bumps_epoch: bool = False,
+    ) -> Promise[ProducerIdentity]:
+        """Decide the transaction; kept when the decision is durable, readers learn it soon after.
+
+        With `bumps_epoch` the producer goes on under the identity that is answered.
+        """
+        return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=False)
+
+    def finish(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        *,
+        is_commit: bool,
+        bumps_epoch: bool = False,
+    ) -> Promise[ProducerIdentity]:
+        """Like `end`, but kept when every participant shows the outcome."""
+        return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=True)
+
+    def _end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        is_commit: bool,
+        bumps_epoch: bool,
+        *,
+        waits: bool,
+    ) -> Promise[ProducerIdentity]:
+        async def run() -> ProducerIdentity:
+            needs_id = bumps_epoch and identity.epoch >= EPOCH_LAST
+            call = End(
+                transactional_id=transactional_id,
+                identity=identity,
+                is_commit=is_commit,
+                bumps_epoch=bumps_epoch,
+                waits=waits,
+                new_producer_id=await self._topics.reserve_producer_id() if needs_id else -1,
+            )
+            ended: Promise[ProducerIdentity] = self._call(
+                transactional_id, lambda one, **at: one.end(call, **at)
+            )
+            return await ended
+
+        return _promised(run())
+
+    def abort(self, transactional_id: str) -> Promise[None]:
+        """An operator's: turn the producer away and abort what it has open; kept when done."""
+        aborted: Promise[None] = Promise()
+        self._call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
+            lambda _, error: aborted.settle(None, error)
+        )
+        return aborted
+
+    # Looking
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        """Raise UnknownTransaction when there is none."""
+        return self._get(transactional_id).coordinator.describe(transactional_id)
+
+    def all(
+        self,
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        older_than_ms: int = -1,
+        pattern: str = "",
+    ) -> list[TransactionView]:
+        """Every transaction, or those that match each filter that is given.
+
+        `older_than_ms` keeps those that have been open for longer than so many milliseconds.
+        """
+        before_ms = self._scheduler.now_ms() - older_than_ms if older_than_ms >= 0 else None
+        return [
+            view
+            for hosted in self._hosted.values()
+            for view in hosted.coordinator.all(
+                states=states, producer_ids=producer_ids, started_before_ms=before_ms
+            )
+            if is_match(pattern, view.transactional_id)
+        ]
+
+    # Markers from elsewhere
+
+    def write_markers(
+        self,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> Promise[MarkerErrors]:
+        """Another coordinator's decision, or an operator's about a transaction nobody knows."""
+        return self._strays.write_markers(
+            identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
+        )
+
+    # Coordinators
+
+    def _call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+        promise: Promise[Any] = Promise()
+        try:
+            hosted = self._get(transactional_id)
+            effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
+        except GoQueueError as error:
+            promise.reject(error)
+        else:
+            hosted.perform(effects)
+        return promise
+
+    def _get(self, transactional_id: str) -> HostedCoordinator:
+        if not transactional_id:
+            raise InvalidRequest("A transaction needs a transactional id.")
+        hosted = self._hosted.get(self.partition_of(transactional_id))
+        if hosted is None:
+            raise CoordinatorNotAvailable("The transactions of this node are being set up; retry.")
+        return hosted
+
+    def _of_producer(self, producer_id: int) -> TransactionView | None:
+        for hosted in self._hosted.values():
+            view = hosted.coordinator.of_producer(producer_id)
+            if view is not None:
+                return view
+        return None
+
+    def _check_room(self, transactional_id: str) -> None:
+        count = sum(len(hosted.coordinator) for hosted in self._hosted.values())
+        if (
+            count < self._settings.ids_max
+            or transactional_id in self._get(transactional_id).coordinator
+        ):
+            return
+        raise CoordinatorNotAvailable(
+            f"This node remembers {count} transactional ids, as many as it may (setting "
+            "transactions.ids_max); use one of those, or retry when some have expired."
+        )
+
+    def _host(self, topic: Topic) -> None:
+        for number, partition in enumerate(topic.partitions):
+            coordinator = Coordinator(self._settings)
+            hosted = HostedCoordinator(self._scheduler, partition, coordinator, self._markers)
+            hosted.read()
+            self._hosted[number] = hosted
+
+
+def _promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+    promise: Promise[T] = Promise()
+    start(coroutine, promise.settle)
+    return promise

@@ -1,0 +1,195 @@
+"""`goqueue txn`: look at transactions, and abort one that holds others up."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.broker import connect, partitions_of
+from goqueue.cli.context import current_call
+from goqueue.cli.moments import now_ms, read_duration_ms, show_time
+from goqueue.cli.output import OutputForm, Row, print_item, print_rows
+from goqueue.client import LogClient, OpenTransaction, TransactionDescription
+from goqueue.model.errors import InvalidRequest, InvalidTransactionState
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at transactions, and abort one that holds others up."
+)
+
+# As long as a transaction may take by default: a younger one may yet be ended by its coordinator.
+HANGING_AGE_MS = 15 * 60 * 1000
+
+Age = Annotated[
+    str | None,
+    typer.Option(metavar="5m", help="Only transactions that have been open for longer."),
+]
+
+
+@app.command("list")
+def list_transactions(
+    ctx: typer.Context,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="Only those in this state, such as Ongoing; may be repeated."),
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option(help="Only those of this producer; may be repeated.")
+    ] = None,
+    older_than: Age = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only ids that match as a whole.")
+    ] = None,
+    hanging: Annotated[
+        bool,
+        typer.Option(
+            "--hanging",
+            help="Instead, transactions open in a partition that no coordinator will end.",
+        ),
+    ] = False,
+) -> None:
+    """List transactional ids and the states of their transactions."""
+    older_than_ms = None if older_than is None else read_duration_ms(older_than)
+    if hanging:
+        if state or producer_id or pattern:
+            raise InvalidRequest("--hanging goes with --older-than alone.")
+        _list_hanging(ctx, HANGING_AGE_MS if older_than_ms is None else older_than_ms)
+        return
+    with connect(ctx) as client:
+        found = client.transactions.list_all(
+            states=state or (),
+            producer_ids=producer_id or (),
+            older_than_ms=older_than_ms,
+            pattern=pattern,
+        )
+    call = current_call(ctx)
+    if not found and call.output is OutputForm.TABLE:
+        print("There are no such transactions.")
+    rows = [
+        {
+            "transaction": each.transactional_id,
+            "state": each.state,
+            "producer_id": each.producer_id,
+            "coordinator": each.node_id,
+        }
+        for each in found
+    ]
+    print_rows(rows, call.output)
+
+
+@app.command()
+def describe(
+    ctx: typer.Context,
+    transactional_id: Annotated[str, typer.Argument(help="The producer's transactional id.")],
+) -> None:
+    """Show a transactional id: state, producer, age, and the partitions it has written to."""
+    with connect(ctx) as client:
+        found = client.transactions.describe(transactional_id)
+    form = current_call(ctx).output
+    item = _as_item(found)
+    if form is OutputForm.TABLE:
+        item["partitions"] = ", ".join(map(str, found.partitions)) or None
+    print_item(item, form)
+
+
+@app.command()
+def abort(
+    ctx: typer.Context,
+    transactional_id: Annotated[
+        str | None, typer.Argument(help="The producer's transactional id.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Of a hanging transaction: the topic it is open in.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="... the partition.")
+    ] = None,
+    start_offset: Annotated[
+        int | None, typer.Option(min=0, help="... and its first offset there.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Abort an open transaction. Its producer is fenced: it must begin anew.
+
+    A hanging transaction (see `list --hanging`) has no coordinator any more, and is aborted in its
+    partition: give --topic, --partition and --start-offset in place of an id.
+    """
+    with connect(ctx) as client:
+        if transactional_id is not None:
+            if topic is not None or partition is not None or start_offset is not None:
+                raise InvalidRequest(
+                    "Give a transactional id, or --topic, --partition and --start-offset; not both."
+                )
+            _abort_by_id(client, transactional_id, yes)
+            return
+        if topic is None or partition is None or start_offset is None:
+            raise InvalidRequest(
+                "Give a transactional id, or --topic, --partition and --start-offset of a hanging "
+                "transaction."
+            )
+        _abort_hanging(client, topic, partition, start_offset, yes)
+
+
+def _list_hanging(ctx: typer.Context, idle_ms_min: int) -> None:
+    with connect(ctx) as client:
+        found = client.transactions.hanging(idle_ms_min=idle_ms_min, now_ms=now_ms())
+    call = current_call(ctx)
+    if not found and call.output is OutputForm.TABLE:
+        print("No transaction hangs.")
+    print_rows([_hanging_row(each) for each in found], call.output)
+
+
+def _abort_by_id(client: LogClient, transactional_id: str, is_sure: bool) -> None:
+    if not is_sure:
+        found = client.transactions.describe(transactional_id)
+        noun = "partition" if len(found.partitions) == 1 else "partitions"
+        typer.confirm(
+            f"Abort the transaction of {transactional_id} ({found.state.lower()}, "
+            f"{len(found.partitions)} {noun}) and fence its producer?",
+            abort=True,
+        )
+    client.transactions.abort(transactional_id)
+    print(f"The transaction of {transactional_id} is aborted.")
+
+
+def _abort_hanging(
+    client: LogClient, topic: str, partition: int, start_offset: int, is_sure: bool
+) -> None:
+    place = partitions_of(client, topic, only=partition)
+    found = [
+        each for each in client.transactions.open_in(place) if each.start_offset == start_offset
+    ]
+    if not found:
+        raise InvalidTransactionState(
+            f"No transaction that begins at offset {start_offset} is open in {place[0]}; "
+            "`goqueue txn list --hanging` shows where they begin."
+        )
+    if not is_sure:
+        typer.confirm(
+            f"Abort the transaction of producer {found[0].producer_id} in {place[0]}?", abort=True
+        )
+    client.transactions.abort_in(found[0])
+    print(f"The transaction of producer {found[0].producer_id} in {place[0]} is aborted.")
+
+
+def _as_item(found: TransactionDescription) -> dict[str, object]:
+    return {
+        "transaction": found.transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "started": None if found.started_ms is None else show_time(found.started_ms),
+        "partitions": [str(each) for each in found.partitions],
+    }
+
+
+def _hanging_row(each: OpenTransaction) -> Row:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "start_offset": each.start_offset,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "last_write": show_time(each.last_write_ms),
+    }

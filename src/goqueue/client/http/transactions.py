@@ -1,0 +1,314 @@
+"""Transactions as blocks: what is done inside counts when the block ends well, or not at all.
+
+    with client.transaction() as transaction:
+        transaction.publish("shipments", message.value)
+        transaction.ack(message)
+
+Leaving the block commits, an exception aborts. What a transaction does is written once, as steps;
+the two classes carry them out with threads and with coroutines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from goqueue.client.http.batching import split
+from goqueue.client.http.membership import Membership
+from goqueue.client.http.messages import (
+    NO_HEADERS,
+    Data,
+    Headers,
+    Message,
+    Outgoing,
+    Published,
+    ReceivedMessage,
+    encoded_to,
+)
+from goqueue.client.http.moments import Duration, Moment
+from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
+from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
+from goqueue.client.http.steps import Steps, take_steps, take_steps_async
+from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
+from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.model.errors import GoQueueError, InvalidRequest, TransactionAbortable
+from goqueue.model.names import TopicPartition
+from goqueue.wire.http.bodies.transactions import Begun
+from goqueue.wire.http.fields import Priority
+
+RECEIPTS_MAX = 1000  # in one request
+Places: TypeAlias = Mapping[TopicPartition, int] | Iterable[Message]
+
+_requests = TransactionRequests()
+
+
+class Transactions(Shell[TransactionRequests]):
+    """Looking at transactions, and ending those of others."""
+
+    list_all = call(TransactionRequests.list_all)
+    describe = call(TransactionRequests.describe)
+    abort = call(TransactionRequests.abort)
+
+
+class AsyncTransactions(AsyncShell[TransactionRequests]):
+    """Looking at transactions, and ending those of others."""
+
+    list_all = async_call(TransactionRequests.list_all)
+    describe = async_call(TransactionRequests.describe)
+    abort = async_call(TransactionRequests.abort)
+
+
+class Script:
+    """What one transaction does, step by step."""
+
+    def __init__(self, transactional_id: str | None, timeout: Duration) -> None:
+        self._transactional_id = transactional_id
+        self._timeout = timeout
+        self._begun: Begun | None = None
+        self._is_ended = False
+
+    @property
+    def begun(self) -> Begun:
+        if self._begun is None:
+            raise InvalidRequest("This transaction has not begun; use it in a `with` block.")
+        return self._begun
+
+    def begin(self) -> Steps[None]:
+        if self._begun is not None:
+            raise InvalidRequest("A transaction is used once; make another one.")
+        self._begun = yield _requests.begin(self._transactional_id, timeout=self._timeout)
+
+    def publish(self, topic: str, messages: Iterable[Outgoing | Data]) -> Steps[list[Published]]:
+        requests = self._in()
+        parts = [
+            encoded_to(topic, one if isinstance(one, Outgoing) else Outgoing(one))
+            for one in messages
+        ]
+        published: list[Published] = []
+        for chunk in split(parts):
+            for outcome in (yield requests.publish(chunk)):
+                if isinstance(outcome, GoQueueError):
+                    raise outcome
+                published.append(outcome)
+        return published
+
+    def ack(self, messages: Sequence[ReceivedMessage]) -> Steps[None]:
+        requests = self._in()
+        receipts: dict[str, list[str]] = {}
+        for one in messages:
+            receipts.setdefault(one.group, []).append(one.receipt)
+        for group, some in receipts.items():
+            for first in range(0, len(some), RECEIPTS_MAX):
+                outcomes = yield requests.ack(group, some[first : first + RECEIPTS_MAX])
+                for error in outcomes:
+                    if error is not None:
+                        raise error
+
+    def commit_offsets(self, group: str, member: Membership | None, places: Places) -> Steps[None]:
+        offsets: dict[TopicPartition, int] = {}
+        if isinstance(places, Mapping):
+            offsets.update(places)
+        else:
+            for one in places:
+                place = TopicPartition(one.topic, one.partition)
+                offsets[place] = max(offsets.get(place, 0), one.offset + 1)
+        requests = self._in()
+        if offsets:
+            refused = yield requests.commit_offsets(
+                group,
+                offsets,
+                member_id=None if member is None else member.requests.member_id,
+                member_epoch=None if member is None else member.epoch,
+            )
+            for error in refused.values():
+                raise error
+
+    def commit(self) -> Steps[None]:
+        self._in()
+        try:
+            yield _requests.commit(self.begun.id)
+        except TransactionAbortable:
+            yield from self._give_up()
+            raise
+        self._is_ended = True
+
+    def abort(self) -> Steps[None]:
+        if self._begun is not None and not self._is_ended:
+            self._is_ended = True
+            yield _requests.abort(self.begun.id)
+
+    def leave(self, error: BaseException | None) -> Steps[None]:
+        """The block is over; an error that ended it is not to be hidden by another."""
+        if self._is_ended:
+            return
+        if error is None:
+            yield from self.commit()
+        else:
+            yield from self._give_up()
+
+    def _give_up(self) -> Steps[None]:
+        # If this fails as well, the transaction times out, which comes to the same.
+        with contextlib.suppress(GoQueueError):
+            yield from self.abort()
+
+    def _in(self) -> InTransaction:
+        if self._is_ended:
+            raise InvalidRequest("This transaction has ended; make another one.")
+        return InTransaction(self.begun.id)
+
+
+class Transaction:
+    """One transaction, for one thread."""
+
+    def __init__(self, transport: Transport, script: Script) -> None:
+        self._transport = transport
+        self._script = script
+
+    @property
+    def id(self) -> str:
+        return self._script.begun.id
+
+    @property
+    def transactional_id(self) -> str:
+        return self._script.begun.transactional_id
+
+    def publish(
+        self,
+        topic: str,
+        value: Data | None,
+        *,
+        key: Data | None = None,
+        headers: Headers = NO_HEADERS,
+        priority: Priority | None = None,
+        delay: Duration | None = None,
+        deliver_at: Moment | None = None,
+        ttl: Duration | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Published:
+        """Publish one message; readers see it after the commit."""
+        message = Outgoing(
+            value, key, headers, priority, delay, deliver_at, ttl, partition, timestamp_ms
+        )
+        return self.publish_many(topic, [message])[0]
+
+    def publish_many(self, topic: str, messages: Iterable[Outgoing | Data]) -> list[Published]:
+        """Publish messages in their order; if one is refused, its error is raised."""
+        return take_steps(self._script.publish(topic, messages), self._transport)
+
+    def ack(self, *messages: ReceivedMessage) -> None:
+        """These messages of a queue are done with the commit.
+
+        Raises `StaleReceipt` when one is no longer this consumer's.
+        """
+        take_steps(self._script.ack(messages), self._transport)
+
+    def commit_offsets(self, group: StreamConsumer | str, places: Places) -> None:
+        """Let a stream group go on behind these messages, or at these offsets, after the commit.
+
+        Of a group that has members give the consumer, whose own offsets these are.
+        """
+        member = None if isinstance(group, str) else group.membership
+        name = group if isinstance(group, str) else group.membership.requests.group
+        take_steps(self._script.commit_offsets(name, member, places), self._transport)
+
+    def commit(self) -> None:
+        """Commit now; every reader can see all of it when this returns."""
+        take_steps(self._script.commit(), self._transport)
+
+    def abort(self) -> None:
+        """Let nothing of it count."""
+        take_steps(self._script.abort(), self._transport)
+
+    def __enter__(self) -> Self:
+        take_steps(self._script.begin(), self._transport)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        take_steps(self._script.leave(error), self._transport)
+
+
+class AsyncTransaction:
+    """One transaction, for coroutines."""
+
+    def __init__(self, transport: AsyncTransport, script: Script) -> None:
+        self._transport = transport
+        self._script = script
+
+    @property
+    def id(self) -> str:
+        return self._script.begun.id
+
+    @property
+    def transactional_id(self) -> str:
+        return self._script.begun.transactional_id
+
+    async def publish(
+        self,
+        topic: str,
+        value: Data | None,
+        *,
+        key: Data | None = None,
+        headers: Headers = NO_HEADERS,
+        priority: Priority | None = None,
+        delay: Duration | None = None,
+        deliver_at: Moment | None = None,
+        ttl: Duration | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Published:
+        """Publish one message; readers see it after the commit."""
+        message = Outgoing(
+            value, key, headers, priority, delay, deliver_at, ttl, partition, timestamp_ms
+        )
+        return (await self.publish_many(topic, [message]))[0]
+
+    async def publish_many(
+        self, topic: str, messages: Iterable[Outgoing | Data]
+    ) -> list[Published]:
+        """Publish messages in their order; if one is refused, its error is raised."""
+        return await take_steps_async(self._script.publish(topic, messages), self._transport)
+
+    async def ack(self, *messages: ReceivedMessage) -> None:
+        """These messages of a queue are done with the commit.
+
+        Raises `StaleReceipt` when one is no longer this consumer's.
+        """
+        await take_steps_async(self._script.ack(messages), self._transport)
+
+    async def commit_offsets(self, group: AsyncStreamConsumer | str, places: Places) -> None:
+        """Let a stream group go on behind these messages, or at these offsets, after the commit.
+
+        Of a group that has members give the consumer, whose own offsets these are.
+        """
+        member = None if isinstance(group, str) else group.membership
+        name = group if isinstance(group, str) else group.membership.requests.group
+        steps = self._script.commit_offsets(name, member, places)
+        await take_steps_async(steps, self._transport)
+
+    async def commit(self) -> None:
+        """Commit now; every reader can see all of it when this returns."""
+        await take_steps_async(self._script.commit(), self._transport)
+
+    async def abort(self) -> None:
+        """Let nothing of it count."""
+        await take_steps_async(self._script.abort(), self._transport)
+
+    async def __aenter__(self) -> Self:
+        await take_steps_async(self._script.begin(), self._transport)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await take_steps_async(self._script.leave(error), self._transport)

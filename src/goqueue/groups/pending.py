@@ -1,0 +1,39 @@
+"""Offsets that open transactions have committed for one group.
+
+They count when their transaction does. Until then they stand here, by producer id, as the log has
+them. An offset that is committed or deleted outside of the transaction, later in the log, takes the
+place of a pending one: compaction keeps the later record of a key, and so must we.
+"""
+
+from __future__ import annotations
+
+from goqueue.groups.offsets import OffsetChange
+from goqueue.groups.partitions import Partition
+from goqueue.groups.results import CommittedOffset
+
+
+class PendingOffsets:
+    def __init__(self) -> None:
+        self._producers: dict[int, dict[Partition, CommittedOffset | None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._producers)
+
+    def put(self, producer_id: int, change: OffsetChange) -> None:
+        topic, partition, committed = change
+        self._producers.setdefault(producer_id, {})[topic, partition] = committed
+
+    def supersede(self, topic: str, partition: int) -> None:
+        """The log has a later record, and not one of a transaction, for this partition."""
+        for producer_id in list(self._producers):
+            self._producers[producer_id].pop((topic, partition), None)
+            if not self._producers[producer_id]:
+                del self._producers[producer_id]
+
+    def take(self, producer_id: int) -> list[OffsetChange]:
+        """What a transaction that ends had committed; nothing is pending of it afterwards."""
+        taken = self._producers.pop(producer_id, {})
+        return [(topic, partition, committed) for (topic, partition), committed in taken.items()]
+
+    def partitions(self) -> set[Partition]:
+        return {partition for pending in self._producers.values() for partition in pending}

@@ -1,0 +1,156 @@
+"""What a partition writes beside its log, and how it is read back and brought up to date.
+
+The producers, the open transactions and the leader epochs are a function of the log. The files
+only spare reading all of it again: whatever they lack is learnt from the batches after them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from goqueue.partition.epochs import LeaderEpochs
+from goqueue.partition.producers import Producers, ProducersState
+from goqueue.partition.transactions import Transactions
+from goqueue.storage.aborted import read_marker, restore_aborted, seal_aborted
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.log import Log, SyncPoint
+
+_PRODUCERS_FILE = "producers"
+_PRODUCERS_MAGIC = b"GQPR"
+_PRODUCERS_VERSION = 2
+_PRODUCERS_VERSION_PLAIN = 1  # before there were transactions
+_EPOCHS_FILE = "leader-epochs"
+_EPOCHS_MAGIC = b"GQLE"
+_EPOCHS_VERSION = 1
+FIRST_EPOCH = (0, 0)
+
+_log = logging.getLogger(__name__)
+
+
+class Flush:
+    """One round of making a partition durable; `run` blocks and touches only files."""
+
+    __slots__ = ("_disk", "_folder", "_producers", "epochs", "has_saved", "point")
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        point: SyncPoint,
+        producers: ProducersState | None,
+        epochs: list[tuple[int, int]] | None,
+    ) -> None:
+        self.point = point
+        self.epochs = epochs
+        self.has_saved = False
+        self._disk = disk
+        self._folder = folder
+        self._producers = producers
+
+    @property
+    def tail_bytes(self) -> int | None:
+        """How much the commit journal would have to take instead; None when that would not do."""
+        if self.epochs is not None or self._producers is not None:
+            return None
+        return self.point.tail_bytes
+
+    def run(self) -> None:
+        self.point.sync()
+        try:
+            self._save()
+            self.has_saved = True
+        except OSError as error:
+            # The log says the same. These files only spare reading it again, so they can wait.
+            _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
+
+    def _save(self) -> None:
+        """Write the epochs first: with a snapshot of the producers nobody looks for them."""
+        if self.epochs is not None:
+            path = f"{self._folder}/{_EPOCHS_FILE}"
+            write_framed(
+                self._disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=self.epochs
+            )
+        if self._producers is not None:
+            path = f"{self._folder}/{_PRODUCERS_FILE}"
+            write_framed(
+                self._disk,
+                path,
+                magic=_PRODUCERS_MAGIC,
+                version=_PRODUCERS_VERSION,
+                body=self._producers,
+                is_durable=False,
+            )
+
+
+def saved_epochs(disk: Disk, log: Log, producers: ProducersState) -> list[tuple[int, int]]:
+    """The leader epochs as they were saved; a log of the first epoch alone has no file."""
+    saved = read_framed(
+        disk,
+        f"{log.folder}/{_EPOCHS_FILE}",
+        magic=_EPOCHS_MAGIC,
+        version=_EPOCHS_VERSION,
+        body=list[tuple[int, int]],
+    )
+    if saved is None:
+        return [] if producers.offset <= log.start_offset else [FIRST_EPOCH]
+    return saved
+
+
+def saved_producers(disk: Disk, log: Log) -> ProducersState:
+    """The producers as they were saved, or as of the log's start when nothing usable was."""
+    path = f"{log.folder}/{_PRODUCERS_FILE}"
+    saved = None
+    for version in (_PRODUCERS_VERSION, _PRODUCERS_VERSION_PLAIN):
+        if saved is None:
+            saved = read_framed(
+                disk, path, magic=_PRODUCERS_MAGIC, version=version, body=ProducersState
+            )
+    if saved is None or saved.offset > log.end_offset:
+        saved = ProducersState(log.start_offset, [])
+    if saved.offset < log.start_offset:
+        # Their markers may have gone with the records; what is left of them is found in the log.
+        saved.transactions = []
+    if saved.segment_base < 0:
+        before = [one.base_offset for one in log.segments if one.base_offset < saved.offset]
+        saved.segment_base = before[-1] if before else log.segments[0].base_offset
+    return saved
+
+
+def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
+    """Remove a snapshot of what is about to go, before that goes. Blocks.
+
+    It would later pass for one of what has been written in the same place.
+    """
+    path = f"{log.folder}/{_PRODUCERS_FILE}"
+    if disk.exists(path) and saved_producers(disk, log).offset > after_offset:
+        disk.remove(path)
+        disk.sync_folder(log.folder)
+
+
+def replayed(
+    log: Log, saved: ProducersState, epochs: LeaderEpochs, *, now_ms: int
+) -> tuple[Producers, Transactions]:
+    """The producers and transactions that the log makes of those that were saved."""
+    producers, transactions = Producers(saved.producers), Transactions(saved.transactions)
+    restore_aborted(log, saved.offset, base_offset=saved.segment_base, count=saved.aborted_count)
+    for segment, located in log.located(saved.offset):
+        header = located.header
+        epochs.note(header.leader_epoch, header.base_offset)
+        if header.producer_id < 0 or header.base_offset < saved.offset:
+            continue
+        producers.note(header, now_ms=now_ms)
+        if header.is_control:
+            marker = read_marker(segment, located)
+            if marker is None:
+                # Nobody knows what it said. Until the next one comes the transaction is open.
+                _log.error("%s: the marker at offset %d is damaged", log.folder, header.base_offset)
+                continue
+            producers.note_marker(header, marker, now_ms=now_ms)
+            aborted = transactions.end(header, is_commit=marker.is_commit)
+            if aborted is not None:
+                segment.note_aborted(aborted)
+        elif header.is_transactional:
+            transactions.note(header)
+    seal_aborted(log)
+    return producers, transactions

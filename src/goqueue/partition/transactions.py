@@ -1,0 +1,121 @@
+"""Which transactions are open in one partition, and up to where everything is decided.
+
+A transaction begins here with its first batch and ends with a marker. Until the marker is itself
+committed, readers who want only what is decided stop before the transaction's first record: that
+is the last stable offset. All of this is a function of the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from goqueue.model.batch import BatchHeader
+from goqueue.model.errors import TransactionAbortable
+from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction, aborted_by
+
+__all__ = ["AbortedSpans", "AbortedTransaction", "OpenTransaction", "Transactions"]
+
+# Each holds a place in memory until its end; whoever comes later is asked to abort.
+OPEN_MAX = 100_000
+
+
+class OpenTransaction(msgspec.Struct, array_like=True):
+    """What a producer has written and not decided yet; `last_offset` is that of its last batch."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+
+
+class Transactions:
+    """The transactions of one partition that are open, or whose markers are not yet committed."""
+
+    __slots__ = ("_ended", "_open", "first_unstable")
+
+    def __init__(self, still_open: Iterable[OpenTransaction] = ()) -> None:
+        # In the order of their first offsets, since that is the order in which they come.
+        self._open = {one.producer_id: one for one in still_open}
+        self._ended: deque[tuple[int, int]] = deque()  # offsets of the marker and of the beginning
+        self.first_unstable: int | None = None
+        self._find_first_unstable()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[OpenTransaction]:
+        return iter(self._open.values())
+
+    def get(self, producer_id: int) -> OpenTransaction | None:
+        return self._open.get(producer_id)
+
+    def check_room(self, producer_id: int) -> None:
+        """Refuse one transaction too many."""
+        if len(self._open) >= OPEN_MAX and producer_id not in self._open:
+            raise TransactionAbortable(
+                f"A partition has {OPEN_MAX} open transactions, which is the limit; abort this "
+                "one and try again when others have ended."
+            )
+
+    def note(self, header: BatchHeader) -> None:
+        """A batch of a transaction was written; the first one opens it.
+
+        An empty batch is what compaction leaves of one whose transaction was decided long ago.
+        """
+        if not header.record_count:
+            return
+        known = self._open.get(header.producer_id)
+        if known is not None:
+            known.last_offset = header.last_offset
+            known.producer_epoch = header.producer_epoch
+            return
+        self._open[header.producer_id] = OpenTransaction(
+            header.producer_id, header.producer_epoch, header.base_offset, header.last_offset
+        )
+        if self.first_unstable is None:
+            self.first_unstable = header.base_offset
+
+    def end(self, header: BatchHeader, *, is_commit: bool) -> AbortedTransaction | None:
+        """A marker was written; what it aborted, if it did abort something."""
+        ended = self._open.pop(header.producer_id, None)
+        if ended is None:
+            return None
+        self._ended.append((header.base_offset, ended.first_offset))
+        if is_commit:
+            return None
+        still_open = (one.first_offset for one in self._open.values())
+        return aborted_by(header, first_offset=ended.first_offset, still_open=still_open)
+
+    def advance(self, high_watermark: int) -> None:
+        """Markers before `high_watermark` are committed."""
+        ended = self._ended
+        if not ended or ended[0][0] >= high_watermark:
+            return
+        while ended and ended[0][0] < high_watermark:
+            ended.popleft()
+        self._find_first_unstable()
+
+    def forget_before(self, offset: int) -> bool:
+        """The log begins at `offset` now: of what has no records left nothing is to be decided."""
+        gone = [one.producer_id for one in self._open.values() if one.last_offset < offset]
+        for producer_id in gone:
+            del self._open[producer_id]
+        if gone:
+            self._find_first_unstable()
+        return bool(gone)
+
+    def state(self) -> list[OpenTransaction]:
+        """A copy, because a thread writes it down while more batches come."""
+        return [
+            OpenTransaction(one.producer_id, one.producer_epoch, one.first_offset, one.last_offset)
+            for one in self._open.values()
+        ]
+
+    def _find_first_unstable(self) -> None:
+        firsts = [first for _, first in self._ended]
+        if self._open:
+            firsts.append(next(iter(self._open.values())).first_offset)
+        self.first_unstable = min(firsts, default=None)

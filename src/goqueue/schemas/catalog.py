@@ -1,0 +1,205 @@
+"""Which versions of which subjects there are, what they say, and who refers to whom.
+
+The catalog only knows; what may be done to it is decided in `registry`. A schema's text is kept
+once for each id, however many subjects have it. A deleted version stays, and its id with it, until
+it is deleted for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from goqueue.schemas.facts import GoneVersion, VersionFact
+from goqueue.schemas.formats import Reference, SchemaKind
+from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
+
+_Place = tuple[str, int]  # a subject and one of its versions
+
+
+@dataclass(slots=True, eq=False)
+class Content:
+    """What an id of a context stands for, and which versions have it."""
+
+    context: str
+    id: int
+    guid: str
+    kind: SchemaKind
+    text: str
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    versions: dict[_Place, Version] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One version of one subject."""
+
+    subject: Subject
+    number: int
+    content: Content
+    registered_at_ms: int
+    is_deleted: bool = False
+
+    @property
+    def place(self) -> _Place:
+        return str(self.subject), self.number
+
+    def to_fact(self, *, is_deleted: bool) -> VersionFact:
+        content = self.content
+        return VersionFact(
+            subject=str(self.subject),
+            version=self.number,
+            id=content.id,
+            kind=content.kind,
+            text=content.text,
+            guid=content.guid,
+            registered_at_ms=self.registered_at_ms,
+            references=content.references,
+            metadata=content.metadata,
+            rule_set=content.rule_set,
+            is_deleted=is_deleted,
+        )
+
+
+@dataclass(slots=True)
+class _Context:
+    contents: dict[int, Content] = field(default_factory=dict)
+    by_guid: dict[str, Content] = field(default_factory=dict)
+    next_id: int = 1
+
+
+class Catalog:
+    """All versions, by subject, by id and by what they refer to."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, dict[int, Version]] = {}
+        self._contexts: dict[str, _Context] = {CONTEXT_DEFAULT: _Context()}
+        self._referrers: dict[_Place, dict[_Place, Version]] = {}
+        self.version_count = 0
+        self.text_length = 0  # of all that is kept
+
+    # Looking up
+
+    def has_context(self, context: str) -> bool:
+        return context in self._contexts
+
+    def contexts(self) -> list[str]:
+        return [CONTEXT_DEFAULT, *sorted(self._contexts.keys() - {CONTEXT_DEFAULT})]
+
+    def subjects(self) -> Iterator[Subject]:
+        """Every subject that has a version, deleted or not, in a fixed order."""
+        for name in sorted(self._subjects):
+            yield read_subject(name)
+
+    def versions(self, subject: Subject) -> list[Version]:
+        """The versions of a subject, deleted ones too, oldest first."""
+        return list(self._subjects.get(str(subject), {}).values())
+
+    def version(self, subject: Subject, number: int) -> Version | None:
+        return self._subjects.get(str(subject), {}).get(number)
+
+    def content(self, context: str, schema_id: int) -> Content | None:
+        known = self._contexts.get(context)
+        return None if known is None else known.contents.get(schema_id)
+
+    def content_like(self, context: str, guid: str) -> Content | None:
+        """The content of a context that says the same, whichever subject it is under."""
+        known = self._contexts.get(context)
+        return None if known is None else known.by_guid.get(guid)
+
+    def next_id(self, context: str) -> int:
+        known = self._contexts.get(context)
+        return 1 if known is None else known.next_id
+
+    def referrers(self, version: Version) -> list[Version]:
+        """The versions, deleted ones too, that refer to this one."""
+        return list(self._referrers.get(version.place, {}).values())
+
+    # Changing
+
+    def add(self, fact: VersionFact) -> None:
+        """A version exists, in the place of what was under its number."""
+        self.remove(GoneVersion(fact.subject, fact.version))
+        subject = read_subject(fact.subject)
+        content = self._content_of(subject.context, fact)
+        version = Version(subject, fact.version, content, fact.registered_at_ms, fact.is_deleted)
+        content.versions[version.place] = version
+        numbers = self._subjects.setdefault(fact.subject, {})
+        numbers[fact.version] = version
+        if next(reversed(numbers)) != max(numbers):  # an import may come in any order
+            self._subjects[fact.subject] = dict(sorted(numbers.items()))
+        for place in _referred(version):
+            self._referrers.setdefault(place, {})[version.place] = version
+        self.version_count += 1
+
+    def remove(self, gone: GoneVersion) -> None:
+        """Forget a version for good, and its content if nobody else has it."""
+        numbers = self._subjects.get(gone.subject, {})
+        version = numbers.pop(gone.version, None)
+        if version is None:
+            return
+        if not numbers:
+            del self._subjects[gone.subject]
+        for place in _referred(version):
+            referrers = self._referrers[place]
+            del referrers[version.place]
+            if not referrers:
+                del self._referrers[place]
+        content = version.content
+        del content.versions[version.place]
+        if not content.versions:
+            self._forget_content(content)
+        self.version_count -= 1
+
+    def raise_next_id(self, context: str, next_id: int) -> None:
+        known = self._contexts.setdefault(context, _Context())
+        known.next_id = max(known.next_id, next_id)
+
+    def skip_ids(self, count: int) -> None:
+        """Leave out ids in every context, because some may have been given that are forgotten."""
+        for known in self._contexts.values():
+            known.next_id += count
+
+    def _content_of(self, context: str, fact: VersionFact) -> Content:
+        known = self._contexts.setdefault(context, _Context())
+        content = known.contents.get(fact.id)
+        if content is None or content.guid != fact.guid:
+            content = Content(
+                context,
+                fact.id,
+                fact.guid,
+                fact.kind,
+                fact.text,
+                fact.references,
+                fact.metadata,
+                fact.rule_set,
+            )
+            known.contents[fact.id] = content
+            self.text_length += len(content.text)
+            known.by_guid.setdefault(fact.guid, content)
+        known.next_id = max(known.next_id, fact.id + 1)
+        return content
+
+    def _forget_content(self, content: Content) -> None:
+        known = self._contexts[content.context]
+        self.text_length -= len(content.text)
+        if known.contents.get(content.id) is content:
+            del known.contents[content.id]
+        if known.by_guid.get(content.guid) is content:
+            del known.by_guid[content.guid]
+            # Imports may give one schema several ids.
+            twin = next((one for one in known.contents.values() if one.guid == content.guid), None)
+            if twin is not None:
+                known.by_guid[twin.guid] = twin
+
+
+def _referred(version: Version) -> set[_Place]:
+    """What a version refers to; a subject without a context is in that of the version."""
+    context = version.subject.context
+    return {
+        (str(read_subject(one.subject, within=context)), one.version)
+        for one in version.content.references
+    }

@@ -1,0 +1,56 @@
+"""A schema on its way into the registry: as it was sent, as it is to be read, as it was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.schemas.formats import Reference, Schema, SchemaKind
+from goqueue.schemas.names import Subject
+from goqueue.schemas.sources import Source, guid_of
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A schema as a client sends it."""
+
+    text: str
+    kind: SchemaKind = SchemaKind.AVRO
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    id: int | None = None  # an import says which it had
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request with all that the registry adds to it, to be read and then to be registered."""
+
+    subject: Subject
+    request: Request
+    source: Source
+    is_normalized: bool
+
+    def read(self) -> Meant:
+        """What it means; raises `InvalidSchema`."""
+        schema = self.source.read()
+        if self.is_normalized:
+            text = meaning = schema.normalized
+        else:
+            text, meaning = schema.text, schema.canonical
+        return Meant(self, schema, text, meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A draft that was read: a schema, the text to keep of it, and what makes it the same."""
+
+    draft: Draft
+    schema: Schema
+    text: str
+    meaning: str
+
+    def guid(self, request: Request | None = None) -> str:
+        given = request or self.draft.request
+        return guid_of(given.kind, self.meaning, given.references, given.metadata, given.rule_set)

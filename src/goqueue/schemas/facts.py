@@ -1,0 +1,160 @@
+"""The facts that the registry is made of, and the records of `__schemas` that hold them.
+
+A fact states the whole of one thing under a key. A later one under the same key replaces it, and a
+key without a value forgets it, so the topic can be compacted and stays about as large as what it
+says. The highest id of a context is a fact of its own: the schema that had it may be deleted and
+compacted away, and its id must still never be given to another.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from goqueue.model.batch import Record
+from goqueue.schemas.formats import Reference, SchemaKind
+
+FACT_VERSION = b"\x01"
+
+_VERSION_PREFIX = b"version/"
+_CONFIG_PREFIX = b"config/"
+_MODE_PREFIX = b"mode/"
+_IDS_PREFIX = b"ids/"
+
+
+class CorruptSchemaState(Exception):
+    """A record of the registry's topic that makes no sense; it is passed over and told of."""
+
+
+class VersionFact(msgspec.Struct, frozen=True, kw_only=True, tag="version", omit_defaults=True):
+    """A subject has a version, and this is what it says."""
+
+    subject: str
+    version: int
+    id: int
+    kind: SchemaKind
+    text: str
+    guid: str
+    registered_at_ms: int
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    is_deleted: bool = False
+
+    @property
+    def key(self) -> bytes:
+        return version_key(self.subject, self.version)
+
+
+class ConfigFact(msgspec.Struct, frozen=True, kw_only=True, tag="config", omit_defaults=True):
+    """A subject, a context or the whole registry has settings of its own."""
+
+    subject: str
+    level: str | None = None
+    normalize: bool | None = None
+    group: str | None = None
+
+    @property
+    def key(self) -> bytes:
+        return config_key(self.subject)
+
+
+class ModeFact(msgspec.Struct, frozen=True, kw_only=True, tag="mode"):
+    """A subject, a context or the whole registry is in a mode of its own."""
+
+    subject: str
+    mode: str
+
+    @property
+    def key(self) -> bytes:
+        return mode_key(self.subject)
+
+
+class IdsFact(msgspec.Struct, frozen=True, kw_only=True, tag="ids"):
+    """Ids of a context below this one are, or were, given. A context exists once it has one."""
+
+    context: str
+    next_id: int
+
+    @property
+    def key(self) -> bytes:
+        return _IDS_PREFIX + self.context.encode()
+
+
+Fact = VersionFact | ConfigFact | ModeFact | IdsFact
+
+
+class Change(NamedTuple):
+    """One fact that holds from now on, or the key of one that does not any more."""
+
+    key: bytes
+    fact: Fact | None
+
+
+class GoneVersion(NamedTuple):
+    subject: str
+    version: int
+
+
+class GoneConfig(NamedTuple):
+    subject: str
+
+
+class GoneMode(NamedTuple):
+    subject: str
+
+
+Gone = GoneVersion | GoneConfig | GoneMode
+
+
+def state(fact: Fact) -> Change:
+    return Change(fact.key, fact)
+
+
+def version_key(subject: str, version: int) -> bytes:
+    return _VERSION_PREFIX + f"{version}/{subject}".encode()
+
+
+def config_key(subject: str) -> bytes:
+    return _CONFIG_PREFIX + subject.encode()
+
+
+def mode_key(subject: str) -> bytes:
+    return _MODE_PREFIX + subject.encode()
+
+
+_decoder: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def to_record(change: Change, *, now_ms: int) -> Record:
+    value = None if change.fact is None else FACT_VERSION + _encoder.encode(change.fact)
+    return Record(change.key, value, timestamp_ms=now_ms)
+
+
+def read_record(key: bytes, value: bytes | None) -> Fact | Gone | None:
+    """What a record says; None where a later version of this software may know."""
+    if value is None:
+        return read_gone(key)
+    if value[:1] != FACT_VERSION:
+        return None
+    try:
+        return _decoder.decode(value[1:])
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise CorruptSchemaState(f"The value under {key[:100]!r} cannot be read: {error}") from None
+
+
+def read_gone(key: bytes) -> Gone | None:
+    """What a key without a value forgets."""
+    prefix, _, rest = key.partition(b"/")
+    try:
+        name = rest.decode()
+        if prefix == b"version":
+            number, _, subject = name.partition("/")
+            return GoneVersion(subject, int(number))
+    except ValueError:
+        raise CorruptSchemaState(f"The key {key[:100]!r} cannot be read.") from None
+    if prefix == b"config":
+        return GoneConfig(name)
+    return GoneMode(name) if prefix == b"mode" else None

@@ -1,0 +1,78 @@
+"""Names of subjects, and the contexts they may be qualified with.
+
+A context is a name space of its own: its subjects, ids and settings do not meet those of others.
+`:.sales:orders-value` is the subject `orders-value` of the context `.sales`; a name without such a
+beginning is in the default context, which is called `.`. A name that ends with its context, such
+as `:.sales:`, means the context itself where settings are concerned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from goqueue.model.errors import SchemaRefusal, SchemaRefused
+
+CONTEXT_DEFAULT = "."
+CONTEXT_EVERYWHERE = ".__GLOBAL"  # its settings hold where neither subject nor context has any
+ALL_CONTEXTS = ":*:"
+NAME_LENGTH_MAX = 1000
+
+_RESERVED = frozenset({"__GLOBAL", "__EMPTY"})
+
+
+class Subject(NamedTuple):
+    """A subject in its context; without a name it means the context."""
+
+    context: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{context_prefix(self.context)}{self.name}"
+
+    @property
+    def is_default_context(self) -> bool:
+        return self.context == CONTEXT_DEFAULT and not self.name
+
+
+EVERYTHING = Subject(CONTEXT_DEFAULT, "")
+
+
+def context_prefix(context: str) -> str:
+    """What the names of a context's subjects begin with."""
+    return "" if context == CONTEXT_DEFAULT else f":{context}:"
+
+
+def read_subject(text: str, *, within: str = CONTEXT_DEFAULT) -> Subject:
+    """Take a name apart. One that names no context is in `within`."""
+    if not text.startswith(":."):
+        return Subject(within, text)
+    context, _, name = text[1:].partition(":")
+    return Subject(context, name)
+
+
+def check_subject(subject: Subject, *, is_for_settings: bool = False) -> None:
+    """Refuse what cannot be the name of a subject, or of a context where settings are meant."""
+    text = str(subject)
+    if len(text) > NAME_LENGTH_MAX:
+        raise _invalid(text, f"it has more than {NAME_LENGTH_MAX} characters")
+    if any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in text):
+        raise _invalid(text, "it has control characters")
+    if subject.name in _RESERVED:
+        raise _invalid(text, "that word is reserved")
+    if not is_for_settings and not subject.name:
+        raise _invalid(text, "it is empty")
+    if not is_for_settings and subject.context == CONTEXT_EVERYWHERE:
+        raise _invalid(text, "that context has settings only")
+
+
+def matches_prefix(subject: Subject, prefix: str) -> bool:
+    """Whether a listing with this prefix shows the subject; `:*:` stands for every context."""
+    if prefix.startswith(ALL_CONTEXTS):
+        return subject.name.startswith(prefix.removeprefix(ALL_CONTEXTS))
+    return str(subject).startswith(prefix)
+
+
+def _invalid(text: str, reason: str) -> SchemaRefused:
+    return SchemaRefused(
+        SchemaRefusal.INVALID_SUBJECT, f"The subject {text[:100]!r} is not valid: {reason}."
+    )

@@ -1,0 +1,182 @@
+"""Settings and modes: who has some, and which hold for a subject.
+
+What a subject does not say for itself its context says, or the registry as a whole for subjects of
+the default context; then the context for everything, and then the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from goqueue.model.errors import SchemaRefusal, SchemaRefused
+from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
+from goqueue.schemas.names import CONTEXT_DEFAULT, CONTEXT_EVERYWHERE, EVERYTHING, Subject
+
+T = TypeVar("T")
+
+
+class Level(StrEnum):
+    """What a new version must be able to do with data of older ones, or they with its data."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def is_backward(self) -> bool:
+        return self.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def is_forward(self) -> bool:
+        return self.startswith(("FORWARD", "FULL"))
+
+    @property
+    def is_transitive(self) -> bool:
+        return self.endswith("_TRANSITIVE")
+
+
+class Mode(StrEnum):
+    """What may be done to a subject."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"  # of the whole registry: whatever its subjects say
+    IMPORT = "IMPORT"  # versions come with the ids that they had elsewhere
+
+    @property
+    def is_read_only(self) -> bool:
+        return self in (Mode.READONLY, Mode.READONLY_OVERRIDE)
+
+
+LEVEL_DEFAULT = Level.BACKWARD
+MODE_DEFAULT = Mode.READWRITE
+SETTINGS_MAX = 100_000  # subjects with settings or a mode; they need not have versions
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings; what is None is said elsewhere."""
+
+    level: Level | None = None
+    normalize: bool | None = None
+    group: str | None = None  # the property of the metadata that divides versions into groups
+
+    def over(self, wider: Config) -> Config:
+        """These settings, with those of a wider scope where these say nothing."""
+        return Config(
+            wider.level if self.level is None else self.level,
+            wider.normalize if self.normalize is None else self.normalize,
+            wider.group if self.group is None else self.group,
+        )
+
+
+CONFIG_DEFAULT = Config(LEVEL_DEFAULT)
+
+
+class Scopes:
+    """Which subjects and contexts have settings or a mode of their own."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, Config] = {}
+        self._modes: dict[str, Mode] = {}
+
+    # Looking up
+
+    def own_config(self, subject: Subject) -> Config | None:
+        """What was said for just this subject or context; the whole registry always has some."""
+        config = self._configs.get(str(subject))
+        if config is None:
+            return CONFIG_DEFAULT if _is_widest(subject) else None
+        return config if config.level is not None else config.over(CONFIG_DEFAULT)
+
+    def config(self, subject: Subject) -> Config:
+        """What holds for the subject."""
+        config = Config()
+        for name in _scopes(subject):
+            known = self._configs.get(name)
+            config = config if known is None else config.over(known)
+        return config.over(CONFIG_DEFAULT)
+
+    def own_mode(self, subject: Subject) -> Mode | None:
+        return self._modes.get(str(subject), MODE_DEFAULT if _is_widest(subject) else None)
+
+    def mode(self, subject: Subject) -> Mode:
+        """The mode that holds for the subject."""
+        if self._modes.get(str(EVERYTHING)) is Mode.READONLY_OVERRIDE:
+            return Mode.READONLY_OVERRIDE
+        known = (self._modes[name] for name in _scopes(subject) if name in self._modes)
+        return next(known, MODE_DEFAULT)
+
+    def has_config(self, subject: Subject) -> bool:
+        return str(subject) in self._configs
+
+    def has_mode(self, subject: Subject) -> bool:
+        return str(subject) in self._modes
+
+    def modes_within(self, context: str) -> list[str]:
+        """The subjects of a context that have a mode of their own."""
+        prefix = f":{context}:"
+        if context == CONTEXT_DEFAULT:
+            return [name for name in self._modes if name and not name.startswith(":.")]
+        return [name for name in self._modes if name.startswith(prefix) and name != prefix]
+
+    def check_room(self) -> None:
+        if len(self._configs) + len(self._modes) >= SETTINGS_MAX:
+            raise SchemaRefused(
+                SchemaRefusal.NOT_PERMITTED,
+                f"{SETTINGS_MAX} subjects have settings of their own; delete some first.",
+            )
+
+    # Changing
+
+    def apply(self, fact: ConfigFact | ModeFact) -> None:
+        if isinstance(fact, ModeFact):
+            self._modes[fact.subject] = Mode(fact.mode)
+        else:
+            level = None if fact.level is None else Level(fact.level)
+            self._configs[fact.subject] = Config(level, fact.normalize, fact.group)
+
+    def forget(self, gone: GoneConfig | GoneMode) -> None:
+        if isinstance(gone, GoneMode):
+            self._modes.pop(gone.subject, None)
+        else:
+            self._configs.pop(gone.subject, None)
+
+
+def read_level(text: str) -> Level:
+    try:
+        return Level(text.upper())
+    except ValueError:
+        raise SchemaRefused(
+            SchemaRefusal.INVALID_LEVEL,
+            f"{text[:100]!r} is no compatibility level; use one of {', '.join(Level)}.",
+        ) from None
+
+
+def read_mode(text: str) -> Mode:
+    try:
+        return Mode(text.upper())
+    except ValueError:
+        raise SchemaRefused(
+            SchemaRefusal.INVALID_MODE,
+            f"{text[:100]!r} is no mode of this registry; use one of {', '.join(Mode)}.",
+        ) from None
+
+
+def _is_widest(subject: Subject) -> bool:
+    return subject == EVERYTHING or subject == Subject(CONTEXT_EVERYWHERE, "")
+
+
+def _scopes(subject: Subject) -> Iterator[str]:
+    """Where to look for what holds, the narrowest first."""
+    yield str(subject)
+    if subject.name:
+        yield str(Subject(subject.context, ""))
+    yield str(Subject(CONTEXT_EVERYWHERE, ""))

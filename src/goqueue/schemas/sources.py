@@ -1,0 +1,98 @@
+"""Schemas as they are registered, and read when somebody needs them read.
+
+Reading a schema and comparing two of them is work for milliseconds, sometimes many. So both are
+values here that know all they need: whoever holds one may do the work in another thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from goqueue.model.errors import InvalidSchema
+from goqueue.schemas.formats import (
+    Reference,
+    ResolvedReference,
+    Schema,
+    SchemaKind,
+    incompatibilities,
+    parse,
+)
+from goqueue.schemas.scopes import Level
+
+MESSAGES_MAX = 200  # of one comparison; whoever breaks more knows enough by then
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """The text of a schema with everything that it refers to; read at most once."""
+
+    kind: SchemaKind
+    text: str
+    references: tuple[ResolvedReference, ...] = ()
+    _schema: Schema | None = field(default=None, repr=False)
+
+    def read(self) -> Schema:
+        """The schema; raises `InvalidSchema` for a text that is none."""
+        if self._schema is None:
+            self._schema = parse(self.kind, self.text, self.references)
+        return self._schema
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether a new schema may follow earlier ones, oldest first."""
+
+    level: Level
+    source: Source
+    earlier: Sequence[tuple[int, Source]]
+
+    def run(self) -> list[str]:
+        """Why it may not; nothing if it may."""
+        if self.level is Level.NONE:
+            return []
+        earlier = self.earlier if self.level.is_transitive else self.earlier[-1:]
+        messages: list[str] = []
+        for number, source in reversed(earlier):
+            found = self._against(source)
+            if found:
+                messages += [*found, f"{{oldSchemaVersion: {number}}}"]
+            if len(messages) >= MESSAGES_MAX:
+                break
+        return [*messages[:MESSAGES_MAX], f"{{compatibility: '{self.level}'}}"] if messages else []
+
+    def _against(self, earlier: Source) -> list[str]:
+        if earlier.kind is not self.source.kind:
+            return [
+                f"{{errorType: a {self.source.kind} schema cannot follow a {earlier.kind} one}}"
+            ]
+        new = self.source.read()
+        try:
+            old = earlier.read()
+        except InvalidSchema as error:
+            return [f"{{errorType: the earlier schema cannot be read any more: {error}}}"]
+        messages = []
+        if self.level.is_backward:
+            messages += incompatibilities(reader=new, writer=old)
+        if self.level.is_forward:
+            messages += incompatibilities(reader=old, writer=new)
+        return messages
+
+
+def guid_of(
+    kind: SchemaKind,
+    meaning: str,
+    references: Sequence[Reference],
+    metadata: dict[str, Any] | None,
+    rule_set: dict[str, Any] | None,
+) -> str:
+    """What two schemas have in common that are the same; it is the same in every registry."""
+    told = _encode([kind, meaning, references, metadata, rule_set])
+    return str(UUID(bytes=hashlib.md5(told, usedforsecurity=False).digest()))

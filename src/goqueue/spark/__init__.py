@@ -1,0 +1,15 @@
+"""Topics as tables and streams of Spark.
+
+    import goqueue.spark
+
+    spark = goqueue.spark.session()
+    spark.read.format("goqueue").option("subscribe", "orders").load()
+
+It depends on the client and on the decoder of batches, and on nothing inside the broker. Spark is
+an extra: `pip install goqueue[spark]`.
+"""
+
+from goqueue.spark.predicates import ranges, read_where
+from goqueue.spark.session import enable, session
+
+__all__ = ["enable", "ranges", "read_where", "session"]

@@ -1,0 +1,346 @@
+"""The options of the data source, named as users of Spark's Kafka source know them.
+
+Everything is checked before a broker is asked anything, and all that is wrong is said at once.
+Spark hands options over with names in lower case, so that is how they are looked up here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from goqueue.model.errors import InvalidRequest
+
+EARLIEST = -2  # how Kafka's JSON of offsets writes the two ends
+LATEST = -1
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as Kafka's source has it
+SPLIT_BYTES_DEFAULT = 128 << 20  # a task of Python costs about 40 ms, whatever it reads
+
+_NUMBER_MAX = (1 << 63) - 1
+
+# Offsets by topic and partition, as `{"orders": {"0": 23, "1": -2}}` says them.
+ByPartition = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading begins or ends: one place for all partitions, or an offset or a time for some.
+
+    `place` is EARLIEST or LATEST and holds where the others say nothing. `offset` is a bound for
+    all partitions, and not a claim that they have it: each is read as far as it goes.
+    """
+
+    place: int
+    offset: int | None = None
+    offsets: ByPartition = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    timestamps: ByPartition = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a table, or a stream, of records is made of."""
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    partitions: frozenset[int] | None = None  # None: all of each topic
+    start: Start = field(default_factory=lambda: Start(EARLIEST))
+    end: Start = field(default_factory=lambda: Start(LATEST))
+    has_headers: bool = False
+    fails_on_data_loss: bool = True
+    is_committed_only: bool = True
+    view: str = "records"
+    tasks_min: int = 0
+    records_per_task_max: int | None = None
+    split_bytes: int = SPLIT_BYTES_DEFAULT
+    trigger_offsets_min: int | None = None
+    trigger_offsets_max: int | None = None
+    trigger_bytes_max: int | None = None
+    trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
+    group_id: str | None = None  # where a stream shows how far it is
+
+
+VIEWS = ("records", "batches")
+_READ_NAMES = (
+    "assign",
+    "bootstrap.servers",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "group",
+    "includeHeaders",
+    "kafka.bootstrap.servers",
+    "kafka.group.id",
+    "kafka.isolation.level",
+    "maxBytesPerTrigger",
+    "maxOffsetsPerTrigger",
+    "maxRecordsPerPartition",
+    "maxTriggerDelay",
+    "minOffsetsPerTrigger",
+    "minPartitions",
+    "partitions",
+    "splitBytes",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "subscribe",
+    "subscribePattern",
+    "topic",
+    "view",
+)
+# Options of Kafka's consumer that change nothing here may stay when a job moves over. These would
+# change something, and cannot be had.
+_SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+# What Spark itself may add to the options of a query.
+_SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
+
+
+class OptionReader:
+    """Takes options one by one and remembers what is wrong with them."""
+
+    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self.problems: list[str] = []
+        spelled = {name.lower(): name for name in known}
+        for name in self._options:
+            if name in spelled or name in _SPARKS_OWN:
+                continue
+            if name.startswith("kafka."):
+                self._check_consumer_option(name)
+                continue
+            near = difflib.get_close_matches(name, spelled, n=1)
+            hint = f"; did you mean {spelled[near[0]]!r}?" if near else "."
+            self.problems.append(f"There is no option {name!r}{hint}")
+
+    def _check_consumer_option(self, name: str) -> None:
+        is_plain = self._options[name].strip().upper() == "PLAINTEXT"
+        if name.startswith(_SECURITY) and not is_plain:
+            self.problems.append(
+                f"{name} is set, but this source connects without encryption and without a "
+                "password; leave it out, or put a tunnel before the broker."
+            )
+
+    def text(self, *names: str) -> str | None:
+        """The first of these options that is given."""
+        for name in names:
+            if (value := self._options.get(name.lower())) is not None and value.strip():
+                return value.strip()
+        return None
+
+    def number(self, name: str, *, least: int = 1) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not re.fullmatch(r"\d+", text) or not least <= int(text) <= _NUMBER_MAX:
+            self.problems.append(f"{name} is {text!r}; give a whole number from {least} on.")
+            return None
+        return int(text)
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = (self.text(name) or str(default)).lower()
+        if text not in ("true", "false"):
+            self.problems.append(f"{name} is {text!r}; give true or false.")
+        return text == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        text = (self.text(name) or default).lower()
+        if text not in choices:
+            self.problems.append(f"{name} is {text!r}; give one of {', '.join(choices)}.")
+        return text
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        """Milliseconds, or a number with a unit, as `90s` or `15m`."""
+        text = self.text(name)
+        if text is None:
+            return default_ms
+        found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", text)
+        if found is None:
+            self.problems.append(f"{name} is {text!r}; give a duration such as 500ms, 90s or 15m.")
+            return default_ms
+        return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+
+    def numbers(self, name: str) -> frozenset[int] | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not re.fullmatch(r"\d+(\s*,\s*\d+)*", text):
+            self.problems.append(f"{name} is {text!r}; give numbers of partitions, as 0,1,5.")
+            return None
+        return frozenset(int(one) for one in text.split(","))
+
+    def timestamp_ms(self, name: str) -> int | None:
+        """Milliseconds since 1970, as Kafka's source takes them, or a time as in RFC 3339."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if re.fullmatch(r"\d+", text) and int(text) <= _NUMBER_MAX:
+            return int(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.problems.append(
+                f"{name} is {text!r}; give milliseconds since 1970 or a time such as "
+                "2026-01-31T12:00:00Z."
+            )
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+
+    def by_partition(self, name: str, *, least: int) -> ByPartition:
+        """`{"orders": {"0": 23}}`; nothing if the option is not given."""
+        text = self.text(name)
+        return {} if text is None else self._by_partition(name, text, least)
+
+    def place(self, name: str, *, allowed: tuple[int, ...], default: int) -> Start:
+        """`earliest`, `latest`, a number, or offsets as JSON in which -2 and -1 are the ends."""
+        text = self.text(name)
+        words = {word: place for word, place in _PLACES.items() if place in allowed}
+        if text is None:
+            return Start(default)
+        if text.lower() in words:
+            return Start(words[text.lower()])
+        if re.fullmatch(r"\d+", text) and int(text) <= _NUMBER_MAX:
+            return Start(default, offset=int(text))
+        if text.startswith("{"):
+            offsets = self._by_partition(name, text, EARLIEST)
+            found = {offset for places in offsets.values() for offset in places.values()}
+            for place in found & (set(_PLACES.values()) - set(allowed)):
+                self.problems.append(f"{name} cannot hold {place}; give {_or(words)} or offsets.")
+            return Start(default, offsets=offsets)
+        self.problems.append(
+            f"{name} is {text!r}; give {_or(words)}, a number, or JSON such as "
+            '{"orders": {"0": 23}}.'
+        )
+        return Start(default)
+
+    def assigned(self) -> dict[str, tuple[int, ...]]:
+        text = self.text("assign")
+        if text is None:
+            return {}
+        try:
+            found = json.loads(text)
+            return {
+                str(topic): tuple(sorted({_natural(number) for number in numbers}))
+                for topic, numbers in found.items()
+            }
+        except (ValueError, TypeError, AttributeError):
+            self.problems.append('assign takes JSON such as {"orders": [0, 1]}.')
+            return {}
+
+    def raise_problems(self) -> None:
+        if self.problems:
+            raise InvalidRequest(" ".join(self.problems))
+
+    def _by_partition(self, name: str, text: str, least: int) -> ByPartition:
+        try:
+            found = json.loads(text)
+            return {
+                str(topic): {
+                    _natural(number): _at_least(value, least) for number, value in places.items()
+                }
+                for topic, places in found.items()
+            }
+        except (ValueError, TypeError, AttributeError):
+            self.problems.append(f'{name} takes JSON such as {{"orders": {{"0": 23, "1": 7}}}}.')
+            return {}
+
+
+def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> ReadOptions:
+    """What a reader is to do; everything that is wrong is in one `InvalidRequest`.
+
+    `is_streaming` is None while that is not known: then what fits a table or a stream is right.
+    """
+    reader = OptionReader(options, _READ_NAMES)
+    topics, pattern, assigned = _which_topics(reader)
+    start_default = LATEST if is_streaming else EARLIEST
+    allowed = (EARLIEST,) if is_streaming is False else (EARLIEST, LATEST)
+    start = _start(reader, "starting", allowed=allowed, default=start_default)
+    end = _start(reader, "ending", allowed=(LATEST,), default=LATEST)
+    if is_streaming and end != Start(LATEST):
+        reader.problems.append("A stream has no end; leave the ending options out.")
+    isolation = reader.choice(
+        "kafka.isolation.level", ("read_committed", "read_uncommitted"), "read_committed"
+    )
+    found = ReadOptions(
+        bootstrap=reader.text("kafka.bootstrap.servers", "bootstrap.servers") or BOOTSTRAP_DEFAULT,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        partitions=reader.numbers("partitions"),
+        start=start,
+        end=end,
+        has_headers=reader.flag("includeHeaders", default=False),
+        fails_on_data_loss=reader.flag("failOnDataLoss", default=True),
+        is_committed_only=isolation == "read_committed",
+        view=reader.choice("view", VIEWS, VIEWS[0]),
+        tasks_min=reader.number("minPartitions") or 0,
+        records_per_task_max=reader.number("maxRecordsPerPartition"),
+        split_bytes=reader.number("splitBytes", least=1 << 16) or SPLIT_BYTES_DEFAULT,
+        trigger_offsets_min=reader.number("minOffsetsPerTrigger"),
+        trigger_offsets_max=reader.number("maxOffsetsPerTrigger"),
+        trigger_bytes_max=reader.number("maxBytesPerTrigger"),
+        trigger_delay_ms_max=reader.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
+        group_id=reader.text("group", "kafka.group.id"),
+    )
+    reader.raise_problems()
+    return found
+
+
+def _which_topics(
+    reader: OptionReader,
+) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]]]:
+    subscribed, pattern = reader.text("subscribe", "topic"), reader.text("subscribePattern")
+    assigned = reader.assigned()
+    names = [name.strip() for name in (subscribed or "").split(",")]
+    topics = tuple(dict.fromkeys(name for name in names if name))
+    if sum(map(bool, (topics, pattern, reader.text("assign")))) != 1:
+        reader.problems.append(
+            "Name the topics with exactly one of subscribe, subscribePattern and assign."
+        )
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            reader.problems.append(f"subscribePattern is no regular expression: {error}.")
+    return topics, pattern, assigned
+
+
+def _start(reader: OptionReader, prefix: str, *, allowed: tuple[int, ...], default: int) -> Start:
+    names = [f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp"]
+    if sum(reader.text(name) is not None for name in names) > 1:
+        reader.problems.append(f"Give one of {', '.join(names[:-1])} and {names[-1]}.")
+    return replace(
+        reader.place(names[0], allowed=allowed, default=default),
+        timestamp_ms=reader.timestamp_ms(names[1]),
+        timestamps=reader.by_partition(names[2], least=0),
+    )
+
+
+def _natural(value: Any) -> int:
+    """The number of a partition, which JSON has as text where it is a key."""
+    is_text = isinstance(value, str) and re.fullmatch(r"\d+", value)
+    return _at_least(int(value) if is_text else value, 0)
+
+
+def _at_least(value: Any, least: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _NUMBER_MAX:
+        return value
+    raise ValueError(value)
+
+
+def _or(words: Iterable[str]) -> str:
+    return " or ".join(words)
+
+
+_PLACES = {"earliest": EARLIEST, "latest": LATEST}
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -1,0 +1,220 @@
+"""From options to ranges of offsets, and from ranges to the tasks that read them.
+
+Runs on the driver, when a table is loaded or a micro-batch planned. A broker is asked where
+partitions begin and end and how large they are; no record is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from goqueue.client import LogClient, PartitionRange, Position, TopicView
+from goqueue.client.offsets import NO_OFFSET
+from goqueue.model.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from goqueue.model.names import TopicPartition
+from goqueue.spark.options import EARLIEST, LATEST, ByPartition, ReadOptions, Start
+
+TASKS_PER_PARTITION_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets from `start` up to, and without, `end` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    topic_id: str = ""  # a topic of this name with another id is another topic
+    is_first: bool = True  # of the pieces that a longer range was cut into
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+
+class Snapshot(NamedTuple):
+    """Topics as they were at one moment: their ids, and what each partition kept."""
+
+    ids: Mapping[str, str]
+    kept: Mapping[TopicPartition, PartitionRange]
+
+
+def look(client: LogClient, options: ReadOptions, *, skips_missing: bool = False) -> Snapshot:
+    """The partitions that the options name, in order; one that is not there is an error, or left
+    out.
+    """
+    views = client.cluster.retrying(lambda: _topic_views(client, options, skips_missing))
+    partitions = _chosen_partitions(views, options, skips_missing)
+    kept = client.offsets.ranges(partitions, is_committed_only=options.is_committed_only)
+    return Snapshot({view.name: view.id.hex() for view in views}, kept)
+
+
+def _topic_views(client: LogClient, options: ReadOptions, skips_missing: bool) -> list[TopicView]:
+    if options.pattern is not None:
+        pattern = re.compile(options.pattern)
+        return [
+            view
+            for view in client.cluster.topics()
+            if not view.is_internal and pattern.fullmatch(view.name)
+        ]
+    views = []
+    for name in options.topics or sorted(options.assigned):
+        try:
+            views.append(client.cluster.topic(name))
+        except UnknownTopic:
+            if not skips_missing:
+                raise
+    return views
+
+
+def _chosen_partitions(
+    views: Sequence[TopicView], options: ReadOptions, skips_missing: bool
+) -> list[TopicPartition]:
+    found = [partition for view in views for partition in view.names]
+    if options.assigned:
+        there = set(found)
+        named = [
+            TopicPartition(topic, number)
+            for topic, numbers in options.assigned.items()
+            for number in numbers
+        ]
+        found = [one for one in named if one in there]
+        if len(found) < len(named) and not skips_missing:
+            raise UnknownPartition(next(one for one in named if one not in there))
+    if options.partitions is not None:
+        found = [one for one in found if one.partition in options.partitions]
+    return sorted(found, key=lambda one: (one.topic, one.partition))
+
+
+# Ranges
+
+
+def chosen_ranges(client: LogClient, options: ReadOptions, seen: Snapshot) -> list[OffsetRange]:
+    """What a table holds at this moment."""
+    starts = place_offsets(client, seen.kept, options.start, options)
+    ends = place_offsets(client, seen.kept, options.end, options)
+    return [
+        OffsetRange(one, starts[one], ends[one], seen.ids[one.topic])
+        for one in seen.kept
+        if ends[one] > starts[one]
+    ]
+
+
+def place_offsets(
+    client: LogClient,
+    kept: Mapping[TopicPartition, PartitionRange],
+    place: Start,
+    options: ReadOptions,
+) -> dict[TopicPartition, int]:
+    """The offset of a place in each partition, within what is kept."""
+    _check_named(place.offsets, kept, "offsets")
+    _check_named(place.timestamps, kept, "timestamps")
+    found = {
+        one: _place_offset(one, bounds, place, options.fails_on_data_loss)
+        for one, bounds in kept.items()
+    }
+    times = {
+        one: Position.at_time(timestamp_ms)
+        for one in kept
+        if (timestamp_ms := _timestamp_of(one, place)) is not None
+    }
+    if times:
+        # A moment after the last record is the end.
+        for one, answer in client.offsets.find(times).items():
+            offset = kept[one].end if answer.offset == NO_OFFSET else answer.offset
+            found[one] = _within(offset, kept[one])
+    return found
+
+
+def _place_offset(
+    partition: TopicPartition, kept: PartitionRange, place: Start, fails_on_data_loss: bool
+) -> int:
+    offset = place.offsets.get(partition.topic, {}).get(partition.partition)
+    if offset is None and place.offset is not None:
+        return _within(place.offset, kept)
+    if offset is None:
+        offset = place.place
+    if offset == EARLIEST:
+        return kept.start
+    if offset == LATEST:
+        return kept.end
+    if fails_on_data_loss and not kept.start <= offset <= kept.end:
+        raise OffsetOutOfRange(partition, offset, start=kept.start, end=kept.end)
+    return _within(offset, kept)
+
+
+def _within(offset: int, kept: PartitionRange) -> int:
+    return min(max(offset, kept.start), kept.end)
+
+
+def _timestamp_of(partition: TopicPartition, place: Start) -> int | None:
+    own = place.timestamps.get(partition.topic, {}).get(partition.partition)
+    return place.timestamp_ms if own is None else own
+
+
+def _check_named(
+    named: ByPartition, kept: Mapping[TopicPartition, PartitionRange], what: str
+) -> None:
+    strangers = [
+        str(TopicPartition(topic, number))
+        for topic, places in named.items()
+        for number in places
+        if TopicPartition(topic, number) not in kept
+    ]
+    if strangers:
+        raise InvalidRequest(
+            f"The {what} name {', '.join(strangers)}, which this table does not read; take them "
+            "out, or subscribe to their topics."
+        )
+
+
+# Tasks
+
+
+def record_bytes(client: LogClient, seen: Snapshot) -> dict[TopicPartition, float]:
+    """How many bytes of disk a record takes on average, where brokers say it."""
+    topics: dict[str, list[int]] = {}
+    for one in seen.kept:
+        topics.setdefault(one.topic, []).append(one.partition)
+    sizes: dict[TopicPartition, int] = {}
+    for folder in client.nodes.log_dirs(topics) if topics else ():
+        for partition, size in folder.sizes.items():
+            sizes[partition] = max(size, sizes.get(partition, 0))
+    return {
+        one: sizes[one] / (kept.end - kept.start)
+        for one, kept in seen.kept.items()
+        if one in sizes and kept.end > kept.start
+    }
+
+
+def split(
+    ranges: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float], options: ReadOptions
+) -> list[OffsetRange]:
+    """Cut ranges into tasks of about `splitBytes`, of at most `maxRecordsPerPartition`, and so
+    that there are at least `minPartitions`.
+
+    `sizes` are bytes per record. A range is never cut into more than TASKS_PER_PARTITION_MAX.
+    """
+    total = sum(one.count for one in ranges)
+    tasks: list[OffsetRange] = []
+    for one in ranges:
+        pieces = -(-int(sizes.get(one.partition, 0) * one.count) // options.split_bytes)
+        if options.records_per_task_max is not None:
+            pieces = max(pieces, -(-one.count // options.records_per_task_max))
+        if total:
+            pieces = max(pieces, -(-options.tasks_min * one.count // total))
+        tasks += _cut(one, max(1, min(pieces, one.count, TASKS_PER_PARTITION_MAX)))
+    return tasks
+
+
+def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """Pieces of equal length, but for one record."""
+    bounds = [whole.start + whole.count * number // pieces for number in range(pieces + 1)]
+    return [
+        replace(whole, start=start, end=end, is_first=start == whole.start)
+        for start, end in pairwise(bounds)
+    ]

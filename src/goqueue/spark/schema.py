@@ -1,0 +1,94 @@
+"""The columns of a table: what Spark calls them, and what Arrow must call them to please Spark.
+
+Spark compares the Arrow schema of a task's first batch with its own, letter by letter: plain
+`binary` and `string`, all nullable, times in microseconds of UTC, the child of a list `element`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from goqueue.model.errors import InvalidRequest
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_HEADERS = ArrayType(_HEADER)
+
+RECORD_COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+BATCH_COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "firstOffset": LongType(),
+    "lastOffset": LongType(),
+    "records": IntegerType(),
+    "bytes": IntegerType(),
+    "codec": StringType(),
+    "firstTimestamp": TimestampType(),
+    "lastTimestamp": TimestampType(),
+    "producerId": LongType(),
+    "producerEpoch": ShortType(),
+    "firstSequence": IntegerType(),
+    "leaderEpoch": IntegerType(),
+    "isTransactional": BooleanType(),
+}
+
+_ARROW_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_ARROW: dict[type[DataType], pa.DataType] = {
+    BinaryType: pa.binary(),
+    BooleanType: pa.bool_(),
+    StringType: pa.string(),
+    ShortType: pa.int16(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+    ArrayType: pa.list_(pa.field("element", _ARROW_HEADER)),
+}
+
+
+def table_schema(*, has_headers: bool, view: str) -> StructType:
+    """All columns of a table, in the order of Spark's Kafka source."""
+    columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
+    return StructType(
+        [
+            StructField(name, kind)
+            for name, kind in columns.items()
+            if name != "headers" or has_headers
+        ]
+    )
+
+
+def arrow_schema(schema: StructType, *, view: str) -> pa.Schema:
+    """The columns that were asked for, as a task has to hand them over."""
+    columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
+    for one in schema.fields:
+        if one.name not in columns:
+            raise InvalidRequest(
+                f"There is no column {one.name!r}; a table has {', '.join(columns)}."
+            )
+        if one.dataType != columns[one.name]:
+            raise InvalidRequest(
+                f"Column {one.name!r} is of type {columns[one.name].simpleString()}, not "
+                f"{one.dataType.simpleString()}; read it so and cast it."
+            )
+    return pa.schema([pa.field(one.name, _ARROW[type(one.dataType)]) for one in schema.fields])

@@ -1,0 +1,66 @@
+"""A session of Spark that suits the data source: its sockets, its chunks, its packages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Fields of Arrow are read without checks that the reader has made already.
+_ARROW_FLAGS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
+# What must be there when a session starts.
+START_SETTINGS = {
+    # Sockets between the JVM and its Python workers lack TCP_NODELAY: 45 ms for each task.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.authenticate.socketTimeout": "60s",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Java options come on top of the user's own and never replace them.
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    name: str = "goqueue",
+    settings: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session for `spark.read.format("goqueue")`; an existing one is tuned and returned.
+
+    `settings` are Spark's own and win over ours.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return enable(active)
+    chosen = {**START_SETTINGS, **(settings or {})}
+    if master.startswith("local"):
+        # Otherwise workers run whichever python3 comes first, with other packages or none.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for option in _JAVA_OPTIONS:
+        chosen[option] = f"{_ARROW_FLAGS} {chosen.get(option, '')}".strip()
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return enable(builder.getOrCreate())
+
+
+def enable(spark: SparkSession) -> SparkSession:
+    """Make `format("goqueue")` known to a session, and let brokers see how far its streams are."""
+    from goqueue.spark.progress import ProgressListener
+    from goqueue.spark.source import GoQueueDataSource
+
+    spark.dataSource.register(GoQueueDataSource)
+    if spark not in _listened_to:
+        spark.streams.addListener(ProgressListener())
+        _listened_to.add(spark)
+    return spark
+
+
+_listened_to: WeakSet[SparkSession] = WeakSet()

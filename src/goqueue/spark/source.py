@@ -1,0 +1,71 @@
+"""`format("goqueue")`: topics as tables and as streams.
+
+    spark.read.format("goqueue").option("subscribe", "orders").load()
+    spark.readStream.format("goqueue").option("subscribe", "orders").load()
+
+Options are those of Spark's Kafka source. A table is what its partitions held when it was loaded;
+load it again to see more. Filters are not pushed down: Spark 4.3 caches what is pushed and then
+answers other queries with it. Give ranges as options, or let `goqueue.spark.ranges` make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from goqueue.spark.connecting import connect
+from goqueue.spark.options import ReadOptions, read_options
+from goqueue.spark.planning import chosen_ranges, look, record_bytes, split
+from goqueue.spark.schema import arrow_schema, table_schema
+from goqueue.spark.tasks import Task, read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class GoQueueDataSource(DataSource):
+    """What Spark makes of the options of one table or stream."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "goqueue"
+
+    def schema(self) -> StructType:
+        # Whether it will be a table or a stream is not known yet, so only what both share is read.
+        options = read_options(self.options, is_streaming=None)
+        return table_schema(has_headers=options.has_headers, view=options.view)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TableReader(read_options(self.options, is_streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from goqueue.spark.streaming import StreamReader
+
+        return StreamReader(read_options(self.options, is_streaming=True), schema)
+
+
+class TableReader(DataSourceReader):
+    """Reads what is there now."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = arrow_schema(schema, view=options.view)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with connect(options.bootstrap) as client:
+            seen = look(client, options)
+            ranges = chosen_ranges(client, options, seen)
+            tasks = split(ranges, record_bytes(client, seen), options)
+        return [Task(one) for one in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._options, partition, self._schema)

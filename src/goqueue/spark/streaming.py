@@ -1,0 +1,246 @@
+"""A topic as a stream: micro-batches of offsets, planned on the driver and read by tasks.
+
+Spark keeps the offsets in its checkpoint, plans a batch, reads it, writes it and only then asks for
+the next one. So whatever lies before the start it asks from is done, and is shown as the progress
+of the query's group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from goqueue.client import LogClient
+from goqueue.model.names import TopicPartition
+from goqueue.spark import losses
+from goqueue.spark.admission import MinimumWait, share, share_bytes
+from goqueue.spark.connecting import connect
+from goqueue.spark.options import ReadOptions
+from goqueue.spark.planning import (
+    OffsetRange,
+    Snapshot,
+    look,
+    place_offsets,
+    record_bytes,
+    split,
+)
+from goqueue.spark.progress import SOURCE_NAME, GroupProgress
+from goqueue.spark.schema import arrow_schema
+from goqueue.spark.stream_offsets import (
+    StreamOffset,
+    batch_ranges,
+    new_group,
+    read_offset,
+    reconcile,
+)
+from goqueue.spark.tasks import Task, read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SNAPSHOT_AGE_MS_MAX = 1_000  # how old the answer may be that a batch is planned with
+SIZES_AGE_MS_MAX = 30_000  # sizes of records are averages, and change slowly
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches. Spark keeps one as long as a query runs, and sends copies to tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = arrow_schema(schema, view=options.view)
+        self._planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}  # Connections stay with the driver.
+
+    @property
+    def _driver(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options, connect(self._options.bootstrap))
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._driver.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.trigger_offsets_max is not None:
+            return ReadMaxRows(options.trigger_offsets_max)
+        if options.trigger_bytes_max is not None:
+            return ReadMaxBytes(options.trigger_bytes_max)
+        if options.trigger_offsets_min is not None:
+            return ReadMinRows(options.trigger_offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._driver.stop_at_what_is_there()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        end = self._driver.next_end(read_offset(start), limit)
+        return start if end is None else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._driver.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [Task(one) for one in self._driver.tasks(read_offset(start), read_offset(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._options, partition, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._driver.show(read_offset(end))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+class Planner:
+    """The driver's half: where the stream stands and what comes next."""
+
+    def __init__(
+        self, options: ReadOptions, client: LogClient, *, now_ms: Callable[[], float] = _now_ms
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._now_ms = now_ms
+        self._progress = GroupProgress()
+        self._wait = MinimumWait(options.trigger_offsets_min or 0, options.trigger_delay_ms_max)
+        self._seen: Snapshot | None = None
+        self._seen_ms = 0.0
+        self._sizes: dict[TopicPartition, float] = {}
+        self._sizes_ms: float | None = None
+        self._group = options.group_id
+        self._is_bounded = False
+        self._target: dict[TopicPartition, int] | None = None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def initial(self) -> StreamOffset:
+        """Where a query begins that has no checkpoint."""
+        seen = look(self._client, self._options)
+        positions = place_offsets(self._client, seen.kept, self._options.start, self._options)
+        self._group = self._group or new_group("-".join(sorted(seen.ids)))
+        return StreamOffset(self._group, seen.ids, positions)
+
+    def stop_at_what_is_there(self) -> None:
+        """Read up to the ends as the next plan finds them, and no further.
+
+        They are looked up then and not now, because a batch of an earlier run may come first, and
+        partitions come and go meanwhile.
+        """
+        self._is_bounded = True
+        self._target = None
+
+    def next_end(self, begun: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
+        """Where the next batch ends; None when there is none yet."""
+        self.show(begun)
+        seen = self._look()
+        positions, found = reconcile(begun, seen)
+        losses.report(found, is_fatal=self._options.fails_on_data_loss)
+        waiting = {
+            one: count
+            for one, end in self._ends(seen).items()
+            if (count := end - positions[one]) > 0
+        }
+        taken = self._admit(waiting, limit)
+        if not taken and not found:
+            return None
+        # A new partition without records is left out: to name it would make a batch of nothing.
+        ends = {
+            one: position + taken.get(one, 0)
+            for one, position in positions.items()
+            if one in begun.positions or one in taken
+        }
+        ids = {topic: seen.ids[topic] for topic in {one.topic for one in ends}}
+        return StreamOffset(begun.group, ids, ends)
+
+    def tasks(self, begun: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+        """The ranges of a batch. After a restart it may be an old one, and its records gone."""
+        seen = self._recent()
+        ranges, found = batch_ranges(begun, end, seen)
+        losses.report(found, is_fatal=self._options.fails_on_data_loss)
+        return split(ranges, self._mean_sizes(seen) if ranges else {}, self._options)
+
+    def show(self, done: StreamOffset) -> None:
+        """Commit to the query's group; whatever lies before this offset has been written."""
+        self._group = self._group or done.group
+        self._progress.commit(self._client, self._group, done.positions)
+
+    def report(self) -> dict[str, Any] | None:
+        """The ends of the partitions, with what the listener needs to know of this query."""
+        if self._seen is None or self._group is None:
+            return None
+        ends = {one: kept.end for one, kept in self._seen.kept.items()}
+        return {
+            **StreamOffset(self._group, self._seen.ids, ends).to_json(),
+            "bootstrap": self._options.bootstrap,
+            "source": SOURCE_NAME,
+        }
+
+    def _ends(self, seen: Snapshot) -> Mapping[TopicPartition, int]:
+        """Up to where records may be read: to the ends, or to the target of a bounded run."""
+        ends = {one: kept.end for one, kept in seen.kept.items()}
+        if not self._is_bounded:
+            return ends
+        if self._target is None:
+            self._target = ends
+        # Partitions that came later are for the next run; those that went are not waited for.
+        return {one: min(ends[one], end) for one, end in self._target.items() if one in ends}
+
+    def _admit(
+        self, waiting: Mapping[TopicPartition, int], limit: ReadLimit
+    ) -> dict[TopicPartition, int]:
+        """Spark says whether limits hold at all; which they are, the options say."""
+        if not waiting:
+            return {}
+        if isinstance(limit, ReadAllAvailable):
+            return dict(waiting)
+        options = self._options
+        # A bounded run would wait for records that it must not read.
+        has_minimum = options.trigger_offsets_min is not None and not self._is_bounded
+        if has_minimum and not self._wait.is_over(sum(waiting.values()), self._now_ms()):
+            return {}
+        taken = dict(waiting)
+        if options.trigger_offsets_max is not None:
+            taken = share(taken, options.trigger_offsets_max)
+        if options.trigger_bytes_max is not None:
+            sizes = self._mean_sizes(self._recent())
+            taken = share_bytes(taken, sizes, options.trigger_bytes_max)
+        return {one: count for one, count in taken.items() if count}
+
+    def _look(self) -> Snapshot:
+        # What a stream has begun to read and is gone is a loss, and said as one.
+        self._seen = look(self._client, self._options, skips_missing=True)
+        self._seen_ms = self._now_ms()
+        return self._seen
+
+    def _recent(self) -> Snapshot:
+        """What was seen a moment ago will do: tasks notice what has changed since."""
+        if self._seen is None or self._now_ms() - self._seen_ms > SNAPSHOT_AGE_MS_MAX:
+            return self._look()
+        return self._seen
+
+    def _mean_sizes(self, seen: Snapshot) -> dict[TopicPartition, float]:
+        now_ms = self._now_ms()
+        if self._sizes_ms is None or now_ms - self._sizes_ms > SIZES_AGE_MS_MAX:
+            self._sizes, self._sizes_ms = record_bytes(self._client, seen), now_ms
+        return self._sizes

@@ -1,0 +1,35 @@
+"""What the driver sends to a task, and what the task hands to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from goqueue.spark.options import ReadOptions
+from goqueue.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Task(InputPartition):
+    """A range of offsets for one task."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def read_task(
+    options: ReadOptions, task: InputPartition, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Spark reads an empty table with a task that says nothing."""
+    # Imported by the worker that reads, not by the driver that plans.
+    from goqueue.spark.columns import header_batches, record_batches
+    from goqueue.spark.reading import read_batches
+
+    if isinstance(task, Task):
+        decode = header_batches if options.view == "batches" else record_batches
+        yield from decode(read_batches(options, task.wanted), task.wanted, schema)

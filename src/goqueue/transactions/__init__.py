@@ -1,0 +1,49 @@
+"""Atomic writes across partitions: who may write in which transaction, and how it ends.
+
+A transaction belongs to a transactional id, which names a producer through all its lives. Its
+participants are partitions, whatever they hold. This room decides: who the producer is now, which
+partitions take part, and what becomes of the transaction. It writes no marker and reads no
+partition; and it never undecides. It does not read a clock, make an id or wait: time and ids are
+arguments, and what shall happen is returned.
+
+One `Coordinator` owns all transactional ids of one partition of `__transaction_state`.
+
+**Loading.** `replay(key, value)` for each record of the partition, oldest first, then
+`loaded(now_ms)`. What was decided before is carried on from there.
+
+**Calls.** `initialise`, `add_partitions`, `end` and `abort` take a `token` and `now_ms`. They
+return effects, or raise the `GoQueueError` that is the answer. The answer to a token comes as a
+`Reply`, at once or with the effects of any later call, exactly once. A call that meets a
+transaction which is still being completed waits a little, and is then refused with
+`ConcurrentTransactions`. `verify`, `describe`, `all` and `of_producer` answer directly.
+
+**Effects.** `Reply(token, result)`. `Persist(write_id, key, value)`: append the record; when it is
+durable call `persisted(write_id, now_ms)`, when it is refused `persist_failed(write_id, error,
+now_ms)`. `WriteMarkers`: end the transaction in these partitions; call `marked` for each that is
+done. All of these return effects.
+
+**Time.** After any call, ask `next_deadline_ms()` and call `tick(now_ms)` then. Transactions time
+out and unused ids are forgotten there.
+"""
+
+from goqueue.transactions.calls import End, Initialise
+from goqueue.transactions.coordinator import Coordinator
+from goqueue.transactions.effects import Effect, Persist, Reply, Token, WriteMarkers
+from goqueue.transactions.limits import EPOCH_LAST
+from goqueue.transactions.patterns import is_match
+from goqueue.transactions.views import TransactionState, TransactionView
+
+__all__ = [
+    "EPOCH_LAST",
+    "Coordinator",
+    "Effect",
+    "End",
+    "Initialise",
+    "Persist",
+    "Reply",
+    "Token",
+    "TransactionState",
+    "TransactionView",
+    "WriteMarkers",
+    "is_match",
+]

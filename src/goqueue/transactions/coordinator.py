@@ -1,0 +1,332 @@
+"""All transactions of one partition of `__transaction_state`, and what may be asked of them.
+
+Every call names its time. Calls that end in an answer take a token and return effects, among
+which, now or later, is the reply to that token; or they raise the GoQueueError that is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidRequest,
+    InvalidTransactionState,
+    InvalidTransactionTimeout,
+    TransactionAbortable,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import steps
+from goqueue.transactions.calls import End, Initialise
+from goqueue.transactions.effects import Effect, Token
+from goqueue.transactions.limits import (
+    CONCURRENT_CALLS_MAX,
+    CONCURRENT_WAIT_MS,
+    PARTICIPANTS_MAX,
+)
+from goqueue.transactions.records import NO_EPOCH, Standing
+from goqueue.transactions.refusals import concurrent, fenced, misplaced, unknown, unmapped
+from goqueue.transactions.registry import TransactionRegistry
+from goqueue.transactions.transaction import Parked, Transaction
+from goqueue.transactions.views import TransactionState, TransactionView
+
+Handle = Callable[[Transaction, Token, int], None]
+
+
+class Coordinator(TransactionRegistry):
+    # Becoming a producer
+
+    def initialise(self, call: Initialise, *, token: Token, now_ms: int) -> list[Effect]:
+        """Answer the identity under which the producer may begin."""
+        self._check_ready(call.transactional_id)
+        timeout_ms_max = self.settings.timeout_ms_max
+        if not 0 < call.timeout_ms <= timeout_ms_max:
+            raise InvalidTransactionTimeout(
+                f"A transaction cannot have {call.timeout_ms} ms: choose from 1 to "
+                f"{timeout_ms_max} (setting transactions.timeout_ms_max)."
+            )
+        transaction = self._open(call.transactional_id)
+
+        def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
+            self._initialise(transaction, call, token, now_ms)
+
+        return self._serve(transaction, handle, token, now_ms)
+
+    def _initialise(
+        self, transaction: Transaction, call: Initialise, token: Token, now_ms: int
+    ) -> None:
+        standing = transaction.current
+        if standing is None:
+            self._answer_new(transaction, steps.first(call, now_ms), token)
+            return
+        known = (standing.identity, standing.last_identity, standing.next_identity)
+        if call.identity is not None and call.identity not in known:
+            raise fenced(call.transactional_id, call.identity)
+        if standing.state is TransactionState.ONGOING:
+            # Whoever left it open is gone, or wants to be rid of it.
+            is_own_wish = call.identity is not None
+            standing = steps.fenced_off(standing, now_ms, is_own_wish=is_own_wish)
+            transaction.stage(standing)
+        if standing.is_preparing:
+
+            def again(now_ms: int) -> None:
+                self._initialise(transaction, call, token, now_ms)
+
+            self._park(transaction, token, now_ms, again)
+        elif call.identity is not None and call.identity == standing.last_identity:
+            transaction.reply(token, standing.identity)
+        else:
+            self._answer_new(transaction, steps.taken_over(standing, call, now_ms), token)
+
+    def _answer_new(self, transaction: Transaction, standing: Standing, token: Token) -> None:
+        transaction.stage(standing)
+        transaction.reply(token, standing.identity)
+
+    # Taking part
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        *,
+        token: Token,
+        now_ms: int,
+    ) -> list[Effect]:
+        """Make partitions participants; the first ones begin the transaction."""
+        if not partitions:
+            raise InvalidRequest("No partitions are to be added; name at least one.")
+        transaction = self._get(transactional_id, identity.producer_id)
+
+        def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
+            self._add_partitions(transaction, identity, partitions, token, now_ms)
+
+        return self._serve(transaction, handle, token, now_ms)
+
+    def _add_partitions(
+        self,
+        transaction: Transaction,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        token: Token,
+        now_ms: int,
+    ) -> None:
+        standing = self._check_identity(transaction, identity)
+        if standing.is_preparing:
+
+            def again(now_ms: int) -> None:
+                self._add_partitions(transaction, identity, partitions, token, now_ms)
+
+            self._park(transaction, token, now_ms, again)
+            return
+        is_begun = standing.state is TransactionState.ONGOING
+        if not (is_begun and all(map(standing.has, partitions))):
+            standing = steps.joined(standing, partitions, now_ms)
+            if len(standing.partitions) > PARTICIPANTS_MAX:
+                raise TransactionAbortable(
+                    f"A transaction may have {PARTICIPANTS_MAX} partitions; abort it and begin "
+                    "smaller ones."
+                )
+            transaction.stage(standing)
+        transaction.reply(token, None)
+
+    def verify(
+        self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition
+    ) -> GoQueueError | None:
+        """Why this producer may not write there in its transaction now; None when it may.
+
+        It may once the log says that the partition takes part, and until an end is decided: then
+        nothing can be written that no marker would reach.
+        """
+        try:
+            transaction = self._get(transactional_id, identity.producer_id)
+            standing = self._check_identity(transaction, identity)
+        except GoQueueError as error:
+            return error
+        if standing.is_preparing:
+            return concurrent(transactional_id)
+        if standing.state is not TransactionState.ONGOING:
+            return misplaced(transactional_id, "written to", standing.state)
+        durable = transaction.durable
+        # The log may still hold the end of the last transaction, under the identity of this one.
+        is_begun = durable is not None and durable.state is TransactionState.ONGOING
+        is_own = durable is not None and is_begun and durable.identity == identity
+        if durable is None or not is_own or not durable.has(partition):
+            return InvalidTransactionState(
+                f"Partition {partition} is not part of the transaction of {transactional_id!r}; "
+                "add it first."
+            )
+        return None
+
+    # Ending
+
+    def end(self, call: End, *, token: Token, now_ms: int) -> list[Effect]:
+        """Decide the transaction; answer the identity with which the producer goes on."""
+        transaction = self._get(call.transactional_id, call.identity.producer_id)
+
+        def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
+            self._end(transaction, call, token, now_ms)
+
+        return self._serve(transaction, handle, token, now_ms)
+
+    def _end(self, transaction: Transaction, call: End, token: Token, now_ms: int) -> None:
+        standing = transaction.current
+        assert standing is not None
+        is_open = standing.state in (TransactionState.EMPTY, TransactionState.ONGOING)
+        if not is_open and call.bumps_epoch and call.identity == standing.last_identity:
+            self._repeat_end(transaction, standing, call, token)
+            return
+        standing = self._check_identity(transaction, call.identity)
+        if standing.state is TransactionState.ONGOING:
+            standing = steps.decided(standing, call, now_ms)
+            transaction.stage(standing)
+            self._answer_end(transaction, standing, call, token)
+        elif standing.state is TransactionState.EMPTY and not call.bumps_epoch:
+            raise misplaced(call.transactional_id, "ended", standing.state)
+        elif not call.bumps_epoch:
+            self._repeat_end(transaction, standing, call, token)
+        elif standing.is_preparing:
+            self._park(
+                transaction,
+                token,
+                now_ms,
+                lambda now_ms: self._end(transaction, call, token, now_ms),
+            )
+        elif call.is_commit:
+            raise misplaced(call.transactional_id, "committed", standing.state)
+        else:
+            # A producer that is not sure whether anything was begun aborts to be sure.
+            standing = steps.completed(steps.decided(standing, call, now_ms), now_ms)
+            self._answer_new(transaction, standing, token)
+
+    def _repeat_end(
+        self, transaction: Transaction, standing: Standing, call: End, token: Token
+    ) -> None:
+        """It was decided before, and the answer was perhaps lost."""
+        if call.is_commit != standing.is_committing:
+            what = "committed" if call.is_commit else "aborted"
+            raise misplaced(call.transactional_id, what, standing.state)
+        self._answer_end(transaction, standing, call, token)
+
+    def _answer_end(
+        self, transaction: Transaction, standing: Standing, call: End, token: Token
+    ) -> None:
+        if call.waits and standing.is_preparing:
+            transaction.finishing.append(token)
+        else:
+            transaction.reply(token, standing.next_identity)
+
+    def abort(self, transactional_id: str, *, token: Token, now_ms: int) -> list[Effect]:
+        """Abort over the producer's head; answered when the participants know."""
+        self._check_ready(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        standing = transaction.current if transaction is not None else None
+        if transaction is None or standing is None:
+            raise unknown(transactional_id)
+        if standing.state is TransactionState.ONGOING:
+            transaction.stage(steps.fenced_off(standing, now_ms))
+        elif standing.state is not TransactionState.PREPARE_ABORT:
+            raise misplaced(transactional_id, "aborted", standing.state)
+        transaction.finishing.append(token)
+        self._touch(transaction)
+        return self._finish(now_ms)
+
+    # Looking
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        self._check_ready(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.durable is None:
+            raise unknown(transactional_id)
+        return _view(transaction, transaction.durable)
+
+    def all(
+        self,
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        started_before_ms: int | None = None,
+    ) -> list[TransactionView]:
+        """Every transaction, or those that match each filter that is given."""
+        self._check_ready("*")
+        views = [
+            _view(one, one.durable)
+            for one in self._transactions.values()
+            if one.durable is not None
+        ]
+        return [
+            view
+            for view in views
+            if (not states or view.state in states)
+            and (not producer_ids or view.identity.producer_id in producer_ids)
+            and (started_before_ms is None or 0 <= view.started_ms < started_before_ms)
+        ]
+
+    def of_producer(self, producer_id: int) -> TransactionView | None:
+        """The transaction of a producer id, if it is known here."""
+        transaction = self._producers.get(producer_id)
+        if transaction is None or transaction.durable is None:
+            return None
+        return _view(transaction, transaction.durable)
+
+    # Serving
+
+    def _serve(
+        self, transaction: Transaction, handle: Handle, token: Token, now_ms: int
+    ) -> list[Effect]:
+        try:
+            handle(transaction, token, now_ms)
+        except GoQueueError:
+            self._forget_if_void(transaction)
+            raise
+        self._touch(transaction)
+        return self._finish(now_ms)
+
+    def _park(
+        self, transaction: Transaction, token: Token, now_ms: int, run: Callable[[int], None]
+    ) -> None:
+        """Have a call wait for the last transaction to be completed, but not for long."""
+        if len(transaction.parked) >= CONCURRENT_CALLS_MAX:
+            raise concurrent(transaction.transactional_id)
+
+        def run_or_refuse(now_ms: int) -> None:
+            try:
+                run(now_ms)
+            except GoQueueError as error:
+                transaction.reply(token, error)
+
+        transaction.parked.append(Parked(token, now_ms + CONCURRENT_WAIT_MS, run_or_refuse))
+
+    def _get(self, transactional_id: str, producer_id: int) -> Transaction:
+        self._check_ready(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.current is None:
+            raise unmapped(transactional_id, producer_id)
+        return transaction
+
+    def _check_identity(self, transaction: Transaction, identity: ProducerIdentity) -> Standing:
+        """How the transaction stands, for the producer whose it is now."""
+        standing = transaction.current
+        if standing is None:
+            raise unmapped(transaction.transactional_id, identity.producer_id)
+        if identity in (standing.identity, standing.next_identity):
+            return standing
+        known = (standing.producer_id, standing.last_producer_id)
+        if identity.producer_id not in known or identity.epoch == NO_EPOCH:
+            raise unmapped(transaction.transactional_id, identity.producer_id)
+        raise fenced(transaction.transactional_id, identity)
+
+
+def _view(transaction: Transaction, standing: Standing) -> TransactionView:
+    """What nothing can take back: how it stands in the log, and that all participants know."""
+    if standing.is_preparing and transaction.has_asked and not transaction.unmarked:
+        standing = steps.completed(standing, standing.updated_ms)
+    return TransactionView(
+        transactional_id=transaction.transactional_id,
+        state=standing.state,
+        identity=standing.identity,
+        timeout_ms=standing.timeout_ms,
+        started_ms=standing.started_ms,
+        updated_ms=standing.updated_ms,
+        partitions=standing.partitions,
+    )

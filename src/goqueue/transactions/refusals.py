@@ -1,0 +1,45 @@
+"""Refusals, in the words that callers read."""
+
+from __future__ import annotations
+
+from goqueue.model.errors import (
+    ConcurrentTransactions,
+    FencedProducer,
+    InvalidProducerIdMapping,
+    InvalidTransactionState,
+    UnknownTransaction,
+)
+from goqueue.model.names import ProducerIdentity
+from goqueue.transactions.views import TransactionState
+
+
+def concurrent(transactional_id: str) -> ConcurrentTransactions:
+    return ConcurrentTransactions(
+        f"The last transaction of {transactional_id!r} is still being completed; retry soon."
+    )
+
+
+def fenced(transactional_id: str, identity: ProducerIdentity) -> FencedProducer:
+    return FencedProducer(
+        f"Epoch {identity.epoch} of producer {identity.producer_id} is over: its transaction timed "
+        f"out, or another producer has taken over the transactional id {transactional_id!r}."
+    )
+
+
+def unmapped(transactional_id: str, producer_id: int) -> InvalidProducerIdMapping:
+    return InvalidProducerIdMapping(
+        f"Producer id {producer_id} does not belong to the transactional id "
+        f"{transactional_id[:260]!r}; initialise the producer again."
+    )
+
+
+def unknown(transactional_id: str) -> UnknownTransaction:
+    return UnknownTransaction(
+        f"No transaction is known for the transactional id {transactional_id[:260]!r}."
+    )
+
+
+def misplaced(transactional_id: str, what: str, state: TransactionState) -> InvalidTransactionState:
+    return InvalidTransactionState(
+        f"The transaction of {transactional_id!r} cannot be {what}: its state is {state}."
+    )

@@ -1,0 +1,275 @@
+"""The transactions of one coordinator: how they load, settle their writes, wait and disappear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goqueue.config import TransactionSettings
+from goqueue.model.errors import CoordinatorLoading, GoQueueError, InvalidRequest
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import steps
+from goqueue.transactions.deadlines import Deadlines
+from goqueue.transactions.effects import Effect, Persist, Reply, WriteMarkers
+from goqueue.transactions.limits import FAILED_WRITE_REST_MS, TRANSACTIONAL_ID_LENGTH_MAX
+from goqueue.transactions.records import (
+    Standing,
+    decode_key,
+    decode_standing,
+    encode_key,
+    encode_standing,
+)
+from goqueue.transactions.refusals import concurrent
+from goqueue.transactions.transaction import NO_WRITE, Transaction
+from goqueue.transactions.views import TransactionState
+
+
+@dataclass(slots=True)
+class _Write:
+    """A record on its way to the log, and the answers that wait for it."""
+
+    transaction: Transaction
+    standing: Standing | None
+    replies: list[Reply]
+
+
+class TransactionRegistry:
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self._transactions: dict[str, Transaction] = {}
+        self._producers: dict[int, Transaction] = {}  # by the producer id of what is durable
+        self._deadlines = Deadlines()
+        self._writes: dict[int, _Write] = {}
+        self._last_write_id = NO_WRITE
+        self._touched: dict[Transaction, None] = {}
+        self._is_loaded = False
+
+    def __contains__(self, transactional_id: str) -> bool:
+        return transactional_id in self._transactions
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    # Loading and resigning
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log, oldest first. Keys of other kinds are passed over."""
+        transactional_id = decode_key(key)
+        if transactional_id is None:
+            return
+        standing = None if value is None else decode_standing(value)
+        transaction = self._open(transactional_id)
+        self._settle(transaction, standing)
+        transaction.current = standing
+        self._forget_if_void(transaction)
+
+    def loaded(self, now_ms: int) -> list[Effect]:
+        """The log is read: what was decided is carried out, what is open may go on or time out."""
+        self._is_loaded = True
+        for transaction in self._transactions.values():
+            self._touch(transaction)
+        return self._finish(now_ms)
+
+    def resign(self, error: GoQueueError) -> list[Effect]:
+        """Somebody else coordinates now: answer everybody who waits, and do nothing more."""
+        self._is_loaded = False
+        tokens = [reply.token for write in self._writes.values() for reply in write.replies]
+        for transaction in self._transactions.values():
+            tokens += [reply.token for reply in transaction.replies]
+            tokens += transaction.finishing
+            tokens += [parked.token for parked in transaction.parked]
+        self._transactions.clear()
+        self._producers.clear()
+        self._writes.clear()
+        self._touched.clear()
+        return [Reply(token, error) for token in tokens]
+
+    # Settling writes and markers
+
+    def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
+        """The record of this write is durable."""
+        write = self._writes.pop(write_id, None)
+        if write is None:
+            return []
+        transaction = write.transaction
+        transaction.write_id = NO_WRITE
+        self._settle(transaction, write.standing)
+        self._touch(transaction)
+        return [*write.replies, *self._finish(now_ms)]
+
+    def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
+        """The record of this write is not in the log: go back to what is, and rest a little."""
+        write = self._writes.pop(write_id, None)
+        if write is None:
+            return []
+        transaction = write.transaction
+        transaction.write_id = NO_WRITE
+        transaction.current, transaction.is_staged = transaction.durable, False
+        transaction.rest_until_ms = now_ms + FAILED_WRITE_REST_MS
+        tokens = [reply.token for reply in (*write.replies, *transaction.replies)]
+        transaction.replies = []
+        if transaction.durable is None or not transaction.durable.is_preparing:
+            tokens += transaction.finishing
+            transaction.finishing = []
+        self._touch(transaction)
+        return [*(Reply(token, error) for token in tokens), *self._finish(now_ms)]
+
+    def marked(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partition: TopicPartition,
+        now_ms: int,
+    ) -> list[Effect]:
+        """A participant has taken its marker, as durable as promised, or is no more."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.durable is None:
+            return []
+        if transaction.durable.is_preparing and transaction.durable.identity == identity:
+            transaction.unmarked.discard(partition)
+            self._touch(transaction)
+        return self._finish(now_ms)
+
+    def _settle(self, transaction: Transaction, standing: Standing | None) -> None:
+        """The log now holds this."""
+        before, transaction.durable = transaction.durable, standing
+        if before is not None and self._producers.get(before.producer_id) is transaction:
+            del self._producers[before.producer_id]
+        if standing is not None:
+            self._producers[standing.producer_id] = transaction
+        transaction.has_asked = False
+        is_preparing = standing is not None and standing.is_preparing
+        transaction.unmarked = set(standing.partitions) if standing and is_preparing else set()
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do. Ask again after every other call."""
+        return self._deadlines.next_ms() if self._is_loaded else None
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._is_loaded and (name := self._deadlines.pop_due(now_ms)) is not None:
+            transaction = self._transactions.get(name)
+            if transaction is None:
+                continue
+            effects += self._refuse_parked(transaction, until_ms=now_ms)
+            standing = transaction.current
+            if standing is not None and self._time_is_over(transaction, standing, now_ms):
+                is_ongoing = standing.state is TransactionState.ONGOING
+                transaction.stage(steps.fenced_off(standing, now_ms) if is_ongoing else None)
+            self._touch(transaction)
+        return [*effects, *self._finish(now_ms)]
+
+    def _time_is_over(self, transaction: Transaction, standing: Standing, now_ms: int) -> bool:
+        deadline_ms = self._end_ms(transaction, standing)
+        return deadline_ms is not None and deadline_ms <= now_ms
+
+    def _end_ms(self, transaction: Transaction, standing: Standing) -> int | None:
+        """When an open transaction is aborted, or an unused id forgotten."""
+        if standing.is_preparing:
+            return None
+        if standing.state is TransactionState.ONGOING:
+            end_ms = standing.started_ms + standing.timeout_ms
+        else:
+            end_ms = standing.updated_ms + self.settings.id_expiration_ms
+        return max(end_ms, transaction.rest_until_ms)
+
+    def _deadline_ms(self, transaction: Transaction) -> int | None:
+        deadlines = [parked.until_ms for parked in transaction.parked]
+        standing = transaction.current
+        if standing is not None:
+            end_ms = self._end_ms(transaction, standing)
+            if end_ms is not None:
+                deadlines.append(end_ms)
+            elif transaction.durable is standing and not transaction.unmarked:
+                # All are marked, and the log would not take that.
+                deadlines.append(transaction.rest_until_ms)
+        return min(deadlines, default=None)
+
+    def _refuse_parked(self, transaction: Transaction, *, until_ms: int) -> list[Effect]:
+        late = [one for one in transaction.parked if one.until_ms <= until_ms]
+        transaction.parked = [one for one in transaction.parked if one.until_ms > until_ms]
+        error = concurrent(transaction.transactional_id)
+        return [Reply(one.token, error) for one in late]
+
+    # Serving
+
+    def _touch(self, transaction: Transaction) -> None:
+        """Remember that the transaction has something to say."""
+        self._touched[transaction] = None
+
+    def _finish(self, now_ms: int) -> list[Effect]:
+        """The effects of everything that the touched transactions have to say."""
+        effects: list[Effect] = []
+        while self._touched and self._is_loaded:
+            transaction = next(iter(self._touched))
+            del self._touched[transaction]
+            self._go_on(transaction, effects, now_ms)
+            self._flush(transaction, effects)
+            self._deadlines.set(transaction.transactional_id, self._deadline_ms(transaction))
+            self._forget_if_void(transaction)
+        return effects
+
+    def _go_on(self, transaction: Transaction, effects: list[Effect], now_ms: int) -> None:
+        """Carry a decision on: ask for markers, and when all are there, call it complete."""
+        standing = transaction.current
+        is_decided = standing is not None and standing.is_preparing
+        if standing is None or not is_decided or transaction.durable is not standing:
+            return
+        if not transaction.has_asked and transaction.unmarked:
+            transaction.has_asked = True
+            partitions = tuple(sorted(transaction.unmarked))
+            effects.append(
+                WriteMarkers(
+                    transaction.transactional_id,
+                    standing.identity,
+                    standing.is_committing,
+                    partitions,
+                )
+            )
+        if not transaction.unmarked and transaction.rest_until_ms <= now_ms:
+            transaction.stage(steps.completed(standing, now_ms))
+            effects += [Reply(one, standing.next_identity) for one in transaction.finishing]
+            transaction.finishing = []
+            parked, transaction.parked = transaction.parked, []
+            for call in parked:
+                call.run(now_ms)
+
+    def _flush(self, transaction: Transaction, effects: list[Effect]) -> None:
+        write = self._writes.get(transaction.write_id)
+        if transaction.is_staged:
+            if write is None:
+                effects.append(self._write(transaction))
+            return
+        replies, transaction.replies = transaction.replies, []
+        if write is None:
+            effects += replies
+        else:
+            write.replies += replies
+
+    def _write(self, transaction: Transaction) -> Persist:
+        standing = transaction.current
+        self._last_write_id += 1
+        self._writes[self._last_write_id] = _Write(transaction, standing, transaction.replies)
+        transaction.write_id = self._last_write_id
+        transaction.replies, transaction.is_staged = [], False
+        value = None if standing is None else encode_standing(standing)
+        return Persist(self._last_write_id, encode_key(transaction.transactional_id), value)
+
+    def _forget_if_void(self, transaction: Transaction) -> None:
+        if transaction.is_forgettable:
+            self._transactions.pop(transaction.transactional_id, None)
+            self._deadlines.set(transaction.transactional_id, None)
+
+    def _open(self, transactional_id: str) -> Transaction:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id)
+            self._transactions[transactional_id] = transaction
+        return transaction
+
+    def _check_ready(self, transactional_id: str) -> None:
+        if not self._is_loaded:
+            raise CoordinatorLoading("The coordinator is reading its log; retry.")
+        if not 0 < len(transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
+            raise InvalidRequest(f"{transactional_id[:100]!r} cannot be a transactional id.")

@@ -1,0 +1,53 @@
+"""One transactional id: how its transaction stands, in the log and in memory, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from goqueue.model.names import TopicPartition
+from goqueue.transactions.effects import Reply, Token
+from goqueue.transactions.records import Standing
+
+NO_WRITE = 0
+
+
+@dataclass(slots=True)
+class Parked:
+    """A call that waits for the last transaction to be completed."""
+
+    token: Token
+    until_ms: int
+    run: Callable[[int], None]
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """Changes are made to `current` at once. Whoever asked is answered when `durable` has them.
+
+    Nothing outside may rely on `current`: a crash, or a log that refuses, goes back to `durable`.
+    """
+
+    transactional_id: str
+    durable: Standing | None = None
+    current: Standing | None = None
+    is_staged: bool = False  # `current` is ahead of both the log and the write under way
+    write_id: int = NO_WRITE
+    replies: list[Reply] = field(default_factory=list)  # wait for the next write
+    unmarked: set[TopicPartition] = field(default_factory=set)  # have not taken their marker yet
+    has_asked: bool = False  # for the markers of the decision in `durable`
+    finishing: list[Token] = field(default_factory=list)  # wait until all are marked
+    parked: list[Parked] = field(default_factory=list)
+    rest_until_ms: int = 0  # after a write that failed
+
+    def stage(self, standing: Standing | None) -> None:
+        self.current = standing
+        self.is_staged = True
+
+    def reply(self, token: Token, result: object) -> None:
+        self.replies.append(Reply(token, result))
+
+    @property
+    def is_forgettable(self) -> bool:
+        is_busy = self.is_staged or self.write_id != NO_WRITE or self.replies or self.parked
+        return not is_busy and self.durable is None and self.current is None

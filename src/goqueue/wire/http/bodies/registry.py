@@ -1,0 +1,90 @@
+"""What clients of the schema registry send, and the numbers by which they know refusals.
+
+The names are those of the registry's own API, which has clients of its own. Fields that are not
+known are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.model.errors import SchemaRefusal
+from goqueue.wire.http.fields import INT32_MAX, Body
+
+REFERENCES_MAX = 1000
+
+# The first three digits are the status.
+NUMBERS: dict[SchemaRefusal, int] = {
+    SchemaRefusal.UNKNOWN_SUBJECT: 40401,
+    SchemaRefusal.UNKNOWN_VERSION: 40402,
+    SchemaRefusal.UNKNOWN_SCHEMA: 40403,
+    SchemaRefusal.SUBJECT_DELETED: 40404,
+    SchemaRefusal.SUBJECT_NOT_DELETED: 40405,
+    SchemaRefusal.VERSION_DELETED: 40406,
+    SchemaRefusal.VERSION_NOT_DELETED: 40407,
+    SchemaRefusal.NO_CONFIG: 40408,
+    SchemaRefusal.NO_MODE: 40409,
+    SchemaRefusal.INCOMPATIBLE: 409,
+    SchemaRefusal.INVALID_VERSION: 42202,
+    SchemaRefusal.INVALID_LEVEL: 42203,
+    SchemaRefusal.INVALID_MODE: 42204,
+    SchemaRefusal.NOT_PERMITTED: 42205,
+    SchemaRefusal.REFERENCED: 42206,
+    SchemaRefusal.INVALID_SUBJECT: 42208,
+    SchemaRefusal.TOO_LARGE: 42209,
+}
+INVALID_SCHEMA = 42201
+STORE_FAILED = 50001
+TIMED_OUT = 50002
+
+Number = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
+Name = Annotated[str, Meta(max_length=1000)]
+
+
+class OpenBody(Body, kw_only=True, forbid_unknown_fields=False):
+    """Newer clients may say more than we know."""
+
+
+class ReferenceBody(OpenBody, kw_only=True):
+    """A schema that another one refers to; version -1 is the newest."""
+
+    name: Name
+    subject: Name
+    version: Number
+
+
+class SchemaBody(OpenBody, kw_only=True):
+    """A schema to be registered, looked up or compared."""
+
+    schema: str | None = None
+    schemaType: str | None = None
+    references: Annotated[list[ReferenceBody], Meta(max_length=REFERENCES_MAX)] | None = None
+    metadata: dict[str, Any] | None = None
+    ruleSet: dict[str, Any] | None = None
+    version: Number | None = None
+    id: Number | None = None
+
+
+class ConfigBody(OpenBody, kw_only=True):
+    """Settings. What is missing stays as it is, what is null is taken away."""
+
+    compatibility: str | UnsetType | None = UNSET
+    normalize: bool | UnsetType | None = UNSET
+    compatibilityGroup: Name | UnsetType | None = UNSET
+    # What only other registries can do is refused rather than forgotten.
+    alias: Any = None
+    aliasForDeks: Any = None
+    compatibilityPolicy: Any = None
+    validateFields: Any = None
+    validateNewSchemas: Any = None
+    validateRules: Any = None
+    defaultMetadata: Any = None
+    overrideMetadata: Any = None
+    defaultRuleSet: Any = None
+    overrideRuleSet: Any = None
+
+
+class ModeBody(OpenBody, kw_only=True):
+    mode: str

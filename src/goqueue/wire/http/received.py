@@ -1,0 +1,105 @@
+"""Messages that were received and settled, as JSON, a run at a time.
+
+Receiving is the busiest of all operations and its answers are long. So no object is made for a
+message: what the messages of a run have in common is written down once, and the rest goes from the
+columns of their batch straight into the answer. Each message reads like `bodies.ReceivedMessage`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.delivery import LANE_NAMES, TAILS
+from goqueue.model.columns import at_places
+from goqueue.model.decoding import decoder
+from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.messages import show, show_headers
+from goqueue.wire.http.routing import encode
+
+if TYPE_CHECKING:
+    from goqueue.broker.queue_host import Received, ReceivedRun
+    from goqueue.model.decode_reference import JsonColumn
+
+_TAILS = [tail.encode() for tail in TAILS]
+_LANES = [encode(name) for name in LANE_NAMES]
+
+
+def received_json(received: Received, encoding: Encoding) -> bytes:
+    """The body of an answer to a receive call."""
+    topic = encode(received.topic)
+    rows = [run_json(topic, run, encoding) for run in received.runs]
+    return b'{"messages":[%s]}' % b",".join(rows)
+
+
+def all_settled_json(receipts: list[str]) -> bytes:
+    """The body of `bodies.Settled` for receipts that all held, and so need no escaping."""
+    receipts_json = '"},{"receipt":"'.join(receipts)
+    return b'{"results":[{"receipt":"%s"}],"failed":0}' % receipts_json.encode()
+
+
+def run_json(topic: bytes, run: ReceivedRun, encoding: Encoding) -> bytes:
+    """The messages of a run with commas between them; the topic is given as JSON."""
+    try:
+        return _run_json(topic, run, encoding, is_text=encoding == "utf8")
+    except ValueError:  # Something in it is not UTF-8.
+        return _run_json(topic, run, encoding, is_text=False)
+
+
+def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bool) -> bytes:
+    columns, places, lease, first = run
+    of_lease = slice(first, first + len(places))
+    offsets = list(lease.offsets[of_lease])
+    rows = _Rows()
+    rows.add(b'{"id":%s:%d:' % (topic[:-1], lease.partition), offsets)
+    rows.add(b'","topic":%s,"partition":%d,"offset":' % (topic, lease.partition), offsets)
+    rows.add(b',"timestamp":', at_places(columns.timestamps, places))
+    if is_text:
+        # Nearly always everything is text, and goes into the answer as it lies there.
+        rows.add(b',"key":', columns.key_column(places))
+        rows.add(b',"key_encoding":"utf8","value":', columns.value_column(places))
+        rows.say(b',"value_encoding":"utf8"')
+    else:
+        rows.add_shown(b"key", columns.keys(places), encoding)
+        rows.add_shown(b"value", columns.values(places), encoding)
+    if columns.has_headers:
+        headers = [encode(show_headers(columns.headers(one), encoding)) for one in places]
+        rows.add(b',"headers":', headers)
+    else:
+        rows.say(b',"headers":[]')
+    rows.add(b',"receipt":"%s' % lease.head.encode(), _TAILS[of_lease])
+    rows.add_named(b'","priority":', lease.lanes[of_lease])
+    rows.add(b',"attempt":', list(lease.attempts[of_lease]))
+    rows.say(b',"leased_until":%d}' % lease.until_ms)
+    return rows.json(len(places))
+
+
+class _Rows:
+    """Puts together what all rows say, and the columns between."""
+
+    def __init__(self) -> None:
+        self._fragments: list[bytes] = []
+        self._columns: list[JsonColumn] = []
+        self._text = b""
+
+    def say(self, text: bytes) -> None:
+        self._text += text
+
+    def add(self, text: bytes, column: JsonColumn) -> None:
+        self._fragments.append(self._text + text)
+        self._columns.append(column)
+        self._text = b""
+
+    def add_named(self, text: bytes, lanes: bytes) -> None:
+        if lanes.count(lanes[0]) == len(lanes):
+            self.say(text + _LANES[lanes[0]])
+        else:
+            self.add(text, [_LANES[lane] for lane in lanes])
+
+    def add_shown(self, name: bytes, contents: list[bytes | None], encoding: Encoding) -> None:
+        shown = [show(content, encoding) for content in contents]
+        self.add(b',"%s":' % name, [encode(one.text) for one in shown])
+        self.add(b',"%s_encoding":' % name, [encode(one.encoding) for one in shown])
+
+    def json(self, count: int) -> bytes:
+        fragments = (*self._fragments, self._text)
+        return decoder.json_rows(fragments, tuple(self._columns), count)

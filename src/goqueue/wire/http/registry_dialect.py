@@ -1,0 +1,168 @@
+"""The schema registry's way of speaking: media types, flags in the query, numbered refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from goqueue.model import errors
+from goqueue.model.errors import GoQueueError, SchemaRefused
+from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.wire.http.bodies.registry import INVALID_SCHEMA, NUMBERS, STORE_FAILED, TIMED_OUT
+from goqueue.wire.http.calls import Call, Request
+from goqueue.wire.http.decoding import QUERY_FIELDS_MAX
+from goqueue.wire.http.dialects import Told
+from goqueue.wire.http.fields import INT32_MAX
+from goqueue.wire.http.problems import HttpError, InvalidField, UnsupportedMediaType, status_of
+from goqueue.wire.http.routing import Operation, Routes, encode
+
+V1_JSON = b"application/vnd.schemaregistry.v1+json"
+_ANSWER_TYPES = (V1_JSON, b"application/vnd.schemaregistry+json", b"application/json")
+_BODY_TYPES = frozenset({*_ANSWER_TYPES, b"application/octet-stream"})
+_CURL_DEFAULT = b"application/x-www-form-urlencoded"
+
+
+class MissingBody(HttpError):
+    code = "missing_body"
+    status = 422
+
+    def __init__(self) -> None:
+        super().__init__("The body is missing; send a JSON object.")
+
+
+class Given:
+    """What a request says besides its path: its body, its flags, and the context it is for."""
+
+    __slots__ = ("_query", "body", "context")
+
+    def __init__(self, query: dict[str, list[str]], body: Any, context: str) -> None:
+        self._query = query
+        self.body = body
+        self.context = context
+
+    def flag(self, *names: str) -> bool:
+        """Whether one of these is true; clients write that in several ways."""
+        return any(self.text(name).lower() == "true" for name in names)
+
+    def number(self, name: str, default: int) -> int:
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            number = int(text)
+        except ValueError:
+            number = INT32_MAX + 1
+        if not -1 <= number <= INT32_MAX:
+            raise InvalidField(f"{name}={text[:100]} is not a whole number.", field=name)
+        return number
+
+    def text(self, name: str) -> str:
+        return self._query.get(name, [""])[-1]
+
+    def texts(self, name: str) -> list[str]:
+        return self._query.get(name, [])
+
+    def page(self, found: Sequence[Any], *, most: int) -> list[Any]:
+        """The stretch of a list that the request asks for."""
+        offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
+        wanted = most if limit < 0 else min(limit, most)
+        return list(found[offset : offset + wanted])
+
+    def subject(self, call: Call) -> Subject:
+        return read_subject(call.text("subject"), within=self.context)
+
+
+class RegistryDialect:
+    """Everything below a prefix of the path, which may be empty, is the registry."""
+
+    def __init__(self, operations: Sequence[Operation], prefix: str = "") -> None:
+        self._routes = Routes(operations)
+        self._prefix = prefix
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        rest = path.removeprefix(self._prefix)
+        context = ""
+        if rest.startswith("/contexts/"):
+            # A client may be given the address of one context and know nothing of others.
+            context, _, rest = rest.removeprefix("/contexts/").partition("/")
+            rest = f"/{rest}"
+        if len(rest) > 1:
+            rest = rest.rstrip("/")
+        operation, parameters = self._routes.find(method, rest or "/")
+        return operation, {**parameters, "context": context} if context else parameters
+
+    def arguments(self, operation: Operation, request: Request) -> Given:
+        body = None
+        if operation.has_body:
+            _check_media_type(request)
+            if not request.body:
+                raise MissingBody
+            body = operation.decoder(request.body)
+        return Given(
+            _read_query(request.query), body, _context(request.parameters.get("context", ""))
+        )
+
+    def answer(self, request: Request, value: Any) -> Told:
+        body = value if isinstance(value, bytes) else encode(value)
+        return Told(200, _answer_type(request), body)
+
+    def refuse(self, request: Request, error: GoQueueError) -> Told:
+        number = number_of(error)
+        status = number if number < 1000 else number // 100
+        body = encode({"error_code": number, "message": str(error)})
+        return Told(status, _answer_type(request), body)
+
+
+def number_of(error: GoQueueError) -> int:
+    if isinstance(error, SchemaRefused):
+        return NUMBERS[error.reason]
+    if isinstance(error, errors.InvalidSchema):
+        return INVALID_SCHEMA
+    if isinstance(error, errors.RequestTimedOut):
+        return TIMED_OUT
+    if isinstance(error, errors.StorageFull | errors.StorageFailed):
+        return STORE_FAILED
+    return status_of(error)
+
+
+def _read_query(data: bytes) -> dict[str, list[str]]:
+    """What is not known is passed over: clients of all ages send what they like."""
+    try:
+        pairs = parse_qsl(
+            data.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except ValueError as error:
+        raise InvalidField(f"The query cannot be read: {error}.") from None
+    query: dict[str, list[str]] = {}
+    for name, text in pairs:
+        query.setdefault(name, []).append(text)
+    return query
+
+
+def _context(text: str) -> str:
+    name = unquote(text).strip(":")
+    if not name or name == CONTEXT_DEFAULT:
+        return CONTEXT_DEFAULT
+    return name if name.startswith(".") else f".{name}"
+
+
+def _answer_type(request: Request) -> bytes:
+    """The first of our types that the client takes, or the usual one."""
+    for wanted in request.header(b"accept").split(b","):
+        name = wanted.partition(b";")[0].strip().lower()
+        if name in _ANSWER_TYPES:
+            return name
+    return V1_JSON
+
+
+def _check_media_type(request: Request) -> None:
+    name = request.header(b"content-type").partition(b";")[0].strip().lower()
+    if name in _BODY_TYPES:
+        return
+    # `curl -d` means JSON too, and says otherwise; a browser always says where it comes from.
+    if name not in (b"", _CURL_DEFAULT) or request.header(b"origin"):
+        raise UnsupportedMediaType(name.decode("latin-1"))

@@ -1,0 +1,88 @@
+"""The routes of the schema registry. They have their own listener, and stand under `/registry`."""
+
+from __future__ import annotations
+
+from goqueue.wire.http.bodies import registry as bodies
+from goqueue.wire.http.handlers import registry, registry_settings
+from goqueue.wire.http.registry_dialect import RegistryDialect
+from goqueue.wire.http.routing import Handler, Operation
+
+REGISTRY_PREFIX = "/registry"
+
+_VERSIONS = "/subjects/{subject}/versions"
+_VERSION = "/subjects/{subject}/versions/{version}"
+_COMPATIBILITY = "/compatibility/subjects/{subject}/versions"
+
+
+def _read(path: str, handler: Handler, summary: str) -> Operation:
+    return Operation(_name(handler), "GET", path, handler, summary, area="registry")
+
+
+def _delete(path: str, handler: Handler, summary: str) -> Operation:
+    return Operation(_name(handler), "DELETE", path, handler, summary, area="registry")
+
+
+def _send(
+    method: str, path: str, handler: Handler, summary: str, body: type[bodies.OpenBody]
+) -> Operation:
+    return Operation(_name(handler), method, path, handler, summary, area="registry", request=body)
+
+
+def _name(handler: Handler) -> str:
+    return str(getattr(handler, "__name__", handler))
+
+
+_SUBJECTS = (
+    _read("/subjects", registry.list_subjects, "List subjects."),
+    _send("POST", "/subjects/{subject}", registry.lookup, "Find a schema.", bodies.SchemaBody),
+    _delete("/subjects/{subject}", registry.delete_subject, "Delete all versions."),
+    _read("/subjects/{subject}/metadata", registry.latest_with_metadata, "Find by metadata."),
+    _read(_VERSIONS, registry.list_versions, "List versions."),
+    _send("POST", _VERSIONS, registry.register, "Register a schema.", bodies.SchemaBody),
+    _read(_VERSION, registry.show_version, "Show a version."),
+    _delete(_VERSION, registry.delete_version, "Delete a version."),
+    _read(f"{_VERSION}/schema", registry.show_version_text, "Show only its text."),
+    _read(f"{_VERSION}/referencedby", registry.referenced_by, "List ids that refer to it."),
+)
+_SCHEMAS = (
+    _read("/schemas", registry.list_schemas, "List versions of all subjects."),
+    _read("/schemas/types", registry.list_kinds, "List the languages of schemas."),
+    _read("/schemas/ids/{id}", registry.show_schema, "Show what an id stands for."),
+    _read("/schemas/ids/{id}/schema", registry.show_schema_text, "Show only its text."),
+    _read("/schemas/ids/{id}/subjects", registry.schema_subjects, "List who has it."),
+    _read("/schemas/ids/{id}/versions", registry.schema_versions, "List who has it, and as what."),
+    _read("/schemas/guids/{guid}", registry.show_guid, "Show what a guid stands for."),
+    _read("/schemas/guids/{guid}/ids", registry.guid_ids, "List the ids that it has."),
+)
+_CHECKS = (
+    _send("POST", _COMPATIBILITY, registry.compare, "Compare as registering would.",
+          bodies.SchemaBody),
+    _send("POST", f"{_COMPATIBILITY}/{{version}}", registry.compare_with_version,
+          "Compare with one version.", bodies.SchemaBody),
+)  # fmt: skip
+_SETTINGS = tuple(
+    operation
+    for path in ("", "/{subject}")
+    for operation in (
+        _read(f"/config{path}", registry_settings.show_config, "Show settings."),
+        _send(
+            "PUT", f"/config{path}", registry_settings.set_config, "Change them.", bodies.ConfigBody
+        ),
+        _delete(f"/config{path}", registry_settings.delete_config, "Take them away."),
+        _read(f"/mode{path}", registry_settings.show_mode, "Show the mode."),
+        _send("PUT", f"/mode{path}", registry_settings.set_mode, "Change it.", bodies.ModeBody),
+        _delete(f"/mode{path}", registry_settings.delete_mode, "Take it away."),
+    )
+)
+_SERVER = (
+    _read("/", registry_settings.show_root, "Say that the registry is there."),
+    _read("/contexts", registry_settings.list_contexts, "List contexts."),
+    _read("/v1/metadata/id", registry_settings.show_cluster, "Show the cluster."),
+    _read("/v1/metadata/version", registry_settings.show_server_version, "Show the version."),
+)
+
+REGISTRY = (*_SUBJECTS, *_SCHEMAS, *_CHECKS, *_SETTINGS, *_SERVER)
+
+
+def registry_dialect(prefix: str = "") -> RegistryDialect:
+    return RegistryDialect(REGISTRY, prefix)

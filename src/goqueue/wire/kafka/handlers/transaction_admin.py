@@ -1,0 +1,174 @@
+"""Transactions as operators and other nodes see them: list, describe, and mark the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import GoQueueError
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import TransactionState
+from goqueue.wire.kafka.errors import ErrorCode, code_of
+from goqueue.wire.kafka.messages import describe_transactions as described
+from goqueue.wire.kafka.messages import list_transactions as listed
+from goqueue.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from goqueue.wire.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_NO_TRANSACTION = -1
+
+
+def list_transactions(
+    front: FrontEnd, call: Call, request: listed.ListTransactionsRequest
+) -> listed.ListTransactionsResponse:
+    known = {state.value: state for state in TransactionState}
+    states = {known[name] for name in request.state_filters if name in known}
+    unknown = [name for name in request.state_filters if name not in known]
+    if request.state_filters and not states:
+        return listed.ListTransactionsResponse(unknown_state_filters=unknown)
+    try:
+        found = front.broker.transactions.all(
+            states=states,
+            producer_ids=set(request.producer_id_filters),
+            older_than_ms=request.duration_filter,
+            pattern=request.transactional_id_pattern or "",
+        )
+    except GoQueueError as error:
+        return listed.ListTransactionsResponse(error_code=code_of(error))
+    return listed.ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            listed.TransactionState(
+                transactional_id=one.transactional_id,
+                producer_id=one.identity.producer_id,
+                transaction_state=one.state,
+            )
+            for one in found
+        ],
+    )
+
+
+def describe_transactions(
+    front: FrontEnd, call: Call, request: described.DescribeTransactionsRequest
+) -> described.DescribeTransactionsResponse:
+    return described.DescribeTransactionsResponse(
+        transaction_states=[_describe(front, one) for one in request.transactional_ids]
+    )
+
+
+def _describe(front: FrontEnd, transactional_id: str) -> described.TransactionState:
+    if not transactional_id:
+        return described.TransactionState(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        found = front.broker.transactions.describe(transactional_id)
+    except GoQueueError as error:
+        return described.TransactionState(
+            error_code=code_of(error), transactional_id=transactional_id
+        )
+    topics: dict[str, list[int]] = {}
+    for one in found.partitions:
+        topics.setdefault(one.topic, []).append(one.partition)
+    return described.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.identity.producer_id,
+        producer_epoch=found.identity.epoch,
+        topics=[described.TopicData(topic=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+async def write_txn_markers(
+    front: FrontEnd, call: Call, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """End transactions in partitions of this node, as another node or an operator has decided."""
+    return WriteTxnMarkersResponse(markers=[await _mark(front, one) for one in request.markers])
+
+
+async def _mark(front: FrontEnd, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+    partitions = [
+        TopicPartition(topic.name, number)
+        for topic in wanted.topics
+        for number in topic.partition_indexes
+    ]
+    errors = await front.broker.transactions.write_markers(
+        ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
+        partitions,
+        is_commit=wanted.transaction_result,
+        coordinator_epoch=wanted.coordinator_epoch,
+    )
+
+    def code(topic: str, number: int) -> int:
+        error = errors[TopicPartition(topic, number)]
+        return 0 if error is None else code_of(error)
+
+    return WritableTxnMarkerResult(
+        producer_id=wanted.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=number, error_code=code(topic.name, number)
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in wanted.topics
+        ],
+    )
+
+
+def describe_producers(
+    front: FrontEnd, call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers(front, topic.name, number) for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(front: FrontEnd, topic: str, number: int) -> PartitionResponse:
+    try:
+        partition = front.broker.topics.get(topic).partition(number)
+    except GoQueueError as error:
+        return PartitionResponse(
+            partition_index=number, error_code=code_of(error), error_message=str(error)
+        )
+    producers = []
+    for one in partition.producers:
+        opened = partition.open_transaction(one.producer_id)
+        producers.append(
+            ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.last_timestamp,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=_NO_TRANSACTION if opened is None else opened.first_offset,
+            )
+        )
+    return PartitionResponse(partition_index=number, active_producers=producers)

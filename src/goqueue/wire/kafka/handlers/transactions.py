@@ -1,0 +1,323 @@
+"""Transactions as producers drive them: begin, take part, commit offsets, end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.model.errors import GoQueueError, StaleMemberEpoch
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.wire.kafka.errors import ErrorCode, transaction_code
+from goqueue.wire.kafka.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from goqueue.wire.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from goqueue.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from goqueue.wire.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from goqueue.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics import Topic
+    from goqueue.groups import Partition
+    from goqueue.wire.kafka.connection import Call
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_NO_PRODUCER_ID = -1
+_NO_EPOCH = -1
+# From which versions on a client knows that it was fenced (before, only that its epoch is old),
+# and that it need only abort.
+_INIT_WITH_FENCED, _INIT_WITH_ABORTABLE = 4, 5
+_ADD_WITH_FENCED, _ADD_WITH_ABORTABLE = 2, 5
+_ADD_OFFSETS_WITH_FENCED, _ADD_OFFSETS_WITH_ABORTABLE = 2, 4
+_END_WITH_FENCED, _END_WITH_ABORTABLE = 2, 4
+_COMMIT_WITH_LOADING, _COMMIT_WITH_ABORTABLE = 2, 4
+
+_FIRST_ADD_VERSION_WITH_SEVERAL = 4
+_FIRST_COMMIT_VERSION_THAT_JOINS = 5
+_FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 6
+_FIRST_END_VERSION_THAT_BUMPS = 5
+
+
+async def init_producer_id(
+    front: FrontEnd, call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """A producer id, for a transactional id or for a merely idempotent producer."""
+    if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
+        return _no_producer(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id == "":
+        return _no_producer(ErrorCode.INVALID_REQUEST)
+    try:
+        if request.transactional_id is None:
+            # Whatever it had before: a producer without transactions simply gets a new id.
+            found = ProducerIdentity(await front.broker.new_producer_id(), 0)
+        else:
+            await front.broker.transactions.ensure_topic()
+            found = await front.broker.transactions.initialise(
+                request.transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+            )
+    except GoQueueError as error:
+        return _no_producer(
+            transaction_code(
+                error,
+                knows_fenced=call.version >= _INIT_WITH_FENCED,
+                knows_abortable=call.version >= _INIT_WITH_ABORTABLE,
+            )
+        )
+    return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
+
+
+def _no_producer(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=code, producer_id=_NO_PRODUCER_ID, producer_epoch=_NO_EPOCH
+    )
+
+
+async def add_partitions_to_txn(
+    front: FrontEnd, call: Call, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if call.version >= _FIRST_ADD_VERSION_WITH_SEVERAL:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=one.transactional_id,
+                    topic_results=await _add_partitions(front, call, one),
+                )
+                for one in request.transactions
+            ]
+        )
+    only = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _add_partitions(front, call, only)
+    )
+
+
+async def _add_partitions(
+    front: FrontEnd, call: Call, wanted: AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnTopicResult]:
+    """All partitions join, or none does; a result for each."""
+    partitions = [
+        TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partitions
+    ]
+    is_from_client = call.version < _FIRST_ADD_VERSION_WITH_SEVERAL
+    codes = {
+        partition: code
+        for partition in partitions
+        if (code := _objection(front, partition, is_from_client))
+    }
+    if codes:
+        return _add_results(wanted, codes, otherwise=ErrorCode.OPERATION_NOT_ATTEMPTED)
+    knows_fenced = call.version >= _ADD_WITH_FENCED
+    knows_abortable = call.version >= _ADD_WITH_ABORTABLE
+    identity = ProducerIdentity(wanted.producer_id, wanted.producer_epoch)
+    transactions = front.broker.transactions
+    if wanted.verify_only:
+        for partition in partitions:
+            error = transactions.verify(wanted.transactional_id, identity, partition)
+            if error is None:
+                continue
+            code = transaction_code(
+                error, knows_fenced=knows_fenced, knows_abortable=knows_abortable
+            )
+            if code is ErrorCode.INVALID_TXN_STATE and knows_abortable:
+                code = ErrorCode.TRANSACTION_ABORTABLE
+            codes[partition] = code
+        return _add_results(wanted, codes)
+    try:
+        await transactions.add_partitions(wanted.transactional_id, identity, partitions)
+    except GoQueueError as error:
+        code = transaction_code(error, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
+        return _add_results(wanted, {}, otherwise=code)
+    return _add_results(wanted, {})
+
+
+def _objection(
+    front: FrontEnd, partition: TopicPartition, is_from_client: bool
+) -> ErrorCode | None:
+    topic = front.broker.topics.find(partition.topic)
+    if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if is_from_client and topic.is_internal:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return None
+
+
+def _add_results(
+    wanted: AddPartitionsToTxnTransaction,
+    codes: Mapping[TopicPartition, ErrorCode],
+    *,
+    otherwise: ErrorCode = ErrorCode.NONE,
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=number,
+                    partition_error_code=codes.get(TopicPartition(topic.name, number), otherwise),
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in wanted.topics
+    ]
+
+
+async def add_offsets_to_txn(
+    front: FrontEnd, call: Call, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    identity = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        await front.broker.groups.ensure_topic()
+        await front.broker.transactions.add_group(
+            request.transactional_id, identity, request.group_id
+        )
+    except GoQueueError as error:
+        code = transaction_code(
+            error,
+            knows_fenced=call.version >= _ADD_OFFSETS_WITH_FENCED,
+            knows_abortable=call.version >= _ADD_OFFSETS_WITH_ABORTABLE,
+        )
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse()
+
+
+async def end_txn(front: FrontEnd, call: Call, request: EndTxnRequest) -> EndTxnResponse:
+    identity = ProducerIdentity(request.producer_id, request.producer_epoch)
+    bumps_epoch = call.version >= _FIRST_END_VERSION_THAT_BUMPS
+    try:
+        found = await front.broker.transactions.end(
+            request.transactional_id,
+            identity,
+            is_commit=request.committed,
+            bumps_epoch=bumps_epoch,
+        )
+    except GoQueueError as error:
+        code = transaction_code(
+            error,
+            knows_fenced=call.version >= _END_WITH_FENCED,
+            knows_abortable=call.version >= _END_WITH_ABORTABLE,
+        )
+        return EndTxnResponse(error_code=code)
+    return EndTxnResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
+
+
+async def txn_offset_commit(
+    front: FrontEnd, call: Call, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    uses_ids = call.version >= _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
+    topics = front.broker.topics
+    found = [
+        topics.find_by_id(one.topic_id) if uses_ids else topics.find(one.name)
+        for one in request.topics
+    ]
+    offsets = [
+        OffsetToCommit(
+            topic=topic.name,
+            partition=one.partition_index,
+            offset=one.committed_offset,
+            leader_epoch=one.committed_leader_epoch,
+            metadata=one.committed_metadata or "",
+        )
+        for topic, wanted in zip(found, request.topics, strict=True)
+        if topic is not None
+        for one in wanted.partitions
+        if 0 <= one.partition_index < len(topic.partitions)
+    ]
+    errors: Mapping[Partition, GoQueueError] = {}
+    failure: GoQueueError | None = None
+    if offsets:
+        try:
+            errors = await _commit_offsets(front, call, request, offsets)
+        except GoQueueError as error:
+            failure = error
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=wanted.name,
+                topic_id=wanted.topic_id,
+                partitions=_commit_results(call, topic, wanted, errors, failure),
+            )
+            for topic, wanted in zip(found, request.topics, strict=True)
+        ]
+    )
+
+
+async def _commit_offsets(
+    front: FrontEnd, call: Call, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit]
+) -> Mapping[Partition, GoQueueError]:
+    await front.broker.groups.ensure_topic()
+    result = await front.broker.transactions.commit_offsets(
+        request.transactional_id,
+        ProducerIdentity(request.producer_id, request.producer_epoch),
+        CommitOffsets(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            generation=request.generation_id_or_member_epoch,
+            instance_id=request.group_instance_id,
+            offsets=offsets,
+        ),
+        joins_transaction=call.version >= _FIRST_COMMIT_VERSION_THAT_JOINS,
+    )
+    return result.errors
+
+
+def _commit_results(
+    call: Call,
+    topic: Topic | None,
+    wanted: TxnOffsetCommitRequestTopic,
+    errors: Mapping[Partition, GoQueueError],
+    failure: GoQueueError | None,
+) -> list[TxnOffsetCommitResponsePartition]:
+    results = []
+    for one in wanted.partitions:
+        number = one.partition_index
+        code = ErrorCode.NONE
+        if topic is None and call.version >= _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif topic is None or not 0 <= number < len(topic.partitions):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif failure is not None:
+            code = _commit_code(failure, call.version)
+        elif (topic.name, number) in errors:
+            code = _commit_code(errors[topic.name, number], call.version)
+        results.append(TxnOffsetCommitResponsePartition(partition_index=number, error_code=code))
+    return results
+
+
+def _commit_code(error: GoQueueError, version: int) -> ErrorCode:
+    if isinstance(error, StaleMemberEpoch):
+        # Producers know only the word of classic groups for a consumer that was left behind.
+        return ErrorCode.ILLEGAL_GENERATION
+    # Here a fenced producer has always been one with an old epoch.
+    code = transaction_code(
+        error, knows_fenced=False, knows_abortable=version >= _COMMIT_WITH_ABORTABLE
+    )
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _COMMIT_WITH_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code

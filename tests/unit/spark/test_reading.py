@@ -1,0 +1,129 @@
+"""A task reads its range, and notices what has become of it since it was planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.client import RawBatch
+from goqueue.model.batch import encode_marker, read_header
+from goqueue.model.errors import GoQueueError
+from goqueue.spark import reading
+from goqueue.spark.losses import DataLost
+from goqueue.spark.planning import OffsetRange
+from goqueue.spark.reading import RangeReader, read_batches
+from tests.unit.spark.spark_broker import ZERO, SparkBroker, table_options
+
+
+@pytest.fixture
+def broker() -> SparkBroker:
+    """Ten batches of ten records."""
+    broker = SparkBroker()
+    for _ in range(10):
+        broker.write(ZERO, 10)
+    return broker
+
+
+def reader(broker: SparkBroker, start: int, end: int, **options: str) -> RangeReader:
+    wanted = OffsetRange(ZERO, start, end, broker.topic_id("orders").hex())
+    return RangeReader(broker.client(), table_options(**options), wanted)
+
+
+def bases(batches: list[RawBatch]) -> list[int]:
+    return [read_header(one.data).base_offset for one in batches]
+
+
+def read(broker: SparkBroker, start: int, end: int, **options: str) -> list[int]:
+    found = [one for batches in reader(broker, start, end, **options).rounds() for one in batches]
+    return [one for one in bases(found) if one < end]
+
+
+def test_the_batches_of_a_range_are_read(broker: SparkBroker) -> None:
+    assert read(broker, 15, 40) == [10, 20, 30]
+
+
+def test_what_only_marks_the_end_of_a_transaction_is_left_out(broker: SparkBroker) -> None:
+    marker = encode_marker(
+        is_commit=True, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
+    )
+    broker.append(ZERO, marker)
+    broker.write(ZERO, 10)
+    assert read(broker, 90, 111) == [90, 101]
+    assert read(broker, 90, 101) == [90]
+
+
+def test_removed_records_are_a_loss_or_passed_over(broker: SparkBroker) -> None:
+    broker.starts[ZERO] = 35
+    with pytest.raises(DataLost, match="Offsets 15 to 34 of orders/0 have been removed"):
+        read(broker, 15, 60)
+    assert read(broker, 15, 60, failOnDataLoss="false") == [30, 40, 50]
+    with pytest.raises(DataLost, match="Offsets 15 to 19 of"):
+        read(broker, 15, 20)
+    assert read(broker, 15, 20, failOnDataLoss="false") == []
+
+
+@pytest.mark.parametrize("start", [50, 70])
+def test_a_log_that_ends_too_soon_is_a_loss_or_the_end(broker: SparkBroker, start: int) -> None:
+    del broker.logs[ZERO][6:]
+    with pytest.raises(DataLost, match="orders/0 ends at offset 60"):
+        read(broker, start, 90)
+    found = read(broker, start, 90, failOnDataLoss="false")
+    assert found == [one for one in (50,) if one >= start]
+
+
+def test_a_topic_made_again_is_not_read_instead(broker: SparkBroker) -> None:
+    old = reader(broker, 0, 30)
+    tolerant = reader(broker, 0, 30, failOnDataLoss="false")
+    broker.recreate("orders")
+    broker.write(ZERO, 50)
+    with pytest.raises(DataLost, match="created again"):
+        list(old.rounds())
+    assert list(tolerant.rounds()) == []
+
+
+def test_a_topic_made_again_while_it_is_read_is_an_error_whatever_the_options(
+    broker: SparkBroker,
+) -> None:
+    rounds = reader(broker, 0, 30, failOnDataLoss="false").rounds()
+    next(rounds)
+    broker.recreate("orders")
+    with pytest.raises(DataLost, match="created again"):
+        list(rounds)
+
+
+def test_a_deleted_topic_is_a_loss_or_nothing(broker: SparkBroker) -> None:
+    strict, tolerant = reader(broker, 0, 30), reader(broker, 0, 30, failOnDataLoss="false")
+    del broker.topics["orders"]
+    with pytest.raises(DataLost, match="orders/0 is gone"):
+        list(strict.rounds())
+    assert list(tolerant.rounds()) == []
+
+
+def test_a_broker_that_never_sends_what_it_says_it_has_is_named(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkBroker, "_from", lambda *_: iter(()))
+    monkeypatch.setattr(reading, "EMPTY_POLLS_MAX", 3)
+    with pytest.raises(GoQueueError, match="sends nothing of orders/0 from offset 0 on"):
+        list(reader(broker, 0, 30).rounds())
+
+
+def test_batches_are_fetched_by_a_thread_that_ends_with_the_task(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
+    assert bases(list(read_batches(table_options(), wanted))) == [10, 20, 30]
+    started = read_batches(table_options(), wanted)
+    next(started)
+    started.close()  # as Spark does after a limit
+    assert not [one for one in reading.threading.enumerate() if one.name == reading.THREAD_NAME]
+
+
+def test_an_error_of_the_thread_is_the_tasks(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    broker.starts[ZERO] = 50
+    wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
+    with pytest.raises(DataLost):
+        list(read_batches(table_options(), wanted))
