@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's affair.
+settings.register_profile("goqueue", deadline=None)
+settings.load_profile("goqueue")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

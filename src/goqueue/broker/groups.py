@@ -7,12 +7,12 @@ they want written, hands answers to those who wait, and wakes them when their ti
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from goqueue.broker.alarm import Alarm
+from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, Topic, Topics
@@ -45,7 +45,6 @@ from goqueue.groups import (
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
-    CorruptBatch,
     GoQueueError,
     GroupKindMismatch,
     InvalidGroupId,
@@ -60,8 +59,6 @@ _OFFSETS_SETTINGS = {
     "segment_bytes": str(100 << 20),
     "max_message_bytes": str(64 << 20),
 }
-
-_log = logging.getLogger(__name__)
 
 
 class _Hosted:
@@ -84,21 +81,8 @@ class _Hosted:
         """Replay the partition. It is compacted, so it is about as large as the state it holds."""
         now_ms = self._scheduler.now_ms()
         self.perform(self.coordinator.topics_changed(now_ms, topics))
-        partition = self._partition
-        offset = partition.start_offset
-        while offset < partition.end_offset:
-            try:
-                for header, batch in partition.log.batches(
-                    offset, until_offset=partition.end_offset
-                ):
-                    self._replay(header, batch)
-                    offset = header.next_offset
-                break
-            except CorruptBatch as error:
-                _log.error("group state is damaged: %s", error)
-                if error.next_offset is None:
-                    break
-                offset = error.next_offset
+        for header, batch in readable_batches(self._partition, name="group state"):
+            self._replay(header, batch)
         self.perform(self.coordinator.loaded(now_ms))
 
     def _replay(self, header: BatchHeader, batch: bytes) -> None:

@@ -13,11 +13,30 @@ from collections.abc import Iterator
 
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
-from goqueue.model.batch import Record, decode_batch
+from goqueue.model.batch import BatchHeader, Record, decode_batch
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
 
 _log = logging.getLogger(__name__)
+
+
+def readable_batches(partition: Partition, *, name: str) -> Iterator[tuple[BatchHeader, bytes]]:
+    """All batches of an internal topic's partition, but for damaged ones, which are reported.
+
+    `name` says what they hold.
+    """
+    offset, end = partition.start_offset, partition.end_offset
+    while offset < end:
+        try:
+            for header, batch in partition.log.batches(offset, until_offset=end):
+                yield header, batch
+                offset = header.next_offset
+            return
+        except CorruptBatch as error:
+            _log.error("%s is damaged: %s", name, error)
+            if error.next_offset is None or error.next_offset <= offset:
+                return
+            offset = error.next_offset
 
 
 def newest_records(topics: Topics, producer: NamedProducer) -> Iterator[tuple[Topic, Record]]:

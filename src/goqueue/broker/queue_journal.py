@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
+from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import DELIVERY_TOPIC, Topic, Topics
@@ -43,7 +44,6 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
-    CorruptBatch,
     CorruptDeliveryState,
     GoQueueError,
     StorageFailed,
@@ -143,21 +143,9 @@ class DeliveryJournal:
         self._shelves = [_Shelf(partition) for partition in topic.partitions]
 
     def _replay(self, shelf: _Shelf) -> None:
-        partition = shelf.partition
-        offset = partition.start_offset
-        while offset < partition.end_offset:
-            try:
-                batches = partition.log.batches(offset, until_offset=partition.end_offset)
-                for header, batch in batches:
-                    shelf.bytes_since += header.size
-                    self._replay_batch(shelf, header, batch)
-                    offset = header.next_offset
-                break
-            except CorruptBatch as error:
-                _log.error("delivery state is damaged: %s", error)
-                if error.next_offset is None or error.next_offset <= offset:
-                    break
-                offset = error.next_offset
+        for header, batch in readable_batches(shelf.partition, name="delivery state"):
+            shelf.bytes_since += header.size
+            self._replay_batch(shelf, header, batch)
 
     def _replay_batch(self, shelf: _Shelf, header: BatchHeader, batch: Buffer) -> None:
         if header.is_control:

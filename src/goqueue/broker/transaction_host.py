@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from goqueue.broker.alarm import Alarm
+from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.transaction_markers import Markers
 from goqueue.model.batch import Record, decode_batch, encode_batch
-from goqueue.model.errors import CoordinatorNotAvailable, CorruptBatch, GoQueueError
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
 from goqueue.transactions import Coordinator, Effect, Persist, Reply, WriteMarkers
-
-_log = logging.getLogger(__name__)
 
 
 class HostedCoordinator:
@@ -39,22 +37,9 @@ class HostedCoordinator:
 
     def read(self) -> None:
         """Replay the partition. It is compacted, so it is about as large as the state it holds."""
-        partition = self._partition
-        offset = partition.start_offset
-        while offset < partition.end_offset:
-            try:
-                for header, batch in partition.log.batches(
-                    offset, until_offset=partition.end_offset
-                ):
-                    for record in decode_batch(batch):
-                        self.coordinator.replay(record.key or b"", record.value)
-                    offset = header.next_offset
-                break
-            except CorruptBatch as error:
-                _log.error("transaction state is damaged: %s", error)
-                if error.next_offset is None:
-                    break
-                offset = error.next_offset
+        for _, batch in readable_batches(self._partition, name="transaction state"):
+            for record in decode_batch(batch):
+                self.coordinator.replay(record.key or b"", record.value)
 
     def begin(self) -> None:
         """Carry on with what was decided before."""
