@@ -318,8 +318,17 @@ class TransactionSettings:
     timeout_ms_max: int = _duration(
         15 * MINUTE_MS, "an open transaction holds up its readers no longer than this", least=1
     )
+    prepared_timeout_ms_max: int = _duration(
+        DAY_MS,
+        "a prepared transaction waits no longer for the commit of its epoch",
+        least=1,
+        most=INT32_MAX,
+    )
     id_expiration_ms: int = _duration(
         7 * DAY_MS, "how long a transactional id that nobody uses is remembered"
+    )
+    query_expiration_ms: int = _duration(
+        366 * DAY_MS, "a query that stops for longer may write its last epoch again"
     )
     ids_max: int = _count(100_000, "transactional ids remembered; one more is refused")
 

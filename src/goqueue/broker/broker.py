@@ -12,6 +12,7 @@ import msgspec
 
 from goqueue.broker.compactor import Compactor
 from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.epochs import Epochs
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
@@ -149,6 +150,7 @@ class Broker:
             new_id=self.new_id,
             is_full=lambda: self.upkeep.is_full,
         )
+        self.epochs = Epochs(self.transactions)
         # By partition and producer: the newest batch that waits for its partition to take part.
         self._joining: dict[tuple[Partition, int], Promise[None]] = {}
         self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended

@@ -104,13 +104,21 @@ class Transacting:
 
     def commit(self, transaction: Transaction) -> Promise[None]:
         """Make all of it count; kept when every reader can see it. May be repeated."""
+        self._check_whole(transaction)
+        return self._end(transaction, is_commit=True)
+
+    def prepare(self, transaction: Transaction, *, timeout_ms: int | None = None) -> Promise[None]:
+        """Have it wait for the commit of its epoch; nothing more can be done in it."""
+        self._check_whole(transaction)
+        return self._transactions.prepare(*transaction, timeout_ms=timeout_ms)
+
+    def _check_whole(self, transaction: Transaction) -> None:
         reason = self._doomed.get(transaction)
         if reason is not None:
             raise TransactionAbortable(
                 f"This transaction cannot be committed, because not all of it could be stored "
                 f"({reason}); abort it and begin another."
             )
-        return self._end(transaction, is_commit=True)
 
     def abort(self, transaction: Transaction) -> Promise[None]:
         """Let none of it count; kept when that is sure everywhere. May be repeated."""

@@ -14,7 +14,12 @@ from goqueue.partition import Partition
 from goqueue.transactions import TransactionState, TransactionView
 
 _OPEN_STATES = frozenset(
-    {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+    {
+        TransactionState.ONGOING,
+        TransactionState.PREPARED,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+    }
 )
 
 _log = logging.getLogger(__name__)

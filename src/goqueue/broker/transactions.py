@@ -26,12 +26,14 @@ from goqueue.model.errors import (
     InvalidRequest,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.queries import routing_name
 from goqueue.transactions import (
     EPOCH_LAST,
     Coordinator,
     Effect,
     End,
     Initialise,
+    Prepare,
     TransactionState,
     TransactionView,
     is_match,
@@ -102,7 +104,7 @@ class Transactions:
     def partition_of(self, transactional_id: str) -> int:
         # The process's own hash() changes from start to start; this must not.
         count = len(self._hosted) or self._settings.state_partitions
-        return zlib.crc32(transactional_id.encode()) % count
+        return zlib.crc32(routing_name(transactional_id).encode()) % count
 
     # Producers
 
@@ -121,14 +123,14 @@ class Transactions:
 
         async def run() -> ProducerIdentity:
             await self.ensure_topic()
-            self._check_room(transactional_id)
+            self.check_room(transactional_id)
             call = Initialise(
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,
                 identity=ProducerIdentity(producer_id, producer_epoch) if is_named else None,
                 new_producer_id=await self._topics.reserve_producer_id(),
             )
-            initialised: Promise[ProducerIdentity] = self._call(
+            initialised: Promise[ProducerIdentity] = self.call(
                 transactional_id, lambda one, **at: one.initialise(call, **at)
             )
             return await initialised
@@ -142,7 +144,7 @@ class Transactions:
         partitions: Sequence[TopicPartition],
     ) -> Promise[None]:
         """Make partitions participants; the first ones begin a transaction. Kept when durable."""
-        return self._call(
+        return self.call(
             transactional_id,
             lambda one, **at: one.add_partitions(transactional_id, identity, partitions, **at),
         )
@@ -201,6 +203,18 @@ class Transactions:
 
     # Ending
 
+    def prepare(
+        self, transactional_id: str, identity: ProducerIdentity, *, timeout_ms: int | None = None
+    ) -> Promise[None]:
+        """All is written: let the transaction wait for the commit of its epoch. May be repeated."""
+        longest_ms = self._settings.prepared_timeout_ms_max
+        call = Prepare(
+            transactional_id=transactional_id,
+            identity=identity,
+            timeout_ms=longest_ms if timeout_ms is None else timeout_ms,
+        )
+        return self.call(transactional_id, lambda one, **at: one.prepare(call, **at))
+
     def end(
         self,
         transactional_id: str,
@@ -245,7 +259,7 @@ class Transactions:
                 waits=waits,
                 new_producer_id=await self._topics.reserve_producer_id() if needs_id else -1,
             )
-            ended: Promise[ProducerIdentity] = self._call(
+            ended: Promise[ProducerIdentity] = self.call(
                 transactional_id, lambda one, **at: one.end(call, **at)
             )
             return await ended
@@ -255,7 +269,7 @@ class Transactions:
     def abort(self, transactional_id: str) -> Promise[None]:
         """An operator's: turn the producer away and abort what it has open; kept when done."""
         aborted: Promise[None] = Promise()
-        self._call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
+        self.call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
             lambda _, error: aborted.settle(None, error)
         )
         return aborted
@@ -305,7 +319,8 @@ class Transactions:
 
     # Coordinators
 
-    def _call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+    def call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+        """Have the coordinator of this name carry out a call."""
         promise: Promise[Any] = Promise()
         try:
             hosted = self._get(transactional_id)
@@ -315,6 +330,9 @@ class Transactions:
         else:
             hosted.perform(effects)
         return promise
+
+    def coordinator_of(self, transactional_id: str) -> Coordinator:
+        return self._get(transactional_id).coordinator
 
     def _get(self, transactional_id: str) -> HostedCoordinator:
         if not transactional_id:
@@ -331,7 +349,8 @@ class Transactions:
                 return view
         return None
 
-    def _check_room(self, transactional_id: str) -> None:
+    def check_room(self, transactional_id: str) -> None:
+        """Refuse one more name than this node may remember."""
         count = sum(len(hosted.coordinator) for hosted in self._hosted.values())
         if (
             count < self._settings.ids_max

@@ -43,7 +43,7 @@ from goqueue.client.nodes import ClusterDescription, LogDir, Nodes
 from goqueue.client.offsets import FoundOffset, Offsets, PartitionRange
 from goqueue.client.partitioner import murmur2, partition_of_key
 from goqueue.client.positions import Place, Position
-from goqueue.client.producer import Delivery, Producer, Stored
+from goqueue.client.producer import Delivery, Producer, ProducerTransaction, Stored
 from goqueue.client.reader import RawBatch, Reader, ReadRecord, start_reading
 from goqueue.client.settings import (
     ACKS_ALL,
@@ -99,6 +99,7 @@ __all__ = [
     "Position",
     "Producer",
     "ProducerSettings",
+    "ProducerTransaction",
     "RawBatch",
     "ReadRecord",
     "Reader",

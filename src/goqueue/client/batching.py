@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from goqueue.client.settings import ProducerSettings
@@ -30,6 +30,7 @@ class Lane:
     producer_id: int = NO_PRODUCER
     producer_epoch: int = NO_EPOCH
     sequence_next: int = 0
+    is_transactional: bool = False
 
     def take(self, count: int) -> int:
         """Number `count` records; return the first number."""
@@ -70,6 +71,7 @@ class Batch:
                 producer_id=lane.producer_id if lane else NO_PRODUCER,
                 producer_epoch=lane.producer_epoch if lane else NO_EPOCH,
                 base_sequence=first,
+                is_transactional=lane is not None and lane.is_transactional,
             )
         return self.encoded
 
@@ -111,6 +113,28 @@ class Accumulator:
         if self._is_full(batch):
             closed.append(self._open.pop(partition))
         return batch, index, closed + self.take_due(now=now)
+
+    def add_all(
+        self, partition: TopicPartition, records: Sequence[Record], *, now: float
+    ) -> list[Batch]:
+        """Put many records of a partition into batches. Return those that have to go now."""
+        closed = []
+        bytes_max, records_max = self._settings.batch_bytes_max, self._settings.batch_records_max
+        batch = self._open.get(partition)
+        for record in records:
+            size = record_size(record)
+            if batch is not None and (
+                batch.size + size > bytes_max or len(batch.records) >= records_max
+            ):
+                closed.append(self._open.pop(partition))
+                batch = None
+            if batch is None:
+                batch = self._open[partition] = Batch(partition, now)
+            batch.records.append(record)
+            batch.size += size
+        if batch is not None and self._is_full(batch):
+            closed.append(self._open.pop(partition))
+        return closed + self.take_due(now=now)
 
     def take_due(self, *, now: float) -> list[Batch]:
         """Close the batches that have lingered long enough."""

@@ -11,7 +11,7 @@ from goqueue.client.groups import Groups
 from goqueue.client.nodes import Nodes
 from goqueue.client.offsets import Offsets
 from goqueue.client.positions import Position
-from goqueue.client.producer import Producer
+from goqueue.client.producer import Producer, ProducerTransaction
 from goqueue.client.reader import Reader, start_reading
 from goqueue.client.settings import ClientSettings, ProducerSettings, ReaderSettings
 from goqueue.client.topics import Topics
@@ -54,9 +54,18 @@ class LogClient:
         """Close the connections; producers close their own."""
         self.cluster.close()
 
-    def producer(self, settings: ProducerSettings | None = None) -> Producer:
-        """A producer with connections of its own, so that it may go to another thread."""
-        return Producer(Cluster(self.bootstrap, self.settings), settings)
+    def producer(
+        self,
+        settings: ProducerSettings | None = None,
+        *,
+        transaction: ProducerTransaction | None = None,
+    ) -> Producer:
+        """A producer with connections of its own, so that it may go to another thread.
+
+        With a `transaction` that was begun elsewhere, all records are part of it.
+        """
+        cluster = Cluster(self.bootstrap, self.settings)
+        return Producer(cluster, settings, transaction=transaction)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of some topics."""

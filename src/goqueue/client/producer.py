@@ -31,7 +31,7 @@ from goqueue.model.errors import (
     UnknownPartition,
     UnknownProducer,
 )
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.wire.kafka.messages import init_producer_id, produce
 
 _ASK_MS_MAX: Final = 30_000  # how long a broker may wait for other replicas
@@ -44,6 +44,13 @@ class Stored(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+
+class ProducerTransaction(NamedTuple):
+    """A transaction that somebody has begun, and will end when all records are stored."""
+
+    transactional_id: str
+    identity: ProducerIdentity
 
 
 class Delivery:
@@ -98,9 +105,13 @@ class Producer:
         cluster: Cluster,
         settings: ProducerSettings | None = None,
         *,
+        transaction: ProducerTransaction | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.settings = settings or ProducerSettings()
+        if transaction is not None and not self.settings.is_idempotent:
+            raise InvalidRequest("Records of a transaction need an idempotent producer.")
+        self._transaction = transaction
         self._cluster = cluster
         self._now_ms = now_ms
         self._accumulator = Accumulator(self.settings)
@@ -138,10 +149,26 @@ class Producer:
         """Take a record over. The partition follows from the key unless it is given."""
         time_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(key, value, tuple(headers), time_ms)
-        target = TopicPartition(topic, self._choose_partition(topic, key, partition))
+        target = TopicPartition(topic, self.choose_partition(topic, key, partition))
         batch, index, ready = self._accumulator.add(target, record, now=self._cluster.clock())
         self._dispatch(ready)
         return Delivery(self, batch, index)
+
+    def send_all(self, partition: TopicPartition, records: Sequence[Record]) -> None:
+        """Take many records of one partition over; `flush` says if they could not be stored."""
+        now = self._cluster.clock()
+        self._dispatch(self._accumulator.add_all(partition, records, now=now))
+
+    def choose_partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
+        """Where a record goes: where it says, or where its key belongs, or to any."""
+        count = self._partition_count(topic)
+        if partition is not None:
+            if not 0 <= partition < count:
+                raise UnknownPartition(TopicPartition(topic, partition))
+            return partition
+        if key is not None:
+            return partition_of_key(key, count)
+        return self._sticky.choose(topic, count)
 
     def push(self) -> None:
         """Send every open batch without waiting for the answers."""
@@ -171,16 +198,6 @@ class Producer:
             self._land(in_flight_max=len(self._flights) - 1)
 
     # Choosing
-
-    def _choose_partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
-        count = self._partition_count(topic)
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise UnknownPartition(TopicPartition(topic, partition))
-            return partition
-        if key is not None:
-            return partition_of_key(key, count)
-        return self._sticky.choose(topic, count)
 
     def _partition_count(self, topic: str) -> int:
         view = self._cluster.known_topic(topic) or self._cluster.retrying(
@@ -246,19 +263,27 @@ class Producer:
             data.partition_data.append(
                 produce.PartitionProduceData(batch.partition.partition, encoded)
             )
+        transaction = self._transaction
         return produce.ProduceRequest(
-            acks=self.settings.acks, timeout_ms=_ASK_MS_MAX, topic_data=list(topics.values())
+            transactional_id=None if transaction is None else transaction.transactional_id,
+            acks=self.settings.acks,
+            timeout_ms=_ASK_MS_MAX,
+            topic_data=list(topics.values()),
         )
 
     def _lane(self, partition: TopicPartition) -> Lane | None:
         if not self.settings.is_idempotent:
             return None
         if partition not in self._lanes:
-            self._lanes[partition] = Lane(*self._identity_for(partition))
+            identity = self._identity_for(partition)
+            is_transactional = self._transaction is not None
+            self._lanes[partition] = Lane(*identity, is_transactional=is_transactional)
         return self._lanes[partition]
 
     def _identity_for(self, partition: TopicPartition) -> tuple[int, int]:
         """The producer id that all partitions share, or one of its own for a broken sequence."""
+        if self._transaction is not None:
+            return self._transaction.identity
         if partition in self._broken:
             identity = self._ask_identity()
             self._broken.discard(partition)
@@ -347,7 +372,7 @@ class Producer:
         if isinstance(error, OutOfOrderSequence | UnknownProducer):
             # The broker has lost track of us. A new name helps, unless the batch may be stored
             # under the old one.
-            if first.is_uncertain or first.is_renamed:
+            if first.is_uncertain or first.is_renamed or self._transaction is not None:
                 return True
             first.is_renamed = True
             self._rename(queue)

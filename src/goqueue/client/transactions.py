@@ -17,8 +17,9 @@ from goqueue.wire.kafka.messages import (
     write_txn_markers,
 )
 
-ONGOING = "Ongoing"
+OPEN = ("Ongoing", "Prepared")
 PREPARING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_TIMEOUT_MS_MAX = 60_000
 _NO_FILTER_MS = -1
 _NO_START = -1
 
@@ -123,12 +124,14 @@ class Transactions:
                 f"Transaction {transactional_id} is being completed already ({found.state}); "
                 "wait for it."
             )
-        if found.state != ONGOING:
+        if found.state not in OPEN:
             raise InvalidTransactionState(
                 f"{transactional_id} has no open transaction (it is {found.state})."
             )
         request = init_producer_id.InitProducerIdRequest(
-            transactional_id, transaction_timeout_ms=found.timeout_ms
+            # What is prepared may wait longer than a producer may ask for.
+            transactional_id,
+            transaction_timeout_ms=min(found.timeout_ms, _TIMEOUT_MS_MAX),
         )
 
         def attempt() -> None:

@@ -11,11 +11,15 @@ One `Coordinator` owns all transactional ids of one partition of `__transaction_
 **Loading.** `replay(key, value)` for each record of the partition, oldest first, then
 `loaded(now_ms)`. What was decided before is carried on from there.
 
-**Calls.** `initialise`, `add_partitions`, `end` and `abort` take a `token` and `now_ms`. They
-return effects, or raise the `GoQueueError` that is the answer. The answer to a token comes as a
-`Reply`, at once or with the effects of any later call, exactly once. A call that meets a
-transaction which is still being completed waits a little, and is then refused with
-`ConcurrentTransactions`. `verify`, `describe`, `all` and `of_producer` answer directly.
+**Epochs.** Transactions of a query are prepared one by one and committed an epoch at a time, by one
+record of the query: `open_query`, `prepare`, `commit_epoch`. Their names say where they belong (see
+`goqueue.model.queries`).
+
+**Calls.** `initialise`, `add_partitions`, `prepare`, `end`, `abort` and those of queries take a
+`token` and `now_ms`. They return effects, or raise the `GoQueueError` that is the answer. The
+answer to a token comes as a `Reply`, at once or with the effects of any later call, exactly once. A
+call that meets a transaction which is still being completed waits a little, and is then refused
+with `ConcurrentTransactions`. `verify`, `describe`, `all` and `of_producer` answer directly.
 
 **Effects.** `Reply(token, result)`. `Persist(write_id, key, value)`: append the record; when it is
 durable call `persisted(write_id, now_ms)`, when it is refused `persist_failed(write_id, error,
@@ -26,20 +30,29 @@ done. All of these return effects.
 out and unused ids are forgotten there.
 """
 
-from goqueue.transactions.calls import End, Initialise
+from goqueue.transactions.calls import CommitEpoch, End, Initialise, Prepare
 from goqueue.transactions.coordinator import Coordinator
 from goqueue.transactions.effects import Effect, Persist, Reply, Token, WriteMarkers
 from goqueue.transactions.limits import EPOCH_LAST
 from goqueue.transactions.patterns import is_match
-from goqueue.transactions.views import TransactionState, TransactionView
+from goqueue.transactions.views import (
+    EpochOutcome,
+    QueryView,
+    TransactionState,
+    TransactionView,
+)
 
 __all__ = [
     "EPOCH_LAST",
+    "CommitEpoch",
     "Coordinator",
     "Effect",
     "End",
+    "EpochOutcome",
     "Initialise",
     "Persist",
+    "Prepare",
+    "QueryView",
     "Reply",
     "Token",
     "TransactionState",

@@ -16,6 +16,24 @@ class Initialise(msgspec.Struct, frozen=True, kw_only=True):
     new_producer_id: int  # made by the caller; taken when the id has none, or no epoch left
 
 
+class Prepare(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing more is written; what was written waits for the commit of its epoch."""
+
+    transactional_id: str
+    identity: ProducerIdentity
+    timeout_ms: int
+
+
+class CommitEpoch(msgspec.Struct, frozen=True, kw_only=True):
+    """Commit all these transactions, or find that the epoch is committed already."""
+
+    query_id: str
+    run: int
+    epoch: int
+    prepared: tuple[tuple[str, ProducerIdentity], ...]  # transactional ids, and whose they are
+    is_last: bool = False  # the query is over, and may be forgotten soon
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
     identity: ProducerIdentity

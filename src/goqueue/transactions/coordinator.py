@@ -17,8 +17,9 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions import steps
-from goqueue.transactions.calls import End, Initialise
+from goqueue.transactions.calls import End, Initialise, Prepare
 from goqueue.transactions.effects import Effect, Token
+from goqueue.transactions.epochs import Epochs
 from goqueue.transactions.limits import (
     CONCURRENT_CALLS_MAX,
     CONCURRENT_WAIT_MS,
@@ -26,14 +27,13 @@ from goqueue.transactions.limits import (
 )
 from goqueue.transactions.records import NO_EPOCH, Standing
 from goqueue.transactions.refusals import concurrent, fenced, misplaced, unknown, unmapped
-from goqueue.transactions.registry import TransactionRegistry
 from goqueue.transactions.transaction import Parked, Transaction
 from goqueue.transactions.views import TransactionState, TransactionView
 
 Handle = Callable[[Transaction, Token, int], None]
 
 
-class Coordinator(TransactionRegistry):
+class Coordinator(Epochs):
     # Becoming a producer
 
     def initialise(self, call: Initialise, *, token: Token, now_ms: int) -> list[Effect]:
@@ -45,6 +45,7 @@ class Coordinator(TransactionRegistry):
                 f"A transaction cannot have {call.timeout_ms} ms: choose from 1 to "
                 f"{timeout_ms_max} (setting transactions.timeout_ms_max)."
             )
+        self._check_attempt(call.transactional_id)
         transaction = self._open(call.transactional_id)
 
         def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
@@ -62,7 +63,7 @@ class Coordinator(TransactionRegistry):
         known = (standing.identity, standing.last_identity, standing.next_identity)
         if call.identity is not None and call.identity not in known:
             raise fenced(call.transactional_id, call.identity)
-        if standing.state is TransactionState.ONGOING:
+        if standing.is_open:
             # Whoever left it open is gone, or wants to be rid of it.
             is_own_wish = call.identity is not None
             standing = steps.fenced_off(standing, now_ms, is_own_wish=is_own_wish)
@@ -119,6 +120,8 @@ class Coordinator(TransactionRegistry):
 
             self._park(transaction, token, now_ms, again)
             return
+        if standing.state is TransactionState.PREPARED:
+            raise misplaced(transaction.transactional_id, "written to", standing.state)
         is_begun = standing.state is TransactionState.ONGOING
         if not (is_begun and all(map(standing.has, partitions))):
             standing = steps.joined(standing, partitions, now_ms)
@@ -160,6 +163,17 @@ class Coordinator(TransactionRegistry):
 
     # Ending
 
+    def prepare(self, call: Prepare, *, token: Token, now_ms: int) -> list[Effect]:
+        """Promise that all is written; from then on the transaction waits for its epoch."""
+        transaction = self._get(call.transactional_id, call.identity.producer_id)
+
+        def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
+            standing = self._check_identity(transaction, call.identity)
+            self._prepare(transaction, standing, call, now_ms)
+            transaction.reply(token, None)
+
+        return self._serve(transaction, handle, token, now_ms)
+
     def end(self, call: End, *, token: Token, now_ms: int) -> list[Effect]:
         """Decide the transaction; answer the identity with which the producer goes on."""
         transaction = self._get(call.transactional_id, call.identity.producer_id)
@@ -171,13 +185,16 @@ class Coordinator(TransactionRegistry):
 
     def _end(self, transaction: Transaction, call: End, token: Token, now_ms: int) -> None:
         standing = transaction.current
-        assert standing is not None
-        is_open = standing.state in (TransactionState.EMPTY, TransactionState.ONGOING)
-        if not is_open and call.bumps_epoch and call.identity == standing.last_identity:
+        if standing is None:
+            raise unmapped(call.transactional_id, call.identity.producer_id)
+        is_undecided = standing.is_open or standing.state is TransactionState.EMPTY
+        if not is_undecided and call.bumps_epoch and call.identity == standing.last_identity:
             self._repeat_end(transaction, standing, call, token)
             return
         standing = self._check_identity(transaction, call.identity)
-        if standing.state is TransactionState.ONGOING:
+        if call.is_commit and standing.state is TransactionState.PREPARED:
+            raise misplaced(call.transactional_id, "committed but by its epoch", standing.state)
+        if standing.is_open:
             standing = steps.decided(standing, call, now_ms)
             transaction.stage(standing)
             self._answer_end(transaction, standing, call, token)
@@ -223,7 +240,7 @@ class Coordinator(TransactionRegistry):
         standing = transaction.current if transaction is not None else None
         if transaction is None or standing is None:
             raise unknown(transactional_id)
-        if standing.state is TransactionState.ONGOING:
+        if standing.is_open:
             transaction.stage(steps.fenced_off(standing, now_ms))
         elif standing.state is not TransactionState.PREPARE_ABORT:
             raise misplaced(transactional_id, "aborted", standing.state)
@@ -266,7 +283,7 @@ class Coordinator(TransactionRegistry):
         """The transaction of a producer id, if it is known here."""
         transaction = self._producers.get(producer_id)
         if transaction is None or transaction.durable is None:
-            return None
+            return self._committed_view(producer_id)
         return _view(transaction, transaction.durable)
 
     # Serving

@@ -1,7 +1,8 @@
 """The records of `__transaction_state`: what a coordinator can be rebuilt from.
 
-One record per transactional id holds all that is known of its newest transaction. The topic is
-compacted: the last value of a key is the state, a missing value forgets the id.
+One record per transactional id holds all that is known of its newest transaction, and one per
+query all that is known of its newest epoch. The topic is compacted: the last value of a key is the
+state, a missing value forgets the id.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions.views import TransactionState
 
 KEY_VERSION = 1_001  # no Kafka version uses it, so tools that know Kafka's records pass over these
+QUERY_KEY_VERSION = 1_002
 VALUE_VERSION = 1
+QUERY_VALUE_VERSION = 1
 
 _KEY_HEAD = struct.Struct(">hh")
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1
 NOT_STARTED = -1
+NO_QUERY_EPOCH = -1
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +61,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.identity
 
     @property
+    def is_open(self) -> bool:
+        """Something is written, and its outcome is not decided."""
+        return self.state in (TransactionState.ONGOING, TransactionState.PREPARED)
+
+    @property
     def is_preparing(self) -> bool:
         """It is decided, and the participants are being told."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -78,6 +87,30 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return partition.partition in self.participants.get(partition.topic, ())
 
 
+class Decided(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that the record of an epoch commits, under the identity that prepared it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
+
+
+class QueryStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a query stands. This one record decides all transactions of its newest epoch."""
+
+    run: int
+    run_name: str = ""
+    past_runs: tuple[str, ...] = ()  # names of earlier runs, oldest first
+    epoch: int = NO_QUERY_EPOCH
+    decided: tuple[Decided, ...] = ()
+    is_closed: bool = False
+    updated_ms: int
+
+
 def nest(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partitions by topic, sorted and each once."""
     nested: dict[str, list[int]] = {}
@@ -88,20 +121,38 @@ def nest(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Standing)
+_query_decoder = msgspec.msgpack.Decoder(QueryStanding)
 
 
 def encode_key(transactional_id: str) -> bytes:
-    name = transactional_id.encode()
-    return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
+    return _encode_key(KEY_VERSION, transactional_id)
 
 
 def decode_key(key: bytes) -> str | None:
     """`None` for the keys of other versions, which belong to somebody else."""
+    return _decode_key(KEY_VERSION, key)
+
+
+def encode_query_key(query_id: str) -> bytes:
+    return _encode_key(QUERY_KEY_VERSION, query_id)
+
+
+def decode_query_key(key: bytes) -> str | None:
+    """`None` for the keys of other versions, which belong to somebody else."""
+    return _decode_key(QUERY_KEY_VERSION, key)
+
+
+def _encode_key(version: int, text: str) -> bytes:
+    name = text.encode()
+    return _KEY_HEAD.pack(version, len(name)) + name
+
+
+def _decode_key(key_version: int, key: bytes) -> str | None:
     if len(key) < _KEY_HEAD.size:
         return None
     version, length = _KEY_HEAD.unpack_from(key)
     name = key[_KEY_HEAD.size :]
-    if version != KEY_VERSION or length != len(name):
+    if version != key_version or length != len(name):
         return None
     try:
         return name.decode()
@@ -119,5 +170,19 @@ def decode_standing(value: bytes) -> Standing | None:
         return None
     try:
         return _decoder.decode(memoryview(value)[1:])
+    except msgspec.DecodeError:
+        return None
+
+
+def encode_query(standing: QueryStanding) -> bytes:
+    return bytes((QUERY_VALUE_VERSION,)) + _encoder.encode(standing)
+
+
+def decode_query(value: bytes) -> QueryStanding | None:
+    """`None` for what another version wrote."""
+    if not value or value[0] != QUERY_VALUE_VERSION:
+        return None
+    try:
+        return _query_decoder.decode(memoryview(value)[1:])
     except msgspec.DecodeError:
         return None

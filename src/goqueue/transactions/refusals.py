@@ -43,3 +43,27 @@ def misplaced(transactional_id: str, what: str, state: TransactionState) -> Inva
     return InvalidTransactionState(
         f"The transaction of {transactional_id!r} cannot be {what}: its state is {state}."
     )
+
+
+def unprepared(transactional_id: str, why: str) -> InvalidTransactionState:
+    return InvalidTransactionState(
+        f"The epoch cannot be committed: its transaction {transactional_id!r} is not prepared "
+        f"({why}). Write the whole epoch again."
+    )
+
+
+def unknown_query(query_id: str) -> UnknownTransaction:
+    return UnknownTransaction(f"No query {query_id[:260]!r} is known here; open it first.")
+
+
+def fenced_run(query_id: str, run: str, newest: int) -> FencedProducer:
+    return FencedProducer(
+        f"Run {run} of query {query_id!r} is not the newest, which is {newest}: another driver has "
+        "taken the query over."
+    )
+
+
+def busy(query_id: str) -> ConcurrentTransactions:
+    return ConcurrentTransactions(
+        f"The last call of query {query_id!r} is still being carried out; retry soon."
+    )

@@ -155,8 +155,8 @@ class TransactionRegistry:
             effects += self._refuse_parked(transaction, until_ms=now_ms)
             standing = transaction.current
             if standing is not None and self._time_is_over(transaction, standing, now_ms):
-                is_ongoing = standing.state is TransactionState.ONGOING
-                transaction.stage(steps.fenced_off(standing, now_ms) if is_ongoing else None)
+                is_open = standing.is_open
+                transaction.stage(steps.fenced_off(standing, now_ms) if is_open else None)
             self._touch(transaction)
         return [*effects, *self._finish(now_ms)]
 
@@ -170,6 +170,8 @@ class TransactionRegistry:
             return None
         if standing.state is TransactionState.ONGOING:
             end_ms = standing.started_ms + standing.timeout_ms
+        elif standing.state is TransactionState.PREPARED or transaction.query_id is not None:
+            end_ms = standing.updated_ms + standing.timeout_ms
         else:
             end_ms = standing.updated_ms + self.settings.id_expiration_ms
         return max(end_ms, transaction.rest_until_ms)
@@ -228,7 +230,9 @@ class TransactionRegistry:
                 )
             )
         if not transaction.unmarked and transaction.rest_until_ms <= now_ms:
-            transaction.stage(steps.completed(standing, now_ms))
+            # A query has new names for each epoch, and asks no more for those that are done with.
+            is_kept = transaction.query_id is None
+            transaction.stage(steps.completed(standing, now_ms) if is_kept else None)
             effects += [Reply(one, standing.next_identity) for one in transaction.finishing]
             transaction.finishing = []
             parked, transaction.parked = transaction.parked, []

@@ -62,6 +62,26 @@ def joined(standing: Standing, partitions: Iterable[TopicPartition], now_ms: int
     )
 
 
+def prepared(standing: Standing, timeout_ms: int, now_ms: int) -> Standing:
+    """All is written. It waits for the commit of its epoch, for a time of its own."""
+    return replace(
+        _remembering(standing, is_repeatable=False),
+        state=TransactionState.PREPARED,
+        timeout_ms=timeout_ms,
+        updated_ms=now_ms,
+    )
+
+
+def committed_with_epoch(standing: Standing, now_ms: int) -> Standing:
+    """The record of its epoch commits it. The next epoch of the producer turns this one away."""
+    return replace(
+        _remembering(standing, is_repeatable=False),
+        state=TransactionState.PREPARE_COMMIT,
+        epoch=standing.epoch + 1,
+        updated_ms=now_ms,
+    )
+
+
 def decided(standing: Standing, call: End, now_ms: int) -> Standing:
     """The producer commits or aborts. From here on the outcome is certain."""
     is_last = call.bumps_epoch and standing.epoch >= EPOCH_LAST

@@ -29,6 +29,7 @@ class Transaction:
     """
 
     transactional_id: str
+    query_id: str | None = None  # the query whose epoch it is a part of
     durable: Standing | None = None
     current: Standing | None = None
     is_staged: bool = False  # `current` is ahead of both the log and the write under way

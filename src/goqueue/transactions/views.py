@@ -12,6 +12,7 @@ from goqueue.model.names import ProducerIdentity, TopicPartition
 class TransactionState(StrEnum):
     EMPTY = "Empty"  # initialised; nothing written yet
     ONGOING = "Ongoing"
+    PREPARED = "Prepared"  # written whole; waits for the commit of its epoch
     PREPARE_COMMIT = "PrepareCommit"  # decided; the participants are being told
     PREPARE_ABORT = "PrepareAbort"
     COMPLETE_COMMIT = "CompleteCommit"
@@ -29,3 +30,21 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int  # -1 when none is open
     updated_ms: int
     partitions: tuple[TopicPartition, ...]  # the participants, sorted
+
+
+class QueryView(msgspec.Struct, frozen=True, kw_only=True):
+    """A query that commits whole epochs."""
+
+    query_id: str
+    run: int
+    run_name: str
+    epoch: int  # the newest that is committed; -1 when there is none
+    is_closed: bool
+    updated_ms: int
+
+
+class EpochOutcome(msgspec.Struct, frozen=True):
+    """The answer to the commit of an epoch."""
+
+    epoch: int  # the newest that is committed
+    is_repeated: bool  # it had been committed before, by other transactions: these are aborted

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.client import ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings, Stored
+from goqueue.client import (
+    ACKS_LEADER,
+    ACKS_NONE,
+    Producer,
+    ProducerSettings,
+    ProducerTransaction,
+    Stored,
+)
 from goqueue.client.partitioner import partition_of_key
-from goqueue.model.batch import NO_PRODUCER, check_batch
+from goqueue.model.batch import NO_PRODUCER, Record, check_batch
 from goqueue.model.errors import (
     GoQueueError,
     InvalidRequest,
+    OutOfOrderSequence,
     RecordTooLarge,
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import ProducerIdentity, TopicPartition
 from tests.unit.client.fake_broker import (
     LOSE_ANSWER,
     LOSE_REQUEST,
@@ -166,6 +174,35 @@ def test_a_broker_that_stays_away_is_given_up_after_a_time(broker: FakeBroker) -
     assert send(producer, b"c")[0].offset == 1
 
 
+def test_records_of_a_transaction_are_marked_and_numbered_as_its_producer_says(
+    broker: FakeBroker,
+) -> None:
+    transaction = ProducerTransaction("writer", ProducerIdentity(42, 7))
+    producer = Producer(broker.cluster(), ONE_EACH, transaction=transaction)
+    send(producer, b"a", b"b")
+    headers = [check_batch(batch) for batch in broker.logs[ZERO]]
+    assert [
+        (one.producer_id, one.producer_epoch, one.base_sequence, one.is_transactional)
+        for one in headers
+    ] == [(42, 7, 0, True), (42, 7, 1, True)]
+    assert {one.transactional_id for one in broker.produce_requests} == {"writer"}
+
+
+def test_a_transaction_that_has_lost_a_record_goes_on_under_no_other_name(
+    broker: FakeBroker,
+) -> None:
+    transaction = ProducerTransaction("writer", ProducerIdentity(42, 7))
+    producer = Producer(broker.cluster(), ONE_EACH, transaction=transaction)
+    send(producer, b"a")
+    broker.faults.append(Fault(REFUSE, OUT_OF_ORDER))
+    producer.send("orders", b"b", partition=0)
+    with pytest.raises(OutOfOrderSequence):
+        producer.flush()
+    assert values(broker) == [b"a"]
+    with pytest.raises(InvalidRequest):
+        Producer(broker.cluster(), ProducerSettings(is_idempotent=False), transaction=transaction)
+
+
 def test_without_acks_nothing_is_waited_for(broker: FakeBroker) -> None:
     settings = ProducerSettings(acks=ACKS_NONE, is_idempotent=False)
     (stored,) = send(Producer(broker.cluster(), settings), b"a")
@@ -189,6 +226,26 @@ def test_an_unknown_topic_is_waited_for_only_briefly(broker: FakeBroker) -> None
 def test_a_partition_that_is_not_there_is_refused_at_once(broker: FakeBroker) -> None:
     with pytest.raises(UnknownPartition):
         Producer(broker.cluster()).send("orders", b"a", partition=3)
+
+
+def test_many_records_at_once_fill_batches_as_single_ones_do() -> None:
+    texts = [b"%03d" % number for number in range(250)]
+    for settings in (
+        ProducerSettings(batch_records_max=100),
+        ProducerSettings(batch_bytes_max=2000),
+    ):
+        one_by_one, at_once = FakeBroker(), FakeBroker()
+        with Producer(one_by_one.cluster(), settings) as producer:
+            for text in texts:
+                producer.send("orders", text, partition=0, timestamp_ms=1)
+        with Producer(at_once.cluster(), settings) as producer:
+            producer.send_all(ZERO, [Record(None, text, (), 1) for text in texts[:120]])
+            producer.send_all(ZERO, [Record(None, text, (), 1) for text in texts[120:]])
+            producer.send_all(ZERO, [])
+        assert values(at_once) == texts
+        sizes = [len(batch) for batch in at_once.logs[ZERO]]
+        assert sizes == [len(batch) for batch in one_by_one.logs[ZERO]]
+        assert len(sizes) > 2
 
 
 def test_closing_sends_what_is_left(broker: FakeBroker) -> None:

@@ -154,6 +154,15 @@ def test_an_open_transaction_is_aborted_by_taking_its_id_over(cluster: FakeClust
     assert (asked.producer_id, asked.producer_epoch) == (-1, -1)
 
 
+def test_a_prepared_transaction_is_aborted_too_however_long_it_might_wait(
+    cluster: FakeCluster,
+) -> None:
+    cluster.known["till"] = transaction("Prepared", 0)
+    cluster.known["till"].transaction_timeout_ms = 86_400_000
+    Transactions(cluster).abort("till")  # type: ignore[arg-type]
+    assert cluster.asked[-1].transaction_timeout_ms == 60_000
+
+
 @pytest.mark.parametrize(
     ("state", "words"), [("Empty", "no open transaction"), ("PrepareCommit", "being completed")]
 )

@@ -38,6 +38,7 @@ from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
+from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
@@ -48,7 +49,12 @@ from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
 from goqueue.client.http.steps import take_steps_async
 from goqueue.client.http.stream_consumer import AsyncStreamConsumer
-from goqueue.client.http.transactions import AsyncTransaction, AsyncTransactions, Script
+from goqueue.client.http.transactions import (
+    AsyncQueries,
+    AsyncTransaction,
+    AsyncTransactions,
+    Script,
+)
 from goqueue.client.http.transport import AsyncTransport
 from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
@@ -65,6 +71,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.topics = AsyncTopics(TopicRequests(), self._transport)
         self.groups = AsyncGroups(GroupRequests(), self._transport)
         self.transactions = AsyncTransactions(TransactionRequests(), self._transport)
+        self.queries = AsyncQueries(QueryRequests(), self._transport)
         self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
         self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)

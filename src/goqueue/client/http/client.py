@@ -32,6 +32,7 @@ from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
+from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
@@ -42,7 +43,7 @@ from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
 from goqueue.client.http.steps import take_steps
 from goqueue.client.http.stream_consumer import StreamConsumer
-from goqueue.client.http.transactions import Script, Transaction, Transactions
+from goqueue.client.http.transactions import Queries, Script, Transaction, Transactions
 from goqueue.client.http.transport import Transport
 from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
@@ -59,6 +60,7 @@ class Client(Shell[MessageRequests]):
         self.topics = Topics(TopicRequests(), self._transport)
         self.groups = Groups(GroupRequests(), self._transport)
         self.transactions = Transactions(TransactionRequests(), self._transport)
+        self.queries = Queries(QueryRequests(), self._transport)
         self.schedules = Schedules(ScheduleRequests(), self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)

@@ -28,6 +28,7 @@ from goqueue.client.http.messages import (
     encoded_to,
 )
 from goqueue.client.http.moments import Duration, Moment
+from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.client.http.steps import Steps, take_steps, take_steps_async
@@ -58,6 +59,26 @@ class AsyncTransactions(AsyncShell[TransactionRequests]):
     list_all = async_call(TransactionRequests.list_all)
     describe = async_call(TransactionRequests.describe)
     abort = async_call(TransactionRequests.abort)
+
+
+class Queries(Shell[QueryRequests]):
+    """Transactions of a query, which are prepared one by one and committed an epoch at a time."""
+
+    open = call(QueryRequests.open)
+    describe = call(QueryRequests.describe)
+    begin = call(QueryRequests.begin)
+    prepare = call(QueryRequests.prepare)
+    commit = call(QueryRequests.commit)
+
+
+class AsyncQueries(AsyncShell[QueryRequests]):
+    """Transactions of a query, which are prepared one by one and committed an epoch at a time."""
+
+    open = async_call(QueryRequests.open)
+    describe = async_call(QueryRequests.describe)
+    begin = async_call(QueryRequests.begin)
+    prepare = async_call(QueryRequests.prepare)
+    commit = async_call(QueryRequests.commit)
 
 
 class Script:

@@ -48,6 +48,12 @@ Receipts = Annotated[
 TransactionId = Annotated[
     str, Meta(min_length=1, max_length=400, description="As the answer to its beginning says.")
 ]
+QueryId = Annotated[
+    str, Meta(min_length=1, max_length=100, pattern=r"^[a-zA-Z0-9._-]+$", examples=["totals"])
+]
+Epoch = Annotated[
+    int, Meta(ge=0, le=INT64_MAX, description="Number of a part of what a query writes.")
+]
 ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
 Priority = Literal["critical", "high", "normal", "low", "background"]
 Acks = Literal["all", "leader", "none"]

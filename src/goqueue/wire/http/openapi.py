@@ -24,6 +24,8 @@ PATH_KINDS: dict[str, Any] = {
     "schedule_id": fields.ScheduleId,
     "redrive_id": fields.RedriveId,
     "transaction_id": fields.TransactionId,
+    "query": fields.QueryId,
+    "epoch": fields.Epoch,
 }
 _EXAMPLES: dict[str, object] = {
     "topic": "orders",
@@ -33,6 +35,8 @@ _EXAMPLES: dict[str, object] = {
     "schedule_id": "AAAAAAAAAAA",
     "redrive_id": "0123456789abcdef",
     "transaction_id": "AQAAAAAAAAAAAAAAAAAAAAAAAA",
+    "query": "totals",
+    "epoch": 0,
 }
 _AREAS = {
     "topics": "Topics, their partitions and their settings.",
@@ -43,6 +47,7 @@ _AREAS = {
     "dead letters": "Messages that nobody could handle, and their way back.",
     "schedules": "Messages that appear in their topics later.",
     "transactions": "Messages, offsets and acknowledgements that count together or not at all.",
+    "queries": "Many prepared transactions, committed together, each part of a query once.",
     "node": "The node itself.",
 }
 _DESCRIPTION = """\

@@ -6,6 +6,7 @@ from goqueue.wire.http.deadletter_operations import DEAD_LETTERS
 from goqueue.wire.http.group_operations import GROUPS, STREAM_GROUPS
 from goqueue.wire.http.message_operations import MESSAGES
 from goqueue.wire.http.node_operations import NODE
+from goqueue.wire.http.query_operations import QUERIES
 from goqueue.wire.http.queue_operations import QUEUE_GROUPS
 from goqueue.wire.http.schedule_operations import SCHEDULES
 from goqueue.wire.http.topic_operations import TOPICS
@@ -20,5 +21,6 @@ OPERATIONS = (
     *DEAD_LETTERS,
     *SCHEDULES,
     *TRANSACTIONS,
+    *QUERIES,
     *NODE,
 )

@@ -63,6 +63,7 @@ def describe_node(settings: Settings, *, advertised: str) -> list[Config]:
         "compression.type": (settings.topics.compression, "string"),
         "default.replication.factor": ("1", "int"),
         "delete.topic.enable": (_boolean(settings.topics.delete_enabled), "boolean"),
+        "goqueue.http.listener": (str(settings.listeners.http), "string"),
         "group.initial.rebalance.delay.ms": (
             str(settings.groups.initial_rebalance_delay_ms),
             "int",

@@ -24,6 +24,7 @@ from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
+from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
@@ -31,6 +32,7 @@ from goqueue.client.http.requests.transactions import InTransaction, Transaction
 from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
 from goqueue.model.errors import StaleReceipt
 from goqueue.model.names import TopicPartition
+from goqueue.model.queries import Attempt
 from goqueue.wire.http.bodies import deadletters as letter_bodies
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.operations import OPERATIONS
@@ -43,6 +45,7 @@ SCHEDULES, QUEUE = ScheduleRequests(), QueueRequests("orders", "bill/ing", "me")
 LETTERS = DeadLetterRequests("orders", "orders.graveyard")
 MEMBER = MemberRequests("g", "m", "i")
 TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
+QUERIES = QueryRequests()
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
@@ -131,6 +134,11 @@ REQUESTS: dict[str, Request[Any]] = {
     "ackInTransaction": INSIDE.ack("bill/ing", ["r"]),
     "commitTransaction": TRANSACTIONS.commit("abc"),
     "abortTransaction": TRANSACTIONS.abort("abc"),
+    "beginForEpoch": QUERIES.begin(Attempt("totals", 1, 0, "a"), timeout=5),
+    "prepareTransaction": QUERIES.prepare("abc", timeout=60),
+    "openQuery": QUERIES.open("totals", run_name="blue"),
+    "showQuery": QUERIES.describe("totals"),
+    "commitEpoch": QUERIES.commit("totals", 3, run=1, transactions=["abc"], is_last=True),
     "health": NodeRequests().health(),
     "version": NodeRequests().version(),
 }

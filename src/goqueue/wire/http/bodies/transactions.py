@@ -35,6 +35,7 @@ TransactionalId = Annotated[
 TransactionState = Literal[
     "empty",
     "ongoing",
+    "prepared",
     "prepare_commit",
     "prepare_abort",
     "complete_commit",

@@ -1,0 +1,104 @@
+"""Queries: what they write in many transactions appears an epoch at a time, each epoch once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from goqueue.wire.http.fields import (
+    INT32_MAX,
+    INT64_MAX,
+    Answer,
+    Body,
+    Epoch,
+    QueryId,
+    TransactionId,
+)
+
+EPOCH_TRANSACTIONS_MAX = 10_000
+
+Run = Annotated[
+    int, Meta(ge=1, le=INT64_MAX, description="As the answer to the opening of the query says.")
+]
+
+
+class Prepare(Body, kw_only=True):
+    """Nothing more is written in the transaction, and it waits for the commit of its epoch."""
+
+    timeout_ms: Annotated[
+        Annotated[int, Meta(ge=1, le=INT32_MAX)] | None,
+        Meta(
+            description=(
+                "It is aborted if its epoch is not committed by then; by default it waits as long "
+                "as the setting `transactions.prepared_timeout_ms_max` lets it."
+            )
+        ),
+    ] = None
+
+
+class Prepared(Answer, kw_only=True):
+    id: TransactionId
+
+
+class OpenQuery(Body, kw_only=True):
+    """A run of a query begins; earlier ones can commit nothing more."""
+
+    run_name: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description=(
+                "A run that has a name may open the query again and keeps its number. Without a "
+                "name each call begins another run."
+            ),
+            examples=["driver-1"],
+        ),
+    ] = ""
+
+
+class Query(Answer, kw_only=True):
+    query: QueryId
+    run: Annotated[
+        Run,
+        Meta(
+            description=(
+                "The newest. Its transactions have the transactional ids "
+                "`__query~{query}~{run}~{epoch}~{attempt}`, each attempt with a name of its own."
+            )
+        ),
+    ]
+    run_name: str
+    epoch: Annotated[int | None, Meta(description="The newest that is committed.")]
+    is_closed: bool
+    updated_at: int
+
+
+class CommitEpoch(Body, kw_only=True):
+    """Commit these prepared transactions as one."""
+
+    run: Run
+    transactions: Annotated[
+        list[TransactionId],
+        Meta(max_length=EPOCH_TRANSACTIONS_MAX, description="All that belongs to the epoch."),
+    ]
+    is_last: Annotated[
+        bool, Meta(description="The query is over, and may be forgotten in some days.")
+    ] = False
+
+
+class EpochCommitted(Answer, kw_only=True):
+    """The outcome, which every reader can see."""
+
+    query: QueryId
+    epoch: Epoch
+    outcome: Annotated[
+        Literal["committed", "already_committed"],
+        Meta(
+            description=(
+                "`already_committed`: other transactions were committed as this epoch, or a later "
+                "one is; those that were named now are aborted."
+            )
+        ),
+    ]
+    epoch_newest: Annotated[int, Meta(description="The newest that is committed.")]

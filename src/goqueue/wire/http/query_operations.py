@@ -1,0 +1,79 @@
+"""The routes of queries and their epochs; a part of the one table in `operations`."""
+
+from __future__ import annotations
+
+from goqueue.model import errors
+from goqueue.wire.http.bodies import queries as bodies
+from goqueue.wire.http.handlers import queries
+from goqueue.wire.http.routing import STORING, Operation
+
+_COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable)
+_DECIDING = (
+    errors.InvalidRequest,
+    errors.UnknownTransaction,
+    errors.InvalidTransactionState,
+    errors.ConcurrentTransactions,
+    errors.FencedProducer,
+    *_COORDINATOR,
+    *STORING,
+)
+
+QUERIES = (
+    Operation(
+        "prepareTransaction",
+        "POST",
+        "/v1/transactions/{transaction_id}/prepare",
+        queries.prepare,
+        "Have a transaction of a query wait for the commit of its epoch. May be repeated.",
+        area="transactions",
+        request=bodies.Prepare,
+        answer=bodies.Prepared,
+        errors=(
+            *_DECIDING,
+            errors.InvalidProducerIdMapping,
+            errors.InvalidTransactionTimeout,
+            errors.TransactionAbortable,
+        ),
+        example={"timeout_ms": 3_600_000},
+    ),
+    Operation(
+        "openQuery",
+        "POST",
+        "/v1/queries/{query}/open",
+        queries.open_query,
+        "Begin a run of a query; earlier runs are turned away, and what they left is aborted.",
+        area="queries",
+        request=bodies.OpenQuery,
+        answer=bodies.Query,
+        errors=(
+            errors.InvalidRequest,
+            errors.ConcurrentTransactions,
+            errors.FencedProducer,
+            *_COORDINATOR,
+            *STORING,
+        ),
+        example={"run_name": "driver-1"},
+    ),
+    Operation(
+        "showQuery",
+        "GET",
+        "/v1/queries/{query}",
+        queries.show,
+        "Show the newest run and the newest epoch of a query.",
+        area="queries",
+        answer=bodies.Query,
+        errors=(errors.UnknownTransaction, *_COORDINATOR),
+    ),
+    Operation(
+        "commitEpoch",
+        "POST",
+        "/v1/queries/{query}/epochs/{epoch}/commit",
+        queries.commit,
+        "Commit prepared transactions as one epoch, unless it is committed. May be repeated.",
+        area="queries",
+        request=bodies.CommitEpoch,
+        answer=bodies.EpochCommitted,
+        errors=_DECIDING,
+        example={"run": 1, "transactions": ["AQAAAAAAAAAAAAAAAAAAAAAAAA"]},
+    ),
+)
