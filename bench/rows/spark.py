@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import statistics
 import time
@@ -11,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.clients.build import ToolMissing
-from bench.load import produce
 from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
 from bench.report import (
     GIGABYTES,
@@ -34,6 +33,9 @@ TOPIC, PARQUET = "from a topic", "from Parquet"
 # By payload: the share of Parquet's rate that must be reached, and that is aimed at.
 TARGETS = {1000: (0.8, 0.95), 100: (0.5, 0.7)}
 STREAM_SECONDS_MAX = 600
+# Payloads are pieces of so many random bytes, at steps that take long to come round.
+POOL_BYTES = 16 << 20
+POOL_STEP = 7919
 QUIET_SECONDS = 0.3  # between two records of the latency row: longer than a batch takes
 
 
@@ -111,7 +113,8 @@ def _measure_size(
 ) -> None:
     name, folder = PAYLOAD_NAMES[size], session.work / f"spark-{size}"
     count = dict(session.plan.spark_messages)[size]
-    _fill(session, server, topic, count=count, size=size)
+    session.say(f"filling a topic with {name}")
+    _fill(server, topic, count=count, size=size)
     bench = Bench(spark, server, topic, size, sum(end_offsets(server, topic)), folder)
     bench.table().write.parquet(bench.parquet)
     cases: dict[str, Callable[[], Outcome]] = {
@@ -143,11 +146,17 @@ def _measure_size(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _fill(session: Session, server: Server, topic: Topic, *, count: int, size: int) -> None:
-    try:
-        produce(session.tools, "C", server, topic, count=count, size=size)
-    except ToolMissing:
-        produce(session.tools, "Python", server, topic, count=count, size=size)
+def _fill(server: Server, topic: Topic, *, count: int, size: int) -> None:
+    """Records that differ: of those that are alike Parquet keeps one and reads nothing else."""
+    from goqueue.client import LogClient
+
+    pool = random.Random(7).randbytes(POOL_BYTES)
+    with LogClient(server.bootstrap) as client, client.producer() as producer:
+        for number in range(count):
+            start = number * POOL_STEP % (POOL_BYTES - size)
+            producer.send(
+                topic.name, pool[start : start + size], partition=number % topic.partitions
+            )
 
 
 def _timed(bench: Bench, case: Callable[[], int | None]) -> Outcome:

@@ -14,7 +14,7 @@ from goqueue.spark.connecting import connect_again
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import OffsetRange
 
-FETCH_BYTES = 8 << 20
+FETCH_BYTES = 4 << 20  # with larger ones the bytes leave the cache before they are decoded
 FETCHES_AHEAD = 2
 THREAD_NAME = "goqueue-fetch"
 # A broker that says it has more and then sends nothing so many times will not send it.

@@ -2,6 +2,8 @@
 
     spark.read.format("goqueue").option("subscribe", "orders").load()
     spark.readStream.format("goqueue").option("subscribe", "orders").load()
+    rows.write.format("goqueue").option("topic", "orders").mode("append").save()
+    rows.writeStream.format("goqueue").option("topic", "orders").start()
 
 Options are those of Spark's Kafka source. A table is what its partitions held when it was loaded;
 load it again to see more. Filters are not pushed down: Spark 4.3 caches what is pushed and then
@@ -17,6 +19,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -50,6 +54,18 @@ class GoQueueDataSource(DataSource):
         from goqueue.spark.streaming import StreamReader
 
         return StreamReader(read_options(self.options, is_streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from goqueue.spark.sink import TableWriter
+        from goqueue.spark.write_options import write_options
+
+        return TableWriter(write_options(self.options), schema, is_overwriting=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from goqueue.spark.sink import StreamWriter
+        from goqueue.spark.write_options import write_options
+
+        return StreamWriter(write_options(self.options), schema, is_overwriting=overwrite)
 
 
 class TableReader(DataSourceReader):

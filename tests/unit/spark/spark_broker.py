@@ -16,6 +16,7 @@ from goqueue.wire.kafka.messages import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_fetch,
 )
 from tests.unit.client.fake_broker import FakeBroker
 
@@ -113,6 +114,23 @@ class SparkBroker(FakeBroker):
         partition = offset_commit.OffsetCommitResponsePartition(0, self.group_error)
         topic = offset_commit.OffsetCommitResponseTopic("orders", partitions=[partition])
         return offset_commit.OffsetCommitResponse(topics=[topic])
+
+    def offset_fetch(
+        self, request: offset_fetch.OffsetFetchRequest
+    ) -> offset_fetch.OffsetFetchResponse:
+        group = request.groups[0].group_id
+        known: dict[TopicPartition, int] = {}
+        for name, offsets in self.commits:
+            known |= offsets if name == group else {}
+        topics = [
+            offset_fetch.OffsetFetchResponseTopics(
+                one.topic,
+                partitions=[offset_fetch.OffsetFetchResponsePartitions(one.partition, offset)],
+            )
+            for one, offset in known.items()
+        ]
+        found = offset_fetch.OffsetFetchResponseGroup(group, topics)
+        return offset_fetch.OffsetFetchResponse(groups=[found])
 
 
 def table_options(**options: str) -> ReadOptions:

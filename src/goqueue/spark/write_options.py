@@ -1,0 +1,100 @@
+"""The options of the sinks, and the one thing a sink has to find out: where the HTTP API is."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from goqueue.client import Address, ConfigOwner, LogClient, read_addresses
+from goqueue.model.compression import Compression
+from goqueue.model.errors import GoQueueError, InvalidRequest
+from goqueue.model.names import check_topic_name
+from goqueue.spark.connecting import connect
+from goqueue.spark.options import BOOTSTRAP_DEFAULT, OptionReader
+
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+TIMEOUT_MS_DEFAULT = 10 * 60 * 1000  # a task that writes for longer is taken for dead
+
+_HTTP_SETTING = "goqueue.http.listener"
+_NAMES = (
+    "bootstrap.servers",
+    "compression",
+    "delivery",
+    "http.address",
+    "kafka.bootstrap.servers",
+    "kafka.compression.type",
+    "topic",
+    "transactionTimeout",
+)
+_CODECS = tuple(one.name.lower() for one in Compression)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go, and what is promised of them."""
+
+    bootstrap: str
+    http: str = ""  # of the broker's HTTP API; transactions are begun and ended there
+    topic: str | None = None  # None: rows name their own
+    is_exactly_once: bool = True
+    compression: Compression = Compression.NONE
+    timeout_ms: int = TIMEOUT_MS_DEFAULT
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """What a sink is to do; everything that is wrong is in one `InvalidRequest`."""
+    reader = OptionReader(options, _NAMES)
+    topic = reader.text("topic")
+    if topic is not None:
+        try:
+            check_topic_name(topic)
+        except GoQueueError as error:
+            reader.problems.append(str(error))
+    delivery = reader.choice("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
+    codec = reader.text("kafka.compression.type", "compression") or "none"
+    if codec.lower() not in _CODECS:
+        reader.problems.append(f"compression is {codec!r}; give one of {', '.join(_CODECS)}.")
+        codec = "none"
+    found = WriteOptions(
+        bootstrap=reader.text("kafka.bootstrap.servers", "bootstrap.servers") or BOOTSTRAP_DEFAULT,
+        http=reader.text("http.address") or "",
+        topic=topic,
+        is_exactly_once=delivery == EXACTLY_ONCE,
+        compression=Compression[codec.upper()],
+        timeout_ms=reader.duration_ms("transactionTimeout", TIMEOUT_MS_DEFAULT),
+    )
+    reader.raise_problems()
+    return found
+
+
+def located(options: WriteOptions) -> WriteOptions:
+    """The same options with the address of the HTTP API, which the broker is asked for."""
+    if options.http or not options.is_exactly_once:
+        return options
+    with connect(options.bootstrap) as client:
+        found = _listener(client)
+    bootstrap = read_addresses(options.bootstrap)[0]
+    return replace(options, http=str(_reachable(found, bootstrap)))
+
+
+def _listener(client: LogClient) -> Address:
+    node = client.cluster.nodes()[0]
+    entries = client.configs.describe(ConfigOwner.BROKER, str(node.id))
+    for one in entries:
+        if one.name == _HTTP_SETTING and one.value:
+            return read_addresses(one.value)[0]
+    raise InvalidRequest(
+        "The broker does not say where its HTTP API is, which commits what is written; give it "
+        "with option http.address, or write with option delivery=at-least-once."
+    )
+
+
+def _reachable(listener: Address, bootstrap: Address) -> Address:
+    """An address that listens on every interface is met where the broker was met."""
+    try:
+        is_everywhere = ipaddress.ip_address(listener.host).is_unspecified
+    except ValueError:
+        is_everywhere = False
+    return Address(bootstrap.host, listener.port) if is_everywhere else listener
