@@ -31,7 +31,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "console": {"client", "model"},
     "spark": {"client", _CODECS, "model"},
     # The command line manages a broker through the client alone; only `serve` runs one.
-    "cli": {"runtime", "client", "model", "config", "setting_kinds"},
+    # Pipelines are commands as well, and run where the command does.
+    "cli": {"runtime", "client", "spark", "model", "config", "setting_kinds"},
     "config": {"setting_kinds", "model"},
     "setting_kinds": {"model"},
     "__main__": {"cli"},
@@ -40,7 +41,16 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 }
 # Of the HTTP front end the client shares what crosses the wire: fields, problem details, and those
 # bodies that are made of nothing else. Bodies that show structs of the core are the server's alone.
-_HTTP_BODIES = ("groups", "messages", "node", "registry", "schedules", "topics", "transactions")
+_HTTP_BODIES = (
+    "groups",
+    "messages",
+    "node",
+    "queries",
+    "registry",
+    "schedules",
+    "topics",
+    "transactions",
+)
 CODEC_MODULES = (
     *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),
     *(f"goqueue.wire.http.{name}" for name in ("fields", "problems")),

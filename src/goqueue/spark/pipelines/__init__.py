@@ -1,0 +1,52 @@
+"""Pipelines: jobs on topics that can run twice, and after a crash, without harm.
+
+Each is a function of a session and of places, with a thin command: `goqueue pipeline run NAME`.
+They refuse to hold state in Spark: how far a pipeline is stands in files beside its data.
+"""
+
+from goqueue.spark.pipelines.archive_reading import ArchiveCheck, read_archive, verify_archive
+from goqueue.spark.pipelines.archiving import ArchiveResult, archive
+from goqueue.spark.pipelines.compacting import CompactResult, compact, latest_per_key
+from goqueue.spark.pipelines.lag_history import (
+    Forecast,
+    LagSample,
+    append_lag,
+    forecast,
+    lag_history,
+    read_lag,
+    sample_lag,
+)
+from goqueue.spark.pipelines.letters import RedriveResult, dead_letters, redrive, triage
+from goqueue.spark.pipelines.redistributing import RedistributeResult, redistribute
+from goqueue.spark.pipelines.replaying import ReplayResult, replay
+from goqueue.spark.pipelines.report import write_report
+from goqueue.spark.pipelines.selection import Selection, select
+
+__all__ = [
+    "ArchiveCheck",
+    "ArchiveResult",
+    "CompactResult",
+    "Forecast",
+    "LagSample",
+    "RedistributeResult",
+    "RedriveResult",
+    "ReplayResult",
+    "Selection",
+    "append_lag",
+    "archive",
+    "compact",
+    "dead_letters",
+    "forecast",
+    "lag_history",
+    "latest_per_key",
+    "read_archive",
+    "read_lag",
+    "redistribute",
+    "redrive",
+    "replay",
+    "sample_lag",
+    "select",
+    "triage",
+    "verify_archive",
+    "write_report",
+]

@@ -1,0 +1,118 @@
+"""Folders that survive a crash: files that are whole or absent, and one run at a time.
+
+Drivers and workers see the same folder, so on a cluster it lies on a file system that all of its
+machines have mounted. A file counts from the moment its name appears; before that its bytes are on
+the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from goqueue.model.errors import GoQueueError, InvalidRequest
+
+_LOCK = ".lock"
+_FRESH = ".fresh"  # the end of the name of a file that is not whole yet
+
+
+class FolderBusy(GoQueueError):
+    """Another run works in this folder."""
+
+    code = "folder_busy"
+    retryable = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"Another run works in {folder}; wait for its end and start again.")
+
+
+class FileTaken(GoQueueError):
+    """A file of this name is there already."""
+
+    code = "file_taken"
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"{file} is there already: another run was faster. Start again.")
+
+
+def folder_of(place: str | Path) -> Path:
+    """A folder from what a user wrote: a path, or one as a file URI."""
+    text = str(place)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    scheme, colon, _ = text.partition("://")
+    if colon:
+        raise InvalidRequest(
+            f"{scheme}:// cannot be written to; give a folder, on a cluster one that all of its "
+            "machines have mounted."
+        )
+    if not text.strip():
+        raise InvalidRequest("Name a folder.")
+    folder = Path(text).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InvalidRequest(f"{folder} is a file; name a folder.")
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder. The kernel lets go of the lock when its holder dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderBusy(folder) from None
+        yield
+
+
+def write_new(file: Path, data: bytes) -> None:
+    """Write a file that must not be there yet; it appears whole or not at all."""
+    fresh = _write_fresh(file, data)
+    try:
+        os.link(fresh, file)
+    except FileExistsError:
+        raise FileTaken(file) from None
+    finally:
+        fresh.unlink()
+    sync_folder(file.parent)
+
+
+def write_over(file: Path, data: bytes) -> None:
+    """Write a file, or put another in its place; readers see the old one or the new one."""
+    fresh = _write_fresh(file, data)
+    fresh.replace(file)
+    sync_folder(file.parent)
+
+
+def sync_file(file: Path) -> None:
+    """Have the bytes of a closed file on the disk."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_fresh(file: Path) -> bool:
+    """Whether a file is what a crash left of one that was being written."""
+    return file.name.endswith(_FRESH)
+
+
+def _write_fresh(file: Path, data: bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f"{file.name}.{os.getpid()}{_FRESH}")
+    with fresh.open("wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+    return fresh

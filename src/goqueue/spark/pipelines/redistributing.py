@@ -1,0 +1,180 @@
+"""Redistribute: the records of a topic into another with more partitions, in the order of each key.
+
+Adding partitions to a topic sends keys elsewhere from then on, and their old records stay behind.
+Copying into a new topic moves all of a key together. A run copies what there is; run it again until
+there is nothing left, move the producers over, and run it a last time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.client import ConfigSource, LogClient
+from goqueue.model.errors import InvalidRequest, UnknownTopic
+from goqueue.model.names import TopicPartition
+from goqueue.spark import losses
+from goqueue.spark.connecting import connect
+from goqueue.spark.options import ReadOptions
+from goqueue.spark.pipelines.copy_progress import Step, all_steps, copied
+from goqueue.spark.pipelines.copying import CopyOrder, topic_ends
+from goqueue.spark.pipelines.digests import Digest
+from goqueue.spark.pipelines.folders import folder_of, locked, write_new
+from goqueue.spark.pipelines.jobs import OnProgress
+from goqueue.spark.pipelines.replaying import run_copy, topic_frame, verify_copy
+from goqueue.spark.pipelines.selection import Selection
+from goqueue.spark.planning import Snapshot, look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAN = "redistribute.json"
+
+
+class RedistributePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """From where to where, noted by the first run; a second one must want the same."""
+
+    format: str = "goqueue-redistribute"
+    version: int = 1
+    source: str
+    source_id: str
+    target: str
+    target_id: str
+    is_marked: bool
+    target_ends: dict[int, int]  # when the first run began
+
+
+@dataclass(frozen=True, slots=True)
+class RedistributeResult:
+    """What this run copied, and what all runs together have."""
+
+    copied: int
+    verified: int
+    digest: Digest
+    partitions: int
+    seconds: float
+
+
+def redistribute(
+    spark: SparkSession,
+    bootstrap: str,
+    source: str,
+    target: str,
+    state: str | Path,
+    *,
+    partitions: int | None = None,
+    is_marked: bool = False,
+    is_verified: bool = True,
+    on_progress: OnProgress | None = None,
+) -> RedistributeResult:
+    """Copy what is new in `source` into `target`, which is made if it is not there.
+
+    Keys go where every client of the target sends them.
+    """
+    if source == target:
+        raise InvalidRequest("A topic cannot be redistributed into itself; name another target.")
+    began = time.monotonic()
+    folder = folder_of(state)
+    options = ReadOptions(bootstrap=bootstrap, topics=(source,))
+    with connect(bootstrap) as client:
+        seen = look(client, options)
+        count = settled_target(client, source, target, partitions)
+        wanted = _plan(client, seen, source, target, is_marked)
+    with locked(folder):
+        plan = settled_plan(folder, wanted)
+        before = all_steps(folder)
+        starts, ends = open_ranges(seen, before)
+        order = CopyOrder(
+            bootstrap=bootstrap,
+            target=target,
+            run_id=folder.name,
+            state=folder,
+            is_marked=is_marked,
+            target_ends=plan.target_ends,
+        )
+        frame = topic_frame(spark, bootstrap, source, starts=starts, ends=ends)
+        done, _ = run_copy(spark, frame, Selection(), order, len(starts), on_progress)
+        after = all_steps(folder)
+        fresh = {one: steps[len(before.get(one, ())) :] for one, steps in after.items()}
+        verified = 0
+        if is_verified:
+            verified = verify_copy(spark, order, fresh, on_progress=on_progress)
+    return RedistributeResult(
+        copied=done,
+        verified=verified,
+        digest=copied(after.values()),
+        partitions=count,
+        seconds=time.monotonic() - began,
+    )
+
+
+def settled_target(client: LogClient, source: str, target: str, partitions: int | None) -> int:
+    """Make the target with the settings of the source, or look whether it fits."""
+    try:
+        count = len(client.topics.view(target).partitions)
+    except UnknownTopic:
+        if partitions is None:
+            raise InvalidRequest(
+                f"There is no topic {target!r}; say how many partitions it shall have."
+            ) from None
+        settings = {
+            one.name: one.value
+            for one in client.topics.describe(source).settings
+            if one.source is ConfigSource.TOPIC and one.value is not None
+        }
+        client.topics.create(target, partition_count=partitions, settings=settings)
+        return partitions
+    if partitions is not None and count != partitions:
+        raise InvalidRequest(
+            f"Topic {target!r} has {count} partitions and not {partitions}; name another, or leave "
+            "the number out."
+        )
+    return count
+
+
+def open_ranges(
+    seen: Snapshot, done: Mapping[TopicPartition, list[Step]]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """What is still to copy of each partition: where to begin, and where to end."""
+    starts, ends, lost = {}, {}, []
+    for partition, kept in seen.kept.items():
+        steps = done.get(partition)
+        start = steps[-1].offset_next if steps else kept.start
+        if start < kept.start:
+            lost.append(losses.expired(partition, start, kept.start))
+        if start < kept.end:
+            starts[partition.partition], ends[partition.partition] = start, kept.end
+    losses.report(lost, is_fatal=True)
+    return starts, ends
+
+
+def settled_plan(folder: Path, wanted: RedistributePlan) -> RedistributePlan:
+    file = folder / PLAN
+    if not file.exists():
+        write_new(file, msgspec.json.format(msgspec.json.encode(wanted)))
+        return wanted
+    plan = msgspec.json.decode(file.read_bytes(), type=RedistributePlan)
+    if msgspec.structs.replace(wanted, target_ends=plan.target_ends) != plan:
+        raise InvalidRequest(
+            f"{folder} belongs to another redistribution: topic {plan.source!r} into "
+            f"{plan.target!r}, as they were then; name another folder."
+        )
+    return plan
+
+
+def _plan(
+    client: LogClient, seen: Snapshot, source: str, target: str, is_marked: bool
+) -> RedistributePlan:
+    return RedistributePlan(
+        source=source,
+        source_id=seen.ids[source],
+        target=target,
+        target_id=client.topics.view(target).id.hex(),
+        is_marked=is_marked,
+        target_ends=topic_ends(client, target) if is_marked else {},
+    )

@@ -1,0 +1,417 @@
+"""Replay: records of an archive, or of a range of a topic, back into a topic.
+
+A run has a name and a folder for its state. The first call of a run notes what it is to do; a
+second one with the same name does what is left of exactly that, and one with other arguments is
+refused.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.model.errors import GoQueueError, InvalidRequest, UnknownTopic
+from goqueue.model.names import TopicPartition
+from goqueue.spark.connecting import connect
+from goqueue.spark.options import SPLIT_BYTES_DEFAULT, ReadOptions, Start
+from goqueue.spark.pipelines.archive_reading import empty_frame, frame_of, open_archive
+from goqueue.spark.pipelines.copy_progress import Step, all_steps, copied, merged
+from goqueue.spark.pipelines.copying import (
+    CopyOrder,
+    Partitioning,
+    check_order,
+    copy_frame,
+    target_digest,
+    topic_ends,
+)
+from goqueue.spark.pipelines.digests import Digest, total
+from goqueue.spark.pipelines.folders import folder_of, locked, write_new
+from goqueue.spark.pipelines.jobs import OnProgress, plain_errors, run_units, watched
+from goqueue.spark.pipelines.manifests import Archive, DamagedArchive
+from goqueue.spark.pipelines.selection import Selection, select
+from goqueue.spark.planning import OffsetRange, chosen_ranges, look, record_bytes, split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PLAN = "replay.json"
+REPLAYS = "replays"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class ReplayDiffers(GoQueueError):
+    """What is in the target is not what was replayed."""
+
+    code = "replay_differs"
+
+
+class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to read of one partition of a topic."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does, noted before it begins; a second call must want the same."""
+
+    format: str = "goqueue-replay"
+    version: int = 1
+    source: str  # a folder, or a topic
+    is_archive: bool
+    manifests: int = 0  # how many of the archive's are replayed
+    topic_id: str = ""
+    ranges: tuple[SourceRange, ...] = ()
+    bootstrap: str
+    target: str
+    selection: Selection
+    keeps_timestamps: bool
+    partitioning: str
+    is_marked: bool
+    target_ends: dict[int, int] = {}  # when the run began; marked records are looked for behind
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What the run has stored, over all its calls, and what this call did of it."""
+
+    run_id: str
+    copied: int  # now
+    present: int  # stored before
+    digest: Digest
+    verified: int  # records read again in the target and found equal
+    unplaced: int
+    seconds: float
+
+
+def replay(
+    spark: SparkSession,
+    bootstrap: str,
+    target: str,
+    *,
+    run_id: str,
+    archive: str | Path | None = None,
+    topic: str | None = None,
+    state: str | Path | None = None,
+    start: Start | None = None,
+    end: Start | None = None,
+    selection: Selection | None = None,
+    keeps_timestamps: bool = True,
+    partitioning: Partitioning = "key",
+    is_marked: bool = False,
+    is_verified: bool = True,
+    on_progress: OnProgress | None = None,
+) -> ReplayResult:
+    """Replay what is selected of an archive or of a topic, and verify it in the target."""
+    if (archive is None) == (topic is None):
+        raise InvalidRequest("Name an archive or a topic to replay, one of them.")
+    if not _NAME.fullmatch(run_id):
+        raise InvalidRequest(
+            f"{run_id!r} is no name of a run; take letters, digits, dots, dashes, underlines."
+        )
+    if topic is not None and topic == target:
+        raise InvalidRequest("A topic cannot be replayed into itself; name another target.")
+    began = time.monotonic()
+    folder = _state_folder(archive, state, run_id)
+    wanted = ReplayPlan(
+        source=str(folder_of(archive)) if archive is not None else topic or "",
+        is_archive=archive is not None,
+        bootstrap=bootstrap,
+        target=target,
+        selection=selection or Selection(),
+        keeps_timestamps=keeps_timestamps,
+        partitioning=partitioning,
+        is_marked=is_marked,
+    )
+    # What is wrong is said before the name of the run is taken.
+    target_partitions = partition_count(bootstrap, target)
+    select(empty_frame(spark), wanted.selection)
+    with locked(folder):
+        plan = settled_plan(folder, wanted, start, end)
+        order = CopyOrder(
+            bootstrap=bootstrap,
+            target=target,
+            run_id=run_id,
+            state=folder,
+            keeps_timestamps=keeps_timestamps,
+            partitioning=partitioning,
+            is_marked=is_marked,
+            target_ends=plan.target_ends,
+        )
+        records, sources = _source_frame(spark, plan)
+        check_order(
+            order,
+            source_partitions=max((one.partition for one in sources), default=-1) + 1,
+            target_partitions=target_partitions,
+        )
+        counts = run_copy(spark, records, plan.selection, order, len(sources), on_progress)
+        steps = all_steps(folder)
+        _check_source(plan, copied(steps.values()))
+        verified = 0
+        if is_verified:
+            verified = verify_copy(spark, order, steps, on_progress=on_progress)
+    return ReplayResult(
+        run_id=run_id,
+        copied=counts[0],
+        present=counts[1],
+        digest=copied(steps.values()),
+        verified=verified,
+        unplaced=sum(step.unplaced for some in steps.values() for step in some),
+        seconds=time.monotonic() - began,
+    )
+
+
+def run_copy(
+    spark: SparkSession,
+    records: DataFrame,
+    selection: Selection,
+    order: CopyOrder,
+    tasks: int,
+    on_progress: OnProgress | None,
+) -> tuple[int, int]:
+    """Copy what is selected; how many records were copied now, and how many were there."""
+    if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
+        raise InvalidRequest(
+            "With spark.speculation Spark runs a task twice at once, and both would write; set it "
+            "to false."
+        )
+    with plain_errors(), watched(spark, on_progress):
+        rows = copy_frame(select(records, selection), order, tasks=tasks).collect()
+    return sum(row["copied"] for row in rows), sum(row["present"] for row in rows)
+
+
+def verify_copy(
+    spark: SparkSession,
+    order: CopyOrder,
+    steps: Mapping[TopicPartition, Sequence[Step]],
+    *,
+    on_progress: OnProgress | None = None,
+) -> int:
+    """Read what was stored again, and compare its number and sums with the source's."""
+    expected = copied(steps.values())
+    if any(step.unplaced for some in steps.values() for step in some):
+        return 0  # Some answers of the broker were lost, so their places are not known.
+    stored = merged(one for some in steps.values() for step in some for one in step.stored)
+    units = _target_units(order, stored)
+    found = total(
+        run_units(
+            spark,
+            units,
+            partial(_unit_digest, order.bootstrap),
+            on_progress=on_progress,
+        )
+    )
+    is_equal = found.records == expected.records and found.content == expected.content
+    if order.keeps_timestamps:
+        is_equal = is_equal and found.timed == expected.timed
+    if not is_equal:
+        raise ReplayDiffers(
+            f"Topic {order.target!r} holds {found.records} of the {expected.records} records of "
+            f"run {order.run_id}, with the sum {found.content} instead of {expected.content}. "
+            "Retention or compaction may have removed some, or the topic sets timestamps of its "
+            "own: compare with --no-keep-timestamps."
+        )
+    return found.records
+
+
+def settled_plan(
+    folder: Path, wanted: ReplayPlan, start: Start | None, end: Start | None
+) -> ReplayPlan:
+    """The plan of the run: noted by its first call, the same for all others."""
+    file = folder / PLAN
+    if not file.exists():
+        plan = _pinned(wanted, start, end)
+        write_new(file, msgspec.json.format(msgspec.json.encode(plan)))
+        return plan
+    plan = msgspec.json.decode(file.read_bytes(), type=ReplayPlan)
+    asked = msgspec.structs.replace(
+        wanted,
+        manifests=plan.manifests,
+        topic_id=plan.topic_id,
+        ranges=plan.ranges,
+        target_ends=plan.target_ends,
+    )
+    if asked != plan:
+        differing = [
+            name
+            for name in ReplayPlan.__struct_fields__
+            if getattr(asked, name) != getattr(plan, name)
+        ]
+        raise InvalidRequest(
+            f"A run of this name was begun with another {', '.join(differing)} ({file}); give the "
+            "new run another name."
+        )
+    return plan
+
+
+def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> ReplayPlan:
+    """What there is now: later records belong to another run."""
+    if wanted.is_marked:
+        with connect(wanted.bootstrap) as client:
+            ends = topic_ends(client, wanted.target)
+        wanted = msgspec.structs.replace(wanted, target_ends=ends)
+    if wanted.is_archive:
+        held = open_archive(wanted.source)
+        return msgspec.structs.replace(wanted, manifests=len(held.manifests))
+    options = ReadOptions(bootstrap=wanted.bootstrap, topics=(wanted.source,))
+    options = replace(options, start=start or options.start, end=end or options.end)
+    with connect(wanted.bootstrap) as client:
+        seen = look(client, options)
+        ranges = chosen_ranges(client, options, seen)
+    return msgspec.structs.replace(
+        wanted,
+        topic_id=seen.ids[wanted.source],
+        ranges=tuple(
+            SourceRange(partition=one.partition.partition, start=one.start, end=one.end)
+            for one in ranges
+        ),
+    )
+
+
+def _source_frame(spark: SparkSession, plan: ReplayPlan) -> tuple[DataFrame, list[TopicPartition]]:
+    if plan.is_archive:
+        held = _as_planned(plan)
+        sources = {TopicPartition(one.topic, one.partition) for one in held.pieces}
+        chosen = plan.selection
+        frame = frame_of(spark, held, from_ms=chosen.from_ms, until_ms=chosen.until_ms)
+        return frame, sorted(sources)
+    check_topic(plan.bootstrap, plan.source, plan.topic_id)
+    sources_there = [TopicPartition(plan.source, one.partition) for one in plan.ranges]
+    frame = topic_frame(
+        spark,
+        plan.bootstrap,
+        plan.source,
+        starts={one.partition: one.start for one in plan.ranges},
+        ends={one.partition: one.end for one in plan.ranges},
+    )
+    return frame, sources_there
+
+
+def topic_frame(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> DataFrame:
+    """Ranges of a topic with all columns."""
+    from goqueue.spark.session import enable
+
+    if not starts:
+        return empty_frame(spark)
+    reader = enable(spark).read.format("goqueue")
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "assign": _json({topic: sorted(starts)}),
+        "startingOffsets": _json({topic: {str(n): at for n, at in starts.items()}}),
+        "endingOffsets": _json({topic: {str(n): at for n, at in ends.items()}}),
+        "includeHeaders": "true",
+    }
+    return reader.options(**options).load()
+
+
+def partition_count(bootstrap: str, topic: str) -> int:
+    """How many partitions a topic has; a target is never made by mistake."""
+    with connect(bootstrap) as client:
+        try:
+            return len(client.topics.view(topic).partitions)
+        except UnknownTopic:
+            raise InvalidRequest(
+                f"There is no topic {topic!r}; create it with `goqueue topic create {topic}`."
+            ) from None
+
+
+def check_topic(bootstrap: str, topic: str, topic_id: str) -> None:
+    with connect(bootstrap) as client:
+        if client.topics.view(topic).id.hex() != topic_id:
+            raise InvalidRequest(
+                f"Topic {topic!r} was deleted and created again since this run began; begin "
+                "another run."
+            )
+
+
+def _as_planned(plan: ReplayPlan) -> Archive:
+    held = open_archive(plan.source)
+    if len(held.manifests) < plan.manifests:
+        raise DamagedArchive(
+            f"{held.folder} had {plan.manifests} manifests when this run began and has "
+            f"{len(held.manifests)} now."
+        )
+    planned = Archive(held.folder, held.manifests[: plan.manifests])
+    if any(one.kind == "snapshot" for one in held.manifests[plan.manifests :]):
+        raise InvalidRequest(
+            f"{held.folder} was compacted again since this run began, and its old files may be "
+            "gone; begin another run."
+        )
+    return planned
+
+
+def _check_source(plan: ReplayPlan, found: Digest) -> None:
+    """A whole archive that was replayed must be what was archived."""
+    if not plan.is_archive or plan.selection != Selection():
+        return
+    expected = _as_planned(plan).digest
+    if found != expected:
+        raise DamagedArchive(
+            f"{plan.source} holds {expected.records} records by its manifests, and {found.records} "
+            "with other sums were read; run `goqueue pipeline run verify` on it."
+        )
+
+
+def _state_folder(archive: str | Path | None, state: str | Path | None, run_id: str) -> Path:
+    if state is not None:
+        return folder_of(state) / run_id
+    if archive is None:
+        raise InvalidRequest("Name a folder in which a replay of a topic can note how far it is.")
+    return folder_of(archive) / REPLAYS / run_id
+
+
+def _target_units(
+    order: CopyOrder, stored: Mapping[int, list[tuple[int, int]]]
+) -> list[tuple[OffsetRange, list[tuple[int, int]]]]:
+    """Ranges of the target, cut into tasks, each with what the copy has stored in it."""
+    if not stored:
+        return []
+    options = ReadOptions(
+        bootstrap=order.bootstrap, topics=(order.target,), split_bytes=SPLIT_BYTES_DEFAULT
+    )
+    with connect(order.bootstrap) as client:
+        seen = look(client, options)
+        sizes = record_bytes(client, seen)
+    spans = [
+        OffsetRange(
+            TopicPartition(order.target, partition),
+            ranges[0][0],
+            ranges[-1][1] + 1,
+            seen.ids[order.target],
+        )
+        for partition, ranges in stored.items()
+    ]
+    return [
+        (
+            piece,
+            [
+                one
+                for one in stored[piece.partition.partition]
+                if one[0] < piece.end and one[1] >= piece.start
+            ],
+        )
+        for piece in split(spans, sizes, options)
+    ]
+
+
+def _unit_digest(bootstrap: str, unit: tuple[OffsetRange, list[tuple[int, int]]]) -> Digest:
+    return target_digest(bootstrap, *unit) if unit[1] else Digest()
+
+
+def _json(tree: object) -> str:
+    return msgspec.json.encode(tree).decode()

@@ -1,0 +1,123 @@
+"""The page shows what there is, escapes what users wrote, and needs nothing else."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from goqueue.model.errors import InvalidRequest
+from goqueue.spark.pipelines.digests import Digest
+from goqueue.spark.pipelines.lag_history import LagSample
+from goqueue.spark.pipelines.letters import Triage, TriageRow, read_triages, save_triage
+from goqueue.spark.pipelines.manifests import Archive, ArchivedFile, Manifest, Piece
+from goqueue.spark.pipelines.plots import POINTS_MAX, bars, lines, show_count, thinned
+from goqueue.spark.pipelines.report import (
+    lag_series,
+    percentile_ms,
+    report_page,
+    show_duration,
+    write_report,
+)
+
+EVIL = "<script>alert('x')</script>"
+
+
+def archive(topic: str, latencies: tuple[int, ...]) -> Archive:
+    file = ArchivedFile(
+        path="data/a",
+        bytes=2048,
+        crc32c=0,
+        digest=Digest(7, 1, 1),
+        first_offset=0,
+        last_offset=6,
+        timestamp_ms_min=0,
+        timestamp_ms_max=1 << 62,
+    )
+    piece = Piece(
+        topic=topic,
+        partition=0,
+        start=0,
+        end=7,
+        digest=Digest(7, 1, 1),
+        files=(file,),
+        latencies=latencies,
+    )
+    manifest = Manifest(
+        number=1,
+        run_id="r",
+        started_at_ms=0,
+        committed_at_ms=1000,
+        positions={},
+        pieces=(piece,),
+        losses=(f"Lost {EVIL}.",),
+    )
+    return Archive(Path("/archive"), (manifest,))
+
+
+def test_the_page_shows_every_part() -> None:
+    samples = [LagSample(time, EVIL, "orders", 0, 0, 10 + time) for time in (0, 1000)]
+    row = TriageRow(what=EVIL, letters=3, first_ms=0, last_ms=None)
+    triage = Triage(topic="orders.dlq", time_ms=0, tables={"reason": [row], "hour": [row]})
+    page = report_page([archive(EVIL, (0, 3, 4))], samples, [triage], now_ms=0, lag_bound=5000)
+    assert EVIL not in page
+    assert "&lt;script&gt;" in page
+    for shown in ("7 records", "From timestamp to archive", "Lost before", "Lag", "orders.dlq"):
+        assert shown in page
+    assert page.count("<svg") == 4
+    body = page.split("<body>")[1].split("</body>")[0]
+    ElementTree.fromstring(f"<body>{body}</body>")
+
+
+def test_a_page_about_nothing_says_so() -> None:
+    assert "Nothing was named" in report_page([], [], [], now_ms=0)
+
+
+def test_a_report_on_no_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="holds no archive"):
+        write_report(tmp_path / "page.html", now_ms=0, archives=[tmp_path])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_tables_come_back_from_their_files(tmp_path: Path) -> None:
+    row = TriageRow(what="bad", letters=3, first_ms=0, last_ms=9)
+    triage = Triage(topic="orders.dlq", time_ms=5, tables={"reason": [row]})
+    save_triage(tmp_path, triage)
+    save_triage(tmp_path, triage)
+    assert read_triages(tmp_path) == [triage]
+
+
+def test_percentiles_are_bounds_of_buckets() -> None:
+    counts = (0, 50, 40, 9, 1)
+    assert [percentile_ms(counts, p) for p in (50, 90, 99, 100)] == [2, 4, 8, 16]
+
+
+def test_plots_are_pictures_of_their_values() -> None:
+    drawn = ElementTree.fromstring(bars([("a", 10.0), ("b", 5.0)], what="records"))
+    heights = [float(one.get("height", "")) for one in drawn.iter("rect")]
+    assert heights[0] == pytest.approx(2 * heights[1])
+    assert "Nothing to show" in bars([], what="x")
+    assert "Nothing to show" in lines({}, what="x")
+    assert "circle" in lines({"one": [(5, 1.0)]}, what="x")
+
+
+def test_a_peak_outlives_the_thinning_of_a_line() -> None:
+    points = [(time, 0.0) for time in range(10_000)]
+    points[4321] = (4321, 99.0)
+    thin = thinned(points)
+    assert len(thin) <= POINTS_MAX
+    assert (4321, 99.0) in thin
+
+
+def test_the_lag_of_partitions_is_added_up() -> None:
+    samples = [LagSample(0, "g", "t", n, 0, 10 * (n + 1)) for n in range(3)]
+    assert lag_series(samples) == {"g in t": [(0, 60)]}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (999, "999"), (1500, "1.5k"), (2_000_000, "2M"), (3e9, "3G")]
+)
+def test_counts_are_short(value: float, text: str) -> None:
+    assert show_count(value) == text
+    assert show_duration(1500) == "1.5 s"
