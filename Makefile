@@ -82,8 +82,9 @@ kcat:
 serve: setup ## Run a broker; flags in ARGS="..."
 	@exec $(BIN)/goqueue serve $(ARGS)
 
+# Tests take from a millisecond to a minute, so a worker that has done its share takes from the other's.
 test: setup-test ## Run all tests; pick some with ARGS="-k name"
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(TEST_STAMP) $(SPARK_STAMP) ## Lint, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .
