@@ -156,6 +156,13 @@ class ListenerSettings:
     receive_buffer_bytes_total_max: int = _size(
         256 * MiB, "memory for half-received requests of all connections together", least=MiB
     )
+    send_buffer_bytes: int = _size(
+        256 * KiB,
+        "of a Kafka connection: what waits in it stays in the processor's cache until it is read; "
+        "-1 lets the system choose, which is better over slow links with long delays",
+        least=UNLIMITED,
+        most=GiB,
+    )
     http_connections_max: int = _count(
         10_000, "as for Kafka; a stream of events keeps a connection as long as it is read"
     )

@@ -16,7 +16,7 @@ from goqueue.model.errors import MalformedRequest
 from goqueue.runtime import sockets
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.sockets import Listener, SocketConnection
-from goqueue.wire.kafka.connection import FileRange, Part
+from goqueue.wire.parts import FileRange, Part
 
 Story = Callable[["Server"], Awaitable[None]]
 SECONDS_MAX = 20
@@ -164,6 +164,23 @@ def test_what_is_sent_comes_back_whole(run: Callable[..., None], size: int) -> N
         assert server.hosts == ["127.0.0.1"]
 
     run(story)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(64 << 10, 128 << 10), (-1, None)])
+def test_the_send_buffer_is_as_large_as_asked(
+    run: Callable[..., None], asked: int, given: int | None
+) -> None:
+    async def story(server: Server) -> None:
+        client = await server.client()
+        client.send(b"hello")
+        assert await client.receive() == b"hello"
+        (connection,) = server.connections
+        assert connection._socket is not None
+        size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        # Linux doubles what is asked for, to have room for its own bookkeeping.
+        assert (size == given) if given else (size != 128 << 10)
+
+    run(story, send_buffer_bytes=asked)
 
 
 def test_requests_that_come_byte_by_byte_are_put_together(run: Callable[..., None]) -> None:

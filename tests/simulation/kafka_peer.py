@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from goqueue.wire.kafka.api import Api
-from goqueue.wire.kafka.connection import FileRange, Part
 from goqueue.wire.kafka.front_end import FrontEnd
 from goqueue.wire.kafka.headers import decode_response_header, encode_request_header
 from goqueue.wire.kafka.messages import API_BY_NAME
+from goqueue.wire.parts import FileRange, Part
 
 Run = Callable[[Callable[[], bool]], None]
 

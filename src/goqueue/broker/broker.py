@@ -243,7 +243,9 @@ class Broker:
             return self._join(place, joined, append)
         # What follows a batch that waits must wait too, or it would be out of turn.
         earlier = self._joining.get(place)
-        return append() if earlier is None else Joining(partition, earlier, append)
+        if earlier is not None:
+            return Joining(partition, earlier, append)
+        return self._store(topic, partition, batch)
 
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview

@@ -18,7 +18,7 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Schedules
 from goqueue.broker.topics import Topics
 from goqueue.broker.transaction_ids import (
-    TRANSACTIONAL_ID_LENGTH_MAX,
+    TRANSACTIONAL_ID_BYTES_MAX,
     Transaction,
     TransactionIds,
 )
@@ -228,9 +228,9 @@ class Transacting:
 
 
 def _check_name(transactional_id: str) -> None:
-    if not 1 <= len(transactional_id.encode()) <= TRANSACTIONAL_ID_LENGTH_MAX:
+    if not 1 <= len(transactional_id.encode()) <= TRANSACTIONAL_ID_BYTES_MAX:
         raise InvalidRequest(
-            f"A transactional id has 1 to {TRANSACTIONAL_ID_LENGTH_MAX} bytes, not "
+            f"A transactional id has 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes, not "
             f"{len(transactional_id.encode())}."
         )
     if transactional_id.startswith(GENERATED_PREFIX):

@@ -15,7 +15,7 @@ from zlib import crc32
 from goqueue.model.errors import UnknownTransaction
 from goqueue.model.names import ProducerIdentity
 
-TRANSACTIONAL_ID_LENGTH_MAX = 249
+TRANSACTIONAL_ID_BYTES_MAX = 249
 
 _VERSION = 1
 _HEAD = struct.Struct(">BIqh")

@@ -81,6 +81,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
         connections_per_address_max=settings.listeners.connections_per_address_max,
         idle_timeout_ms=settings.listeners.idle_timeout_ms,
         receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
+        send_buffer_bytes=settings.listeners.send_buffer_bytes,
     )
     address = settings.listeners.kafka
     bound = listener.listen(address.host, address.port)

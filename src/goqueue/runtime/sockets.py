@@ -19,7 +19,7 @@ from typing import Protocol
 
 from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
-from goqueue.wire.kafka.connection import FileRange, Part
+from goqueue.wire.parts import FileRange, Part
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
@@ -30,6 +30,7 @@ MEMORY_RETRY_SECONDS = 0.1
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
 SWEEP_MS = 5_000
+SYSTEM_CHOICE = -1  # of a socket's send buffer
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Listener:
         connections_per_address_max: int,
         idle_timeout_ms: int,
         receive_bytes_total_max: int,
+        send_buffer_bytes: int = SYSTEM_CHOICE,
     ) -> None:
         self.loop = loop
         self.connect = connect
@@ -86,6 +88,7 @@ class Listener:
         self.receive_bytes_total_max = receive_bytes_total_max
         self._connections_max = connections_max
         self._per_address_max = connections_per_address_max
+        self._send_buffer_bytes = send_buffer_bytes
         self._per_address: dict[str, int] = {}
         self._idle_timeout = idle_timeout_ms / 1000
         self._socket: socket.socket | None = None
@@ -162,6 +165,8 @@ class Listener:
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._send_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         self._per_address[host] = count + 1
         self.connections.add(SocketConnection(self, accepted, host))
 

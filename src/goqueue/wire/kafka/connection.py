@@ -10,15 +10,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.broker.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
-from goqueue.storage.disk import File
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
-from goqueue.wire.kafka.primitives import Buffer
 from goqueue.wire.kafka.produce_one import VERSION_MAX, VERSION_MIN, produce_one
+from goqueue.wire.parts import Part
 
 if TYPE_CHECKING:
     from goqueue.wire.kafka.front_end import FrontEnd, Served
@@ -32,23 +31,6 @@ _PRODUCE_KEY = 0
 _NO_TAGS = b"\x00"
 
 _log = logging.getLogger(__name__)
-
-
-class FileRange:
-    """Bytes of a file that go to the socket without passing through here."""
-
-    __slots__ = ("file", "length", "position")
-
-    def __init__(self, file: File, position: int, length: int) -> None:
-        self.file = file
-        self.position = position
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-
-Part: TypeAlias = Buffer | FileRange
 
 
 class Waiting(Protocol):

@@ -10,13 +10,14 @@ from typing import Any
 from goqueue.broker import Broker
 from goqueue.broker.topics import Topic
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
-from goqueue.wire.kafka.connection import Call, Connection, Part
+from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_one import Layout
+from goqueue.wire.parts import Part
 
 Handler = Callable[[Any, Call, Any], Any]
 

@@ -18,8 +18,9 @@ from goqueue.wire.kafka.errors import code_of
 
 if TYPE_CHECKING:
     from goqueue.broker.topics import Topic
-    from goqueue.wire.kafka.connection import Connection, Part
+    from goqueue.wire.kafka.connection import Connection
     from goqueue.wire.kafka.front_end import FrontEnd
+    from goqueue.wire.parts import Part
 
 VERSION_MIN = 5
 VERSION_MAX = 12  # from 13 on topics go by their ids

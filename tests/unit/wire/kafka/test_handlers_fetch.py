@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from goqueue.wire.kafka.connection import FileRange
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME
+from goqueue.wire.parts import FileRange
 from tests.simulation.disk import SimulatedFile
 from tests.unit.wire.kafka.client import Client, about, failures, records_in
 from tests.unit.wire.kafka.requests import fetch_request, produce_request, records_for

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from goqueue.broker.fetching import Fetched, Wanted
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import CorruptBatch, GoQueueError
-from goqueue.wire.kafka.connection import FileRange
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.fetch_sessions import (
     FINAL_EPOCH,
@@ -25,6 +24,7 @@ from goqueue.wire.kafka.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from goqueue.wire.parts import FileRange
 
 if TYPE_CHECKING:
     from goqueue.partition import Partition

@@ -1,0 +1,25 @@
+"""What an answer is made of on its way to a socket."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from goqueue.model.compression import Buffer
+from goqueue.storage.disk import File
+
+
+class FileRange:
+    """Bytes of a file that go to the socket without passing through here."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Part: TypeAlias = Buffer | FileRange
