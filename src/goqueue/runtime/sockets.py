@@ -66,6 +66,19 @@ class Connect(Protocol):
     ) -> Session: ...
 
 
+class Owner(Protocol):
+    """Whoever made a connection, and sees to its memory and to its end."""
+
+    loop: asyncio.AbstractEventLoop
+    connect: Connect
+    shared_buffer: memoryview
+    receive_bytes_total: int
+
+    def reserve(self, growth: int) -> bool: ...
+
+    def forget(self, connection: SocketConnection) -> None: ...
+
+
 class Listener:
     """Accepts connections at one address, within limits."""
 
@@ -183,7 +196,7 @@ class Listener:
 
 
 class SocketConnection:
-    """One accepted socket, its receive buffer and what is still to be sent."""
+    """One connected socket, its receive buffer and what is still to be sent."""
 
     __slots__ = (
         "_buffer",
@@ -192,20 +205,20 @@ class SocketConnection:
         "_is_reading",
         "_is_waiting_for_memory",
         "_is_writing",
-        "_listener",
         "_loop",
         "_outgoing",
+        "_owner",
         "_session",
         "_socket",
         "host",
         "last_active",
     )
 
-    def __init__(self, listener: Listener, accepted: socket.socket, host: str) -> None:
-        self._listener = listener
-        self._loop = listener.loop
-        self._socket: socket.socket | None = accepted
-        self._fd = accepted.fileno()
+    def __init__(self, owner: Owner, connected: socket.socket, host: str) -> None:
+        self._owner = owner
+        self._loop = owner.loop
+        self._socket: socket.socket | None = connected
+        self._fd = connected.fileno()
         self._buffer = bytearray(0)
         self._filled = 0
         self._outgoing: deque[Part] = deque()
@@ -214,7 +227,7 @@ class SocketConnection:
         self._is_waiting_for_memory = False
         self.host = host
         self.last_active = self._loop.time()
-        self._session = listener.connect(
+        self._session = owner.connect(
             host, send=self._send, close=self.close, unblock=self._unblock
         )
         self._loop.add_reader(self._fd, self._readable)
@@ -238,19 +251,19 @@ class SocketConnection:
         self._outgoing.clear()
         self._filled = 0
         self.release_buffer()
-        self._listener.forget(self)
+        self._owner.forget(self)
         self._session.closed()
 
     def release_buffer(self) -> None:
         """Give the buffer back unless it holds a part of a request."""
         if self._buffer and not self._filled:
-            self._listener.receive_bytes_total -= len(self._buffer)
+            self._owner.receive_bytes_total -= len(self._buffer)
             self._buffer = bytearray()
 
     def _readable(self) -> None:
         assert self._socket is not None
         is_shared = not self._buffer
-        buffer = self._listener.shared_buffer if is_shared else memoryview(self._buffer)
+        buffer = self._owner.shared_buffer if is_shared else memoryview(self._buffer)
         try:
             received = self._socket.recv_into(buffer[self._filled :])
         except (BlockingIOError, InterruptedError):
@@ -287,7 +300,7 @@ class SocketConnection:
         # Only data that has come earns more room, whatever length was announced.
         size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
         if size > len(self._buffer):
-            if not self._listener.reserve(size - len(self._buffer)):
+            if not self._owner.reserve(size - len(self._buffer)):
                 return False
             buffer = bytearray(size)
             buffer[:filled] = rest

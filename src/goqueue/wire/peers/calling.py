@@ -1,0 +1,208 @@
+"""The calling side: one connection to another node, made again whenever it breaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
+from goqueue.wire.parts import Part
+from goqueue.wire.peers.frames import (
+    NO_CALL,
+    Frame,
+    Hello,
+    Role,
+    frame_parts,
+    hello_parts,
+    read_hello,
+    read_refusal,
+    take_frame,
+    wanted_bytes,
+)
+from goqueue.wire.peers.refusals import error_of
+
+CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
+UNSENT_BYTES_MAX = 64 << 20  # then notices are dropped and calls refused
+
+_log = logging.getLogger(__name__)
+
+
+class Answered(NamedTuple):
+    """An answer. The body is a view that lasts until whoever gets it returns."""
+
+    head: bytes
+    body: memoryview
+
+
+class _Pending(NamedTuple):
+    promise: Promise[Answered]
+    alarm: Handle
+
+
+class Calling:
+    """What this node asks of one other node."""
+
+    def __init__(self, scheduler: Scheduler, node_id: int, hello: Callable[[], Hello]) -> None:
+        self.node_id = node_id
+        self.unsent_bytes = 0
+        self._scheduler = scheduler
+        self._hello = hello
+        self._pending: dict[int, _Pending] = {}
+        self._last_call = NO_CALL
+        self._send: Callable[[list[Part]], None] | None = None
+        self._close: Callable[[], None] | None = None
+        self._is_met = False
+        self._waiting: list[list[Part]] = []  # for the other node to say who it is
+        self._waiting_bytes = 0
+
+    # For those who call
+
+    @property
+    def is_connected(self) -> bool:
+        return self._is_met
+
+    def call(
+        self, kind: int, head: bytes, body: Sequence[Part] = (), *, timeout_ms: int
+    ) -> Promise[Answered]:
+        """Ask for something; the promise is broken when there is no answer in time.
+
+        Whether it was done is then unknown, unless the error is of those that the other raised.
+        """
+        promise: Promise[Answered] = Promise()
+        refusal = self._refusal()
+        if refusal is not None:
+            promise.reject(refusal)
+            return promise
+        self._last_call += 1
+        number = self._last_call
+        alarm = self._scheduler.call_later(timeout_ms, partial(self._time_out, number, timeout_ms))
+        self._pending[number] = _Pending(promise, alarm)
+        self._transmit(frame_parts(Role.CALL, kind, number, head, body))
+        return promise
+
+    def notify(self, kind: int, head: bytes) -> None:
+        """Say something that may be lost on the way."""
+        if self._refusal() is None:
+            self._transmit(frame_parts(Role.NOTICE, kind, NO_CALL, head))
+
+    def _refusal(self) -> GoQueueError | None:
+        if self._send is None:
+            return RequestTimedOut(f"Node {self.node_id} cannot be reached now; retry.")
+        unsent = self.unsent_bytes + self._waiting_bytes
+        if len(self._pending) >= CALLS_MAX or unsent > UNSENT_BYTES_MAX:
+            return RequestTimedOut(f"Too much waits for node {self.node_id}; retry later.")
+        return None
+
+    def _transmit(self, parts: list[Part]) -> None:
+        assert self._send is not None
+        if self._is_met:
+            self._send(parts)
+        else:
+            self._waiting.append(parts)
+            self._waiting_bytes += sum(map(len, parts))
+
+    def _time_out(self, number: int, timeout_ms: int) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is not None:
+            text = f"Node {self.node_id} has not answered within {timeout_ms} ms; retry."
+            pending.promise.reject(RequestTimedOut(text))
+
+    # For the socket
+
+    def connect(
+        self,
+        client_host: str,
+        *,
+        send: Callable[[list[Part]], None],
+        close: Callable[[], None],
+        unblock: Callable[[], None],
+    ) -> Calling:
+        """Take a connection that was just made; there is one at a time."""
+        assert self._send is None, "a node is dialled once at a time"
+        self._send, self._close = send, close
+        self.unsent_bytes = 0
+        # Not at once: whoever owns the socket is still being made.
+        self._scheduler.call_soon(partial(self._introduce, send))
+        return self
+
+    def _introduce(self, send: Callable[[list[Part]], None]) -> None:
+        if self._send is send:
+            send(hello_parts(self._hello()))
+
+    @property
+    def is_blocked(self) -> bool:
+        return False
+
+    @property
+    def is_busy(self) -> bool:
+        return True  # A silent connection to another node is not an idle one.
+
+    def receive(self, data: memoryview) -> int:
+        at = 0
+        while self._send is not None:
+            taken = take_frame(data[at:])
+            if taken is None:
+                break
+            frame, length = taken
+            at += length
+            self._handle(frame)
+        return at
+
+    def wanted_bytes(self, data: memoryview) -> int:
+        return wanted_bytes(data)
+
+    def closed(self) -> None:
+        """The connection broke: nobody knows what became of the calls under way."""
+        self._send = self._close = None
+        self._is_met = False
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        pending, self._pending = self._pending, {}
+        for one in pending.values():
+            one.alarm.cancel()
+            text = f"The connection to node {self.node_id} broke before it answered; retry."
+            one.promise.reject(RequestTimedOut(text))
+
+    def _handle(self, frame: Frame) -> None:
+        if not self._is_met:
+            self._meet(frame)
+            return
+        pending = self._pending.pop(frame.call, None)
+        if pending is None:
+            return  # The answer comes too late: its caller was told so.
+        pending.alarm.cancel()
+        if frame.role is Role.ANSWER:
+            pending.promise.resolve(Answered(frame.head, frame.body))
+        elif frame.role is Role.REFUSAL:
+            pending.promise.reject(error_of(read_refusal(frame)))
+        else:
+            raise MalformedRequest(f"A call is not answered by a {frame.role.name}.")
+
+    def _meet(self, frame: Frame) -> None:
+        if frame.role is Role.REFUSAL:
+            _log.warning("node %d refuses us: %s", self.node_id, read_refusal(frame).text)
+            self._hang_up()
+            return
+        hello = read_hello(frame)
+        if hello.node_id != self.node_id:
+            _log.warning(
+                "the address of node %d is that of node %d; check the list of peers",
+                self.node_id,
+                hello.node_id,
+            )
+            self._hang_up()
+            return
+        self._is_met = True
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        for parts in waiting:
+            if self._send is not None:
+                self._send(parts)
+
+    def _hang_up(self) -> None:
+        if self._close is not None:
+            self._close()
