@@ -368,7 +368,7 @@ class Broker:
         return self._disk.total_bytes()
 
     def new_producer_id(self) -> Promise[int]:
-        return self.topics.reserve_producer_id()
+        return self.topics.facts.reserve_producer_id()
 
     def _identify(self) -> str:
         """The cluster this data folder belongs to; a new folder founds one."""

@@ -89,7 +89,7 @@ class Burial:
 
     def recover(self, ledger_of: LedgerOf) -> dict[LedgerKey, Buried]:
         """Mark as done what was written as a dead letter and not noted; what is to be noted now."""
-        producer = self._topics.producer_named(PRODUCER_NAME)
+        producer = self._topics.facts.producer_named(PRODUCER_NAME)
         events: dict[LedgerKey, Buried] = {}
         if producer is not None:
             for topic, record in newest_records(self._topics, producer):
@@ -291,7 +291,7 @@ class Burial:
 
         if not self._is_taking_over:
             self._is_taking_over = True
-            self._topics.take_over_producer(PRODUCER_NAME).then(taken)
+            self._topics.facts.take_over_producer(PRODUCER_NAME).then(taken)
 
 
 def _note(

@@ -74,7 +74,7 @@ class QueueHosts:
 
     def open(self) -> None:
         """Load what the journal knows; nothing is delivered before that."""
-        for fact in self._topics.queue_groups().values():
+        for fact in self._topics.facts.queue_groups().values():
             self.groups[fact.name] = HostedGroup(fact)
         self.journal.open()
         by_id = {group.id: group for group in self.groups.values()}

@@ -137,7 +137,7 @@ class Queues:
                 raise InvalidGroupSettings("dead_letter_topic must not be an internal topic.")
         group_id = self._new_id() if known is None else known.fact.id
         fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
-        promise = self._topics.record_queue_group(fact)
+        promise = self._topics.facts.record_queue_group(fact)
         if known is None:
             self._hosts.groups[name] = HostedGroup(fact)
         else:
@@ -149,7 +149,7 @@ class Queues:
     def delete(self, name: str) -> Promise[None]:
         """Forget a group and all its delivery state."""
         group = self._get(name)
-        promise = self._topics.forget_queue_group(name)
+        promise = self._topics.facts.forget_queue_group(name)
         del self._hosts.groups[name]
         for topic_id, hosted in list(group.queues.items()):
             self._hosts.by_topic[topic_id].remove(hosted)

@@ -92,9 +92,9 @@ class Redrives:
 
     def open(self) -> None:
         """Read the jobs back, and go on with those that were running."""
-        for fact in self._topics.jobs(JOB_KIND):
+        for fact in self._topics.facts.jobs(JOB_KIND):
             self._jobs[fact.id] = _decode_job(fact.body)
-        before = self._topics.producer_named(PRODUCER_NAME)
+        before = self._topics.facts.producer_named(PRODUCER_NAME)
         unended = [job for job in self._jobs.values() if not job.is_ended]
         if before is not None and unended:
             self._recover(before, {job.id: job for job in unended})
@@ -229,7 +229,7 @@ class Redrives:
         return job
 
     def _save(self, job: Redrive) -> Promise[None]:
-        return self._topics.record_job(JobFact(JOB_KIND, job.id, _encode_job(job)))
+        return self._topics.facts.record_job(JobFact(JOB_KIND, job.id, _encode_job(job)))
 
     def _forget_old(self, topic_id: bytes) -> None:
         ended = [
@@ -240,7 +240,7 @@ class Redrives:
         ended.sort(key=lambda job: job.created_ms)
         for job in ended[: max(0, len(ended) - JOBS_KEPT_MAX)]:
             del self._jobs[job.id]
-            self._topics.forget_job(JobFact(JOB_KIND, job.id, b""))
+            self._topics.facts.forget_job(JobFact(JOB_KIND, job.id, b""))
 
     # Working
 
@@ -267,7 +267,7 @@ class Redrives:
 
     async def _run(self, job: Redrive) -> None:
         if self._producer is None:
-            self._producer = await self._topics.take_over_producer(PRODUCER_NAME)
+            self._producer = await self._topics.facts.take_over_producer(PRODUCER_NAME)
         while job.state == "running" and not self._is_stopped:
             topic = self._topics.find(job.dead_letter_topic)
             if topic is None or topic.id != job.dead_letter_topic_id:

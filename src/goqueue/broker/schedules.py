@@ -132,12 +132,12 @@ class Schedules:
         """Find out what was released before, then become the producer that releases more."""
         if self._is_stopped:
             return
-        before = self._topics.producer_named(PRODUCER_NAME)
+        before = self._topics.facts.producer_named(PRODUCER_NAME)
         is_clean = before is not None and all(log.clean_epoch == before.epoch for log in self._logs)
         try:
             if before is not None and not is_clean:
                 end_released(self._topics, self._logs, self._ids, before)
-            taken = self._topics.take_over_producer(PRODUCER_NAME)
+            taken = self._topics.facts.take_over_producer(PRODUCER_NAME)
         except GoQueueError as error:
             _log.error("nothing can be released yet: %s", error)
             self._scheduler.call_later(RETRY_MS, self._begin)

@@ -5,28 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
 
-import msgspec
-
+from goqueue.broker.facts import Facts, LocalLog, done
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topic_settings import TopicDefaults, check_settings
-from goqueue.cluster.metadata import (
-    Fact,
-    JobFact,
-    Metadata,
-    NamedProducer,
-    NextProducerId,
-    QueueGroupFact,
-    TopicFact,
-    fact_record,
-    forget_record,
-)
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
+from goqueue.cluster.facts import TOPIC_PREFIX, Decision, Forget, TopicFact
+from goqueue.model.batch import Record
 from goqueue.model.errors import (
-    GoQueueError,
     InternalTopic,
     InvalidPartitionCount,
     InvalidTopicName,
@@ -37,10 +25,9 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition, check_topic_name
 from goqueue.partition import Partition, PartitionSettings, PartitionState
-from goqueue.storage.commit_journal import LOG_KEY_BYTES, CommitJournal
+from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.log import LogSettings
 from goqueue.storage.segment import LOG_SUFFIX
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -52,12 +39,7 @@ INTERNAL_TOPICS = frozenset(
     {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
 )
 PARTITIONS_MAX = 10_000
-PRODUCER_ID_BLOCK = 1000
-PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
 
-_METADATA = TopicPartition("__metadata", 0)
-_METADATA_KEY = bytes(LOG_KEY_BYTES)
-_METADATA_FOLDER = "meta/log"
 _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
 _VERSION = 1
@@ -65,8 +47,6 @@ _DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
 _LOST_PREFIX = "lost~"
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 ClosedPartitions = dict[str, list[PartitionState]]
 
@@ -122,15 +102,15 @@ class Topics:
         self._commit_journal = commit_journal
         self._waits_for_sync = waits_for_sync
         self._new_id = new_id
-        self._metadata = Metadata()
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._next_producer_id = 0
         self._changed: list[Callable[[], None]] = []
         # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
         # records one by one for such a topic calls it, and the broker says how it is done.
         self.check_record: Callable[[Topic, Record], None] = _accept
-        self._journal = self._open_journal()
+        self._fact_log = LocalLog(disk, scheduler, flusher, commit_journal)
+        self._fact_log.on_applied(self._apply)
+        self.facts = Facts(self._fact_log)
 
     # Looking up
 
@@ -161,7 +141,7 @@ class Topics:
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
             yield from topic.partitions
-        yield self._journal
+        yield self._fact_log.partition
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Have `changed` called whenever topics come, go or grow."""
@@ -175,7 +155,7 @@ class Topics:
         closed = self._take_clean_stop()
         if not is_journal_empty:
             closed = {}  # The journal could not be emptied at the stop, so it was not that clean.
-        for fact in self._metadata.topics():
+        for fact in self._fact_log.metadata.topics():
             states = closed.get(fact.id.hex(), [])
             self._add(fact, states if len(states) == fact.partition_count else [])
         self._commit_journal.clear()
@@ -189,7 +169,7 @@ class Topics:
             known = [state for state in states if state is not None]
             if len(known) == len(states):
                 closed[topic.id.hex()] = known
-        _close(self._journal)
+        _close(self._fact_log.partition)
         try:
             write_framed(self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=closed)
         except OSError as error:
@@ -203,31 +183,6 @@ class Topics:
             self._disk.remove(_STOP_FILE)
             self._disk.sync_folder("meta")
         return closed or {}
-
-    def _open_journal(self) -> Partition:
-        settings = PartitionSettings(
-            log=LogSettings(segment_bytes=16 << 20, is_deleting=False, is_compacting=True),
-            message_bytes_max=64 << 20,
-        )
-        redone = self._commit_journal.redo(_METADATA_KEY, _METADATA_FOLDER)
-        journal, reports = Partition.recover(
-            _METADATA,
-            self._disk,
-            _METADATA_FOLDER,
-            settings,
-            key=_METADATA_KEY,
-            leader_epoch=0,
-            waits_for_sync=True,
-            mark_dirty=self._flusher.mark,
-            now_ms=self._scheduler.now_ms(),
-        )
-        for report in redone + reports:
-            _log.warning("%s", report)
-        for _, batch in journal.log.batches(journal.start_offset, until_offset=journal.end_offset):
-            for record in decode_batch(batch):
-                self._metadata.replay(record)
-        self._next_producer_id = self._metadata.next_producer_id
-        return journal
 
     def _add(self, fact: TopicFact, states: list[PartitionState]) -> Topic:
         settings = self.defaults.resolve(fact.settings)
@@ -284,7 +239,7 @@ class Topics:
                 self._remove_folder(name)
             elif name in self._topics or name.startswith(_LOST_PREFIX):
                 continue
-            elif name in self._metadata.deleted or not self._has_records(name):
+            elif name in self._fact_log.metadata.deleted or not self._has_records(name):
                 self._bury(name, f"{_DELETED_PREFIX}{self._new_id().hex()}")
             else:
                 lost = f"{_LOST_PREFIX}{name}~{self._new_id().hex()}"
@@ -307,11 +262,14 @@ class Topics:
     ) -> Promise[Topic]:
         """Make a topic. It is usable at once, and the promise is kept when it is durable."""
         self.check_new(name, partition_count=partition_count, settings=settings or {})
-        fact = TopicFact(self._new_id(), name, partition_count, dict(settings or {}))
-        promise = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
-        topic = self._add(fact, [])
-        self._tell_changed()
-        return _after(promise, topic)
+        command = CreateTopic(self._new_id(), name, partition_count, dict(settings or {}))
+        promise: Promise[Topic] = Promise()
+
+        def decided(_: Result, error: Exception | None) -> None:
+            promise.settle(None if error else self._by_id[command.id], error)
+
+        self._fact_log.request(command).then(decided)
+        return promise
 
     def check_new(self, name: str, *, partition_count: int, settings: Mapping[str, str]) -> None:
         """Raise when `create` with these would be refused."""
@@ -333,26 +291,13 @@ class Topics:
         topic = self.get(name)
         if topic.is_internal:
             raise InternalTopic(name)
-        promise = self._record([forget_record(topic.fact, now_ms=self._scheduler.now_ms())])
-        self._metadata.forget_topic(name)
-        del self._topics[name]
-        del self._by_id[topic.id]
-        for partition in topic.partitions:
-            partition.retire(UnknownTopic(name))
-        # The name may be used again at once, so the folder must not bear it any longer.
-        if self._disk.exists(f"logs/{name}"):
-            grave = f"{_DELETED_PREFIX}{topic.id.hex()}"
-            self._bury(name, grave)
-        self._tell_changed()
-        return promise
+        return done(self._fact_log.request(DeleteTopic(topic.id, name)))
 
     def grow(self, name: str, partition_count: int) -> Promise[None]:
         """Add partitions to a topic."""
         topic = self.get(name)
         self.check_growth(topic, partition_count)
-        return self._change(
-            topic, msgspec.structs.replace(topic.fact, partition_count=partition_count)
-        )
+        return self._change(topic, partition_count, topic.fact.settings)
 
     def check_growth(self, topic: Topic, partition_count: int) -> None:
         if topic.is_internal:
@@ -369,10 +314,34 @@ class Topics:
         """Give a topic these settings of its own, and no others."""
         topic = self.get(name)
         check_settings(settings)
-        return self._change(topic, msgspec.structs.replace(topic.fact, settings=dict(settings)))
+        return self._change(topic, len(topic.partitions), dict(settings))
 
-    def _change(self, topic: Topic, fact: TopicFact) -> Promise[None]:
-        promise = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
+    def _change(
+        self, topic: Topic, partition_count: int, settings: dict[str, str]
+    ) -> Promise[None]:
+        command = ChangeTopic(topic.id, topic.name, partition_count, settings)
+        return done(self._fact_log.request(command))
+
+    # What was decided
+
+    def _apply(self, decision: Decision) -> None:
+        changed = False
+        for change in decision:
+            if isinstance(change, TopicFact):
+                self._put(change)
+                changed = True
+            elif isinstance(change, Forget) and change.key.startswith(TOPIC_PREFIX):
+                self._drop(change.key.removeprefix(TOPIC_PREFIX).decode())
+                changed = True
+        if changed:
+            for tell in self._changed:
+                tell()
+
+    def _put(self, fact: TopicFact) -> None:
+        topic = self._by_id.get(fact.id)
+        if topic is None:
+            self._add(fact, [])
+            return
         topic.fact = fact
         topic.settings = self.defaults.resolve(fact.settings)
         for partition in topic.partitions:
@@ -380,90 +349,15 @@ class Topics:
             partition.log.settings = topic.settings.log
         for number in range(len(topic.partitions), fact.partition_count):
             topic.partitions.append(self._open_partition(fact, topic.settings, number, None))
-        self._tell_changed()
-        return promise
 
-    def reserve_producer_id(self) -> Promise[int]:
-        """A producer id that nobody has had before."""
-        producer_id = self._next_producer_id
-        self._next_producer_id += 1
-        if producer_id < self._metadata.next_producer_id:
-            kept: Promise[int] = Promise()
-            kept.resolve(producer_id)
-            return kept
-        fact = NextProducerId(producer_id + PRODUCER_ID_BLOCK)
-        now_ms = self._scheduler.now_ms()
-        return _after(self._record([fact_record(fact, now_ms=now_ms)], fact), producer_id)
-
-    def producer_named(self, name: str) -> NamedProducer | None:
-        """The producer that a part of the broker was when it last took over."""
-        return self._metadata.producers.get(name)
-
-    def take_over_producer(self, name: str) -> Promise[NamedProducer]:
-        """Be this producer from now on; whoever was it before is turned away."""
-        before = self._metadata.producers.get(name)
-        result: Promise[NamedProducer] = Promise()
-
-        def record(fact: NamedProducer) -> None:
-            try:
-                made = self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
-            except GoQueueError as error:
-                result.reject(error)
-            else:
-                made.then(lambda _, error: result.settle(None if error else fact, error))
-
-        if before is not None and before.epoch < PRODUCER_EPOCH_MAX:
-            record(msgspec.structs.replace(before, epoch=before.epoch + 1))
-            return result
-
-        def reserved(producer_id: int | None, error: Exception | None) -> None:
-            if producer_id is None:
-                assert error is not None
-                result.reject(error)
-            else:
-                old = -1 if before is None else before.producer_id
-                record(NamedProducer(name, producer_id, 0, old))
-
-        self.reserve_producer_id().then(reserved)
-        return result
-
-    def queue_groups(self) -> dict[str, QueueGroupFact]:
-        """The queue groups that exist, by name."""
-        return self._metadata.queue_groups
-
-    def record_queue_group(self, fact: QueueGroupFact) -> Promise[None]:
-        """A queue group exists from now on, or has other settings."""
-        return self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
-
-    def forget_queue_group(self, name: str) -> Promise[None]:
-        gone = self._metadata.queue_groups.pop(name)
-        return self._record([forget_record(gone, now_ms=self._scheduler.now_ms())])
-
-    def jobs(self, kind: str) -> list[JobFact]:
-        """The jobs of a kind that were recorded and not forgotten."""
-        return [fact for fact in self._metadata.jobs.values() if fact.kind == kind]
-
-    def record_job(self, fact: JobFact) -> Promise[None]:
-        """Write down how a job stands; kept when it is durable."""
-        return self._record([fact_record(fact, now_ms=self._scheduler.now_ms())], fact)
-
-    def forget_job(self, fact: JobFact) -> Promise[None]:
-        self._metadata.jobs.pop(fact.key, None)
-        return self._record([forget_record(fact, now_ms=self._scheduler.now_ms())])
-
-    def _record(self, records: list[Record], fact: Fact | None = None) -> Promise[None]:
-        """Write to the metadata log, then take the fact for true; kept when it is durable."""
-        promise: Promise[None] = Promise()
-        batch = memoryview(encode_batch(records))
-        appended = self._journal.append(batch, now_ms=self._scheduler.now_ms())
-        if fact is not None:
-            self._metadata.apply(fact)
-
-        def committed(error: GoQueueError | None) -> None:
-            promise.settle(None, error)
-
-        self._journal.when_committed(appended.last_offset, committed)
-        return promise
+    def _drop(self, name: str) -> None:
+        topic = self._topics.pop(name)
+        del self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.retire(UnknownTopic(name))
+        # The name may be used again at once, so the folder must not bear it any longer.
+        if self._disk.exists(f"logs/{name}"):
+            self._bury(name, f"{_DELETED_PREFIX}{topic.id.hex()}")
 
     def _bury(self, name: str, grave: str) -> None:
         """Take a name away from a folder, for good, and then the folder from the disk."""
@@ -479,10 +373,6 @@ class Topics:
 
         self._scheduler.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
 
-    def _tell_changed(self) -> None:
-        for changed in self._changed:
-            changed()
-
 
 def _accept(topic: Topic, record: Record) -> None:
     """There is nobody yet who knows schemas."""
@@ -496,9 +386,3 @@ def _close(partition: Partition) -> PartitionState | None:
         _log.warning("%s was not closed properly: %s", partition.name, error)
         return None
     return state if partition.failure is None else None
-
-
-def _after(promise: Promise[None], value: T) -> Promise[T]:
-    result: Promise[T] = Promise()
-    promise.then(lambda _, error: result.settle(None if error else value, error))
-    return result

@@ -128,7 +128,7 @@ class Transactions:
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,
                 identity=ProducerIdentity(producer_id, producer_epoch) if is_named else None,
-                new_producer_id=await self._topics.reserve_producer_id(),
+                new_producer_id=await self._topics.facts.reserve_producer_id(),
             )
             initialised: Promise[ProducerIdentity] = self.call(
                 transactional_id, lambda one, **at: one.initialise(call, **at)
@@ -257,7 +257,7 @@ class Transactions:
                 is_commit=is_commit,
                 bumps_epoch=bumps_epoch,
                 waits=waits,
-                new_producer_id=await self._topics.reserve_producer_id() if needs_id else -1,
+                new_producer_id=await self._topics.facts.reserve_producer_id() if needs_id else -1,
             )
             ended: Promise[ProducerIdentity] = self.call(
                 transactional_id, lambda one, **at: one.end(call, **at)

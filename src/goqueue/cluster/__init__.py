@@ -1,16 +1,50 @@
-"""What the whole cluster must agree on: topics, their settings, and who hands out producer ids.
+"""What the whole cluster must agree on: nodes, topics, who leads what, who hands out producer ids.
 
-This room holds the facts as one deterministic state machine fed by a log. It does not open
-partitions or talk to clients; `broker` acts on the facts.
+This room holds the facts as one deterministic state machine fed by a log, and decides what becomes
+fact. It does not open partitions or talk to clients; `broker` acts on the facts.
 """
 
-from goqueue.cluster.metadata import (
+from goqueue.cluster.controller import Controller
+from goqueue.cluster.facts import (
+    Change,
+    ClusterFact,
+    Decision,
     Fact,
-    Metadata,
+    Forget,
+    JobFact,
     NamedProducer,
     NextProducerId,
+    NodeFact,
+    PartitionFact,
     QueueGroupFact,
+    RoutingFact,
     TopicFact,
+    decode_decision,
+    encode_decision,
 )
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.nodes import DrainReport, drain_report
+from goqueue.cluster.topic_changes import InternalTopic
 
-__all__ = ["Fact", "Metadata", "NamedProducer", "NextProducerId", "QueueGroupFact", "TopicFact"]
+__all__ = [
+    "Change",
+    "ClusterFact",
+    "Controller",
+    "Decision",
+    "DrainReport",
+    "Fact",
+    "Forget",
+    "InternalTopic",
+    "JobFact",
+    "Metadata",
+    "NamedProducer",
+    "NextProducerId",
+    "NodeFact",
+    "PartitionFact",
+    "QueueGroupFact",
+    "RoutingFact",
+    "TopicFact",
+    "decode_decision",
+    "drain_report",
+    "encode_decision",
+]

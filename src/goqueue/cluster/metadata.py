@@ -3,89 +3,70 @@
 A fact states the whole of one thing (a topic, the next free producer id), under a key. A later
 fact under the same key replaces it, and a key without a value forgets it. So the log of facts
 can be compacted, and replaying it in order gives the same state on every node.
+
+A single node keeps its facts as records of a compacted log (`replay`, `fact_record`). A cluster
+keeps them as decisions in a consensus log, with snapshots instead of compaction; facts about
+partitions exist only there, because they mean something only in their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
+from goqueue.cluster.facts import (
+    FEATURE_LEVEL,
+    JOB_PREFIX,
+    NAMED_PRODUCER_PREFIX,
+    NODE_PREFIX,
+    PARTITION_PREFIX,
+    QUEUE_GROUP_PREFIX,
+    ROUTING_PREFIX,
+    TOPIC_PREFIX,
+    Change,
+    ClusterFact,
+    Decision,
+    Fact,
+    Forget,
+    JobFact,
+    NamedProducer,
+    NextProducerId,
+    NodeFact,
+    PartitionFact,
+    QueueGroupFact,
+    RoutingFact,
+    TopicFact,
+    decode_decision,
+    encode_decision,
+)
+from goqueue.cluster.partitions import PartitionTable
 from goqueue.model.batch import Record
+from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
-_TOPIC_PREFIX = b"topic/"
-_PRODUCER_ID_KEY = b"producer-id"
-_NAMED_PRODUCER_PREFIX = b"producer/"
-_QUEUE_GROUP_PREFIX = b"queue-group/"
-_JOB_PREFIX = b"job/"
+__all__ = [
+    "Fact",
+    "JobFact",
+    "Metadata",
+    "NamedProducer",
+    "NextProducerId",
+    "QueueGroupFact",
+    "TopicFact",
+    "fact_record",
+    "forget_record",
+]
+
+FactT = TypeVar("FactT", bound=Fact)
+
+DELETED_NAMES_MAX = 10_000  # the oldest are forgotten; their folders are then kept, not removed
 _VERSION = b"\x01"
-
-
-class TopicFact(msgspec.Struct, frozen=True, tag="topic"):
-    """A topic exists, with this many partitions and these settings of its own."""
-
-    id: bytes
-    name: str
-    partition_count: int
-    settings: dict[str, str] = {}
-    leader_epoch: int = 0
-
-    @property
-    def key(self) -> bytes:
-        return _TOPIC_PREFIX + self.name.encode()
-
-
-class NextProducerId(msgspec.Struct, frozen=True, tag="producer_id"):
-    """Producer ids below this one may be in use."""
-
-    value: int
-
-    @property
-    def key(self) -> bytes:
-        return _PRODUCER_ID_KEY
-
-
-class NamedProducer(msgspec.Struct, frozen=True, tag="named_producer"):
-    """The producer that a part of the broker is, so that its batches are known after a restart."""
-
-    name: str
-    producer_id: int
-    epoch: int
-    producer_id_before: int = -1  # until its epochs were used up
-
-    @property
-    def key(self) -> bytes:
-        return _NAMED_PRODUCER_PREFIX + self.name.encode()
-
-
-class QueueGroupFact(msgspec.Struct, frozen=True, tag="queue_group"):
-    """A queue group exists, with these settings. A group of that name made later has another id."""
-
-    id: bytes
-    name: str
-    settings: dict[str, int | float | bool | str] = {}
-
-    @property
-    def key(self) -> bytes:
-        return _QUEUE_GROUP_PREFIX + self.name.encode()
-
-
-class JobFact(msgspec.Struct, frozen=True, tag="job"):
-    """Long work that survives restarts; whoever does it knows what its body means."""
-
-    kind: str
-    id: str
-    body: bytes
-
-    @property
-    def key(self) -> bytes:
-        return _JOB_PREFIX + f"{self.kind}/{self.id}".encode()
-
-
-Fact = TopicFact | NextProducerId | NamedProducer | QueueGroupFact | JobFact
+_SNAPSHOT_MAGIC = b"GQMD"
+_SNAPSHOT_VERSION = 1
 
 _decoder = msgspec.msgpack.Decoder(Fact)
 _encoder = msgspec.msgpack.Encoder()
+_snapshot_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bytes])
 
 
 class Metadata:
@@ -94,11 +75,15 @@ class Metadata:
     __slots__ = (
         "_by_id",
         "_topics",
+        "cluster",
         "deleted",
         "jobs",
         "next_producer_id",
+        "nodes",
+        "partitions",
         "producers",
         "queue_groups",
+        "routing",
     )
 
     def __init__(self) -> None:
@@ -108,7 +93,12 @@ class Metadata:
         self.producers: dict[str, NamedProducer] = {}
         self.queue_groups: dict[str, QueueGroupFact] = {}
         self.jobs: dict[bytes, JobFact] = {}
-        self.deleted: set[str] = set()  # names whose deletion the log still speaks of
+        self.cluster: ClusterFact | None = None
+        self.nodes: dict[int, NodeFact] = {}
+        self.partitions = PartitionTable()
+        self.routing: dict[bytes, RoutingFact] = {}
+        # Names whose deletion the log still speaks of, oldest first.
+        self.deleted: dict[str, None] = {}
 
     def topic(self, name: str) -> TopicFact | None:
         return self._topics.get(name)
@@ -119,42 +109,165 @@ class Metadata:
     def topics(self) -> Iterator[TopicFact]:
         return iter(list(self._topics.values()))
 
-    def apply(self, fact: Fact) -> None:
-        if isinstance(fact, NextProducerId):
-            self.next_producer_id = max(self.next_producer_id, fact.value)
-            return
-        if isinstance(fact, NamedProducer):
-            self.producers[fact.name] = fact
-            return
-        if isinstance(fact, QueueGroupFact):
-            self.queue_groups[fact.name] = fact
-            return
-        if isinstance(fact, JobFact):
-            self.jobs[fact.key] = fact
-            return
-        self.forget_topic(fact.name)
-        self.deleted.discard(fact.name)
-        self._topics[fact.name] = fact
-        self._by_id[fact.id] = fact
+    def is_alive(self, node: int) -> bool:
+        """Whether a node may lead and be in sync."""
+        fact = self.nodes.get(node)
+        return fact is not None and not fact.is_fenced
+
+    # Changing
+
+    def apply_all(self, decision: Decision) -> None:
+        """Take over a whole decision; what follows from it must wait until all of it is here."""
+        for change in decision:
+            self.apply(change)
+
+    def apply(self, change: Change) -> None:
+        _APPLY[type(change)](self, change)
 
     def forget_topic(self, name: str) -> None:
-        self.deleted.add(name)
+        self._note_deleted(name)
         gone = self._topics.pop(name, None)
         if gone is not None:
             del self._by_id[gone.id]
+            self.partitions.drop_topic(gone.id)
+            self.routing.pop(gone.id, None)
 
     def replay(self, record: Record) -> None:
         """Apply one record of the log; keys of later versions are passed over."""
-        key = record.key or b""
-        if record.value is not None:
-            if record.value[:1] == _VERSION:
-                self.apply(_decoder.decode(record.value[1:]))
-        elif key.startswith(_TOPIC_PREFIX):
-            self.forget_topic(key[len(_TOPIC_PREFIX) :].decode())
-        elif key.startswith(_QUEUE_GROUP_PREFIX):
-            self.queue_groups.pop(key[len(_QUEUE_GROUP_PREFIX) :].decode(), None)
-        elif key.startswith(_JOB_PREFIX):
+        if record.value is None:
+            self._forget(record.key or b"")
+        elif record.value[:1] == _VERSION:
+            self.apply(_decoder.decode(record.value[1:]))
+
+    def _put_topic(self, fact: TopicFact) -> None:
+        before = self._topics.get(fact.name)
+        if before is not None and before.id != fact.id:
+            self.forget_topic(fact.name)
+        self.deleted.pop(fact.name, None)
+        self._topics[fact.name] = fact
+        self._by_id[fact.id] = fact
+
+    def _put_next_producer_id(self, fact: NextProducerId) -> None:
+        self.next_producer_id = max(self.next_producer_id, fact.value)
+
+    def _put_partition(self, fact: PartitionFact) -> None:
+        # A partition lives and dies with its topic; a fact that comes late has nothing to be about.
+        if fact.topic_id in self._by_id:
+            self.partitions.put(fact)
+
+    def _put_routing(self, fact: RoutingFact) -> None:
+        if fact.topic_id in self._by_id:
+            self.routing[fact.topic_id] = fact
+
+    def _put_cluster(self, fact: ClusterFact) -> None:
+        if fact.feature_level > FEATURE_LEVEL:
+            raise UnsupportedVersion(
+                f"The cluster uses features of level {fact.feature_level}, and this node knows "
+                f"those up to {FEATURE_LEVEL}; upgrade it."
+            )
+        self.cluster = fact
+
+    def _forget(self, key: bytes) -> None:
+        prefix, slash, rest = key.partition(b"/")
+        prefix += slash
+        if prefix == TOPIC_PREFIX:
+            self.forget_topic(rest.decode())
+        elif prefix == QUEUE_GROUP_PREFIX:
+            self.queue_groups.pop(rest.decode(), None)
+        elif prefix == JOB_PREFIX:
             self.jobs.pop(key, None)
+        elif prefix == NAMED_PRODUCER_PREFIX:
+            self.producers.pop(rest.decode(), None)
+        elif prefix == NODE_PREFIX:
+            self.nodes.pop(int(rest), None)
+        elif prefix == ROUTING_PREFIX:
+            self.routing.pop(bytes.fromhex(rest.decode()), None)
+        elif prefix == PARTITION_PREFIX:
+            topic_id, _, number = rest.decode().partition("/")
+            self.partitions.drop(bytes.fromhex(topic_id), int(number))
+
+    def _note_deleted(self, name: str) -> None:
+        self.deleted.pop(name, None)
+        self.deleted[name] = None
+        if len(self.deleted) > DELETED_NAMES_MAX:
+            del self.deleted[next(iter(self.deleted))]
+
+    # The whole state at once
+
+    def facts(self) -> Iterator[Fact]:
+        """All facts, in an order that does not depend on how they came about."""
+        if self.cluster is not None:
+            yield self.cluster
+        if self.next_producer_id:
+            yield NextProducerId(self.next_producer_id)
+        yield from _in_order(self.nodes)
+        yield from _in_order(self._topics)
+        yield from _in_order(self.routing)
+        for name in sorted(self._topics):
+            yield from self.partitions.of_topic(self._topics[name].id)
+        yield from _in_order(self.producers)
+        yield from _in_order(self.queue_groups)
+        yield from _in_order(self.jobs)
+
+    def snapshot(self) -> bytes:
+        """The whole state; the same state gives the same bytes on every node."""
+        body = _encoder.encode((tuple(self.deleted), encode_decision(self.facts())))
+        return _SNAPSHOT_MAGIC + bytes([_SNAPSHOT_VERSION]) + body
+
+    def restore(self, snapshot: bytes) -> None:
+        """Forget everything and be in the state that `snapshot` was taken of."""
+        deleted, facts = _split_snapshot(snapshot)
+        restored = Metadata()
+        restored.apply_all(decode_decision(facts))
+        restored.deleted = dict.fromkeys(deleted)
+        for name in self.__slots__:
+            setattr(self, name, getattr(restored, name))
+
+    def copy(self) -> Metadata:
+        """Another one in the same state, which may go its own way."""
+        twin = Metadata()
+        twin.apply_all(tuple(self.facts()))
+        twin.deleted = dict(self.deleted)
+        return twin
+
+
+def _split_snapshot(snapshot: bytes) -> tuple[tuple[str, ...], bytes]:
+    if snapshot[:4] != _SNAPSHOT_MAGIC:
+        raise MalformedRequest("These bytes are not a snapshot of the metadata.")
+    if snapshot[4:5] != bytes([_SNAPSHOT_VERSION]):
+        raise UnsupportedVersion(
+            f"The snapshot of the metadata has version {snapshot[4:5].hex()}, and this node reads "
+            f"version {_SNAPSHOT_VERSION}; upgrade it."
+        )
+    try:
+        return _snapshot_decoder.decode(snapshot[5:])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"The snapshot of the metadata cannot be read: {error}.") from error
+
+
+def _in_order(table: Mapping[Any, FactT]) -> Iterator[FactT]:
+    return (table[key] for key in sorted(table))
+
+
+def _put(table: str, key: str) -> Callable[[Metadata, Any], None]:
+    def put(metadata: Metadata, fact: Any) -> None:
+        getattr(metadata, table)[getattr(fact, key)] = fact
+
+    return put
+
+
+_APPLY: dict[type, Callable[[Metadata, Any], None]] = {
+    TopicFact: Metadata._put_topic,
+    NextProducerId: Metadata._put_next_producer_id,
+    NamedProducer: _put("producers", "name"),
+    QueueGroupFact: _put("queue_groups", "name"),
+    JobFact: _put("jobs", "key"),
+    ClusterFact: Metadata._put_cluster,
+    NodeFact: _put("nodes", "id"),
+    PartitionFact: Metadata._put_partition,
+    RoutingFact: Metadata._put_routing,
+    Forget: lambda metadata, change: metadata._forget(change.key),
+}
 
 
 def fact_record(fact: Fact, *, now_ms: int) -> Record:

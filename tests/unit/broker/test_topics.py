@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, PRODUCER_ID_BLOCK
+from goqueue.broker.facts import PRODUCER_ID_BLOCK
+from goqueue.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     GoQueueError,

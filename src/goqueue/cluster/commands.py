@@ -1,0 +1,154 @@
+"""What a node may ask the cluster to decide.
+
+A command is decided where all earlier decisions are known: it looks at the metadata and gives the
+changes to make, and an answer for whoever asked. So two nodes that want the same thing at the
+same time cannot both get it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from goqueue.cluster.facts import (
+    Decision,
+    Forget,
+    JobFact,
+    NamedProducer,
+    NextProducerId,
+    QueueGroupFact,
+    TopicFact,
+)
+from goqueue.cluster.metadata import Metadata
+from goqueue.model.errors import MalformedRequest, TopicExists, UnknownTopic
+
+PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
+
+Result: TypeAlias = int | NamedProducer | None
+Decided = tuple[Decision, Result]
+
+
+class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
+    id: bytes
+    name: str
+    partition_count: int
+    settings: dict[str, str] = {}
+    replication_factor: int = -1  # as many as the cluster has by default
+    assignment: tuple[tuple[int, ...], ...] = ()  # who keeps each partition, if that is wanted
+
+    def decide(self, metadata: Metadata) -> Decided:
+        if metadata.topic(self.name) is not None:
+            raise TopicExists(self.name)
+        return (TopicFact(self.id, self.name, self.partition_count, self.settings),), None
+
+
+class ChangeTopic(msgspec.Struct, frozen=True, tag="change_topic"):
+    """Give a topic these settings of its own and no others, and at least so many partitions."""
+
+    id: bytes
+    name: str
+    partition_count: int
+    settings: dict[str, str]
+
+    def decide(self, metadata: Metadata) -> Decided:
+        known = _topic(metadata, self.id, self.name)
+        count = max(known.partition_count, self.partition_count)
+        fact = msgspec.structs.replace(known, partition_count=count, settings=self.settings)
+        return (fact,), None
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
+    id: bytes
+    name: str
+
+    def decide(self, metadata: Metadata) -> Decided:
+        return (Forget(_topic(metadata, self.id, self.name).key),), None
+
+
+class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
+    """The first of so many producer ids that nobody has had before."""
+
+    count: int
+
+    def decide(self, metadata: Metadata) -> Decided:
+        first = metadata.next_producer_id
+        return (NextProducerId(first + self.count),), first
+
+
+class TakeOverProducer(msgspec.Struct, frozen=True, tag="take_over_producer"):
+    """Be this producer from now on; whoever was it before is turned away."""
+
+    name: str
+
+    def decide(self, metadata: Metadata) -> Decided:
+        before = metadata.producers.get(self.name)
+        if before is not None and before.epoch < PRODUCER_EPOCH_MAX:
+            fact = msgspec.structs.replace(before, epoch=before.epoch + 1)
+            return (fact,), fact
+        producer_id = metadata.next_producer_id
+        old = -1 if before is None else before.producer_id
+        fact = NamedProducer(self.name, producer_id, 0, old)
+        return (NextProducerId(producer_id + 1), fact), fact
+
+
+class PutQueueGroup(msgspec.Struct, frozen=True, tag="put_queue_group"):
+    """A queue group exists from now on, or has other settings."""
+
+    fact: QueueGroupFact
+
+    def decide(self, metadata: Metadata) -> Decided:
+        known = metadata.queue_groups.get(self.fact.name)
+        if known is None:
+            return (self.fact,), None
+        return (msgspec.structs.replace(known, settings=self.fact.settings),), None
+
+
+class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
+    fact: JobFact
+
+    def decide(self, metadata: Metadata) -> Decided:
+        return (self.fact,), None
+
+
+class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
+    """A queue group or a job is no more."""
+
+    key: bytes
+
+    def decide(self, metadata: Metadata) -> Decided:
+        return (Forget(self.key),), None
+
+
+Command = (
+    CreateTopic
+    | ChangeTopic
+    | DeleteTopic
+    | ReserveProducerIds
+    | TakeOverProducer
+    | PutQueueGroup
+    | PutJob
+    | ForgetKey
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+def encode_command(command: Command) -> bytes:
+    return _encoder.encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"This command cannot be read: {error}.") from error
+
+
+def _topic(metadata: Metadata, topic_id: bytes, name: str) -> TopicFact:
+    """A topic by its name, unless another one has taken the name meanwhile."""
+    known = metadata.topic(name)
+    if known is None or known.id != topic_id:
+        raise UnknownTopic(name)
+    return known

@@ -1,0 +1,391 @@
+"""The active controller: the one node that decides what becomes fact. It lives where Raft leads.
+
+It decides on its own copy of the state, to which it applies each decision at once. Decisions are
+proposed in the order in which they were made, and are committed in that order or lost together
+with this controller: so no two of them can contradict each other, and nobody waits for a commit
+to decide the next. What a decision says may be acted upon only when it is committed. A controller
+that is no longer Raft's leader is thrown away; the next begins with the committed facts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from goqueue.cluster import elections, partition_changes, topic_changes
+from goqueue.cluster.elections import Standing
+from goqueue.cluster.facts import (
+    Change,
+    Decision,
+    Forget,
+    NextProducerId,
+    NodeFact,
+    PartitionFact,
+    PartitionKey,
+    TopicFact,
+    node_key,
+)
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.nodes import Sessions
+from goqueue.cluster.topic_changes import InternalTopic
+from goqueue.config import ClusterSettings
+from goqueue.model import errors
+from goqueue.model.errors import (
+    ForeignCluster,
+    InvalidRequest,
+    NodeConflict,
+    NodeInUse,
+    StaleIncarnation,
+    UnknownNode,
+)
+
+NODES_MAX = 1000  # registered at a time; forgotten ones are unregistered by an operator
+
+
+class Controller:
+    """Each method returns the changes to propose, none of them if there is nothing to do."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        settings: ClusterSettings,
+        *,
+        index: int,
+        now_ms: int,
+        internal_topics: Sequence[InternalTopic] = (),
+    ) -> None:
+        """`metadata` has all of the log up to `index`, the first entry of this Raft term too."""
+        self.metadata = metadata.copy()
+        self._settings = settings
+        self._internal_topics = internal_topics
+        self._sessions = Sessions(settings.session_ms, now_ms)
+        self._sessions.begin(self.metadata.nodes, index=index, now_ms=now_ms)
+        self._is_strange = True  # It has not looked yet at what its predecessor left unfinished.
+        self._rebalanced_ms = now_ms
+
+    # What the driver tells
+
+    def applied(self, index: int, decision: Decision) -> None:
+        """A decision of this controller is committed, as this entry of the log."""
+        for change in decision:
+            if isinstance(change, NodeFact):
+                self._sessions.written(change.id, index)
+
+    def record(self, changes: Iterable[Change]) -> Decision:
+        """Make facts of what others have decided and nobody else can contradict: jobs, groups."""
+        return self._decide(changes)
+
+    def reserve_producer_ids(self, count: int) -> tuple[int, Decision]:
+        """The first of so many producer ids that nobody has had before."""
+        first = self.metadata.next_producer_id
+        return first, self._decide([NextProducerId(first + count)])
+
+    # Nodes
+
+    def register(
+        self,
+        node: int,
+        incarnation: bytes,
+        addresses: Mapping[str, str],
+        *,
+        now_ms: int,
+        rack: str = "",
+        disk: bytes = b"",
+        cluster_id: str = "",
+    ) -> Decision:
+        """A node has started. It is fenced until it has read the log up to here."""
+        self._check_cluster(cluster_id)
+        before = self.metadata.nodes.get(node)
+        if before is not None and before.incarnation == incarnation:
+            self._sessions.heard(node, now_ms)
+            return ()
+        if before is None and len(self.metadata.nodes) >= NODES_MAX:
+            raise InvalidRequest(f"A cluster has at most {NODES_MAX} nodes; unregister old ones.")
+        if before is not None and self._is_elsewhere(before, addresses, now_ms):
+            raise NodeConflict(node)
+        changes: list[Change] = []
+        if before is not None:
+            changes += self._left([node], has_lost_disk=before.disk != disk)
+        self._sessions.registered(node, now_ms)
+        is_draining = before is not None and before.is_draining
+        changes.append(
+            NodeFact(
+                node,
+                incarnation,
+                dict(addresses),
+                is_draining=is_draining,
+                rack=rack,
+                disk=disk,
+            )
+        )
+        return self._decide(changes)
+
+    def heartbeat(
+        self, node: int, incarnation: bytes, *, applied_index: int, wants_drain: bool, now_ms: int
+    ) -> Decision:
+        """A node lives, has read the log up to `applied_index`, and may want to stop."""
+        fact = self._registered(node, incarnation)
+        session = self._sessions.heard(node, now_ms)
+        changes: list[Change] = []
+        if wants_drain and not fact.is_stopping:
+            fact = msgspec.structs.replace(fact, is_stopping=True)
+            changes += self._drained(fact)
+        has_read = session.index is not None and applied_index >= session.index
+        # Who is about to stop will start again, with a new incarnation, and be trusted then.
+        if fact.is_fenced and has_read and not fact.is_stopping:
+            changes += self._trusted(msgspec.structs.replace(fact, is_fenced=False))
+        return self._decide(changes)
+
+    def leave(self, node: int, incarnation: bytes) -> Decision:
+        """A node stops now: nobody has to wait until its session expires."""
+        fact = self._registered(node, incarnation)
+        gone = msgspec.structs.replace(fact, is_fenced=True, is_stopping=True)
+        return self._decide([*self._left([node]), gone] if gone != fact else [])
+
+    def drain(self, node: int, *, is_wanted: bool = True) -> Decision:
+        """Move leaders away from a node and give it no others, until the wish is taken back."""
+        fact = self.metadata.nodes.get(node)
+        if fact is None:
+            raise UnknownNode(node)
+        if fact.is_draining == is_wanted:
+            return ()
+        return self._decide(self._drained(msgspec.structs.replace(fact, is_draining=is_wanted)))
+
+    def unregister(self, node: int) -> Decision:
+        """Forget a node that has stopped for good and keeps nothing."""
+        fact = self.metadata.nodes.get(node)
+        if fact is None:
+            raise UnknownNode(node)
+        if not fact.is_fenced:
+            raise NodeInUse(f"Node {node} is running; stop it first.")
+        count = self.metadata.partitions.replica_count(node)
+        if count:
+            raise NodeInUse(f"Node {node} keeps {count} replicas; reassign them first.")
+        self._sessions.forget(node)
+        return self._decide([Forget(node_key(node))])
+
+    def tick(self, now_ms: int) -> Decision:
+        """Fence who is silent, and now and then put leaders where they belong."""
+        silent = self._sessions.expired(self.metadata.nodes.values(), now_ms)
+        changes: list[Change] = []
+        if silent:
+            changes += self._left(silent)
+            nodes = self.metadata.nodes
+            changes += [msgspec.structs.replace(nodes[node], is_fenced=True) for node in silent]
+        decided = self._decide(changes)
+        is_due = now_ms - self._rebalanced_ms >= self._settings.rebalance_ms
+        if is_due or self._is_strange:
+            decided += self._decide(self._tidied())
+            self._is_strange = False
+        if is_due:
+            self._rebalanced_ms = now_ms
+            decided += self._decide(self._rebalanced())
+        return decided
+
+    # Partitions
+
+    def change_in_sync(
+        self,
+        node: int,
+        topic_id: bytes,
+        number: int,
+        in_sync: Collection[int],
+        *,
+        leader_epoch: int,
+        version: int,
+        incarnations: Mapping[int, bytes] | None = None,
+    ) -> Decision:
+        """What the leader `node` asks for. `incarnations` are those in which it saw the members."""
+        fact = self._partition(topic_id, number)
+        after = partition_changes.in_sync_changed(
+            self.metadata,
+            fact,
+            node=node,
+            in_sync=in_sync,
+            leader_epoch=leader_epoch,
+            version=version,
+            incarnations=incarnations or {},
+        )
+        return self._decide([after] if after is not fact else [])
+
+    def elect(self, topic_id: bytes, number: int, *, is_unclean: bool = False) -> Decision:
+        """The preferred leader, or any replica that is alive if nobody in sync is."""
+        fact = self._partition(topic_id, number)
+        return self._decide([partition_changes.elected(self.metadata, fact, is_unclean=is_unclean)])
+
+    def reassign(self, topic_id: bytes, number: int, replicas: Sequence[int]) -> Decision:
+        fact = self._partition(topic_id, number)
+        after = partition_changes.moved(self.metadata, fact, replicas)
+        return self._decide([after] if after is not fact else [])
+
+    def cancel_reassign(self, topic_id: bytes, number: int) -> Decision:
+        fact = self._partition(topic_id, number)
+        return self._decide([partition_changes.move_cancelled(self.metadata, fact)])
+
+    def end_routing(
+        self, node: int, topic_id: bytes, told: Mapping[int, tuple[int, int]]
+    ) -> Decision:
+        """Where old routing ended: leader epoch and offset of each partition that `node` leads."""
+        return self._decide(
+            partition_changes.routing_ended(self.metadata, topic_id, node=node, told=told)
+        )
+
+    # Topics
+
+    def create_topic(
+        self,
+        fact: TopicFact,
+        *,
+        replication_factor: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+    ) -> Decision:
+        return self._decide(
+            topic_changes.created(
+                self.metadata,
+                fact,
+                replication_factor=replication_factor,
+                assignments=assignments,
+            )
+        )
+
+    def add_partitions(
+        self,
+        name: str,
+        partition_count: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+    ) -> Decision:
+        self._refuse_internal(name)
+        return self._decide(
+            topic_changes.grown(
+                self.metadata, name, partition_count=partition_count, assignments=assignments
+            )
+        )
+
+    def configure_topic(self, name: str, settings: Mapping[str, str]) -> Decision:
+        decided = self._decide(topic_changes.configured(self.metadata, name, settings))
+        topic = topic_changes.known(self.metadata, name)
+        # Unclean elections may be allowed from now on.
+        return decided + self._decide(self._resolved(self.metadata.partitions.of_topic(topic.id)))
+
+    def delete_topic(self, name: str) -> Decision:
+        self._refuse_internal(name)
+        return self._decide(topic_changes.deleted(self.metadata, name))
+
+    def create_internal_topics(self, new_id: Callable[[], bytes]) -> Decision:
+        """Those that are missing, on as many nodes as there are; they grow as nodes join."""
+        return self._decide(
+            topic_changes.internal_created(self.metadata, self._internal_topics, new_id)
+        )
+
+    def adopt(self, node: int) -> Decision:
+        """Make the topics that a single node has brought along partitions of the cluster."""
+        if node not in self.metadata.nodes:
+            raise UnknownNode(node)
+        decided = self._decide(topic_changes.adopted(self.metadata, node))
+        return decided + self._decide(self._resolved(self.metadata.partitions.of_node(node)))
+
+    # Deciding
+
+    def _decide(self, changes: Iterable[Change]) -> Decision:
+        """Take the changes for true, since whatever is decided next will be committed after."""
+        decision = tuple(changes)
+        self.metadata.apply_all(decision)
+        return decision
+
+    def _left(self, nodes: Collection[int], *, has_lost_disk: bool = False) -> list[PartitionFact]:
+        """What becomes of the partitions of nodes that are about to be fenced.
+
+        The partitions come before the nodes in a decision, so that no fenced node ever leads.
+        """
+        standing = Standing(self.metadata.nodes, gone=frozenset(nodes))
+        keeping: dict[PartitionKey, PartitionFact] = {}
+        for node in nodes:
+            for fact in self.metadata.partitions.of_node(node):
+                keeping[fact.place] = fact
+        after = []
+        for place, fact in keeping.items():
+            if has_lost_disk:
+                for node in nodes:
+                    fact = elections.without_disk(fact, node)
+            fact = partition_changes.resolved(self.metadata, fact, standing)
+            if fact is not keeping[place]:
+                after.append(fact)
+        return after
+
+    def _trusted(self, fact: NodeFact) -> list[Change]:
+        """A node that is fenced no longer, and the partitions that nobody could lead without it."""
+        standing = Standing({**self.metadata.nodes, fact.id: fact})
+        waiting = [one for one in self.metadata.partitions.leaderless() if fact.id in one.members]
+        return [fact, *self._resolved(waiting, standing)]
+
+    def _drained(self, fact: NodeFact) -> list[Change]:
+        """A node with another wish about leading, and the leaders that move away from it."""
+        standing = Standing({**self.metadata.nodes, fact.id: fact})
+        led = self.metadata.partitions.led_by(fact.id)
+        moved = [(one, elections.moved_away(one, standing)) for one in led]
+        return [fact, *(after for one, after in moved if after is not one)]
+
+    def _resolved(
+        self, facts: Iterable[PartitionFact], standing: Standing | None = None
+    ) -> list[PartitionFact]:
+        standing = standing or Standing(self.metadata.nodes)
+        pairs = (
+            (fact, partition_changes.resolved(self.metadata, fact, standing)) for fact in facts
+        )
+        return [after for fact, after in pairs if after is not fact]
+
+    def _tidied(self) -> list[Change]:
+        """What should have been decided when it became possible; it is looked for all the same."""
+        partitions = self.metadata.partitions
+        unwilling = [node for node in self.metadata.nodes.values() if not node.takes_leaders]
+        facts = {fact.place: fact for fact in (*partitions.leaderless(), *partitions.moving())}
+        for node in unwilling:
+            facts.update((fact.place, fact) for fact in partitions.led_by(node.id))
+        return list(self._resolved(facts.values()))
+
+    def _rebalanced(self) -> list[Change]:
+        standing = Standing(self.metadata.nodes)
+        changes: list[Change] = []
+        for fact in self.metadata.partitions.strayed():
+            after = elections.preferred(fact, standing)
+            if after is not fact:
+                changes.append(after)
+                if len(changes) >= self._settings.leader_moves_max:
+                    break
+        names = [topic.name for topic in self._internal_topics]
+        for fact, target in topic_changes.internal_moves(self.metadata, names):
+            if all(fact.place != getattr(change, "place", None) for change in changes):
+                changes.append(partition_changes.moved(self.metadata, fact, target))
+        return changes
+
+    # Checking
+
+    def _partition(self, topic_id: bytes, number: int) -> PartitionFact:
+        return partition_changes.known(self.metadata, topic_id, number)
+
+    def _registered(self, node: int, incarnation: bytes) -> NodeFact:
+        fact = self.metadata.nodes.get(node)
+        if fact is None:
+            raise UnknownNode(node)
+        if fact.incarnation != incarnation:
+            raise StaleIncarnation(node)
+        return fact
+
+    def _is_elsewhere(self, before: NodeFact, addresses: Mapping[str, str], now_ms: int) -> bool:
+        """Whether a node of this id is running that cannot be the one which asks.
+
+        Two processes cannot listen at one address: at the same one, the former is gone.
+        """
+        is_running = not before.is_fenced and self._sessions.is_heard(before.id, now_ms)
+        return is_running and before.addresses != dict(addresses)
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        cluster = self.metadata.cluster
+        if cluster_id and cluster is not None and cluster.cluster_id != cluster_id:
+            raise ForeignCluster(cluster_id, cluster.cluster_id)
+
+    def _refuse_internal(self, name: str) -> None:
+        if any(name == topic.name for topic in self._internal_topics):
+            raise errors.InternalTopic(name)

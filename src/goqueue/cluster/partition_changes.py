@@ -1,0 +1,170 @@
+"""One partition at a time: in-sync sets, elections and moves that somebody asks for.
+
+Pure functions from the state to the next fact about the partition, or to an error for the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from goqueue.cluster import elections, reassigning, routing
+from goqueue.cluster.elections import Standing
+from goqueue.cluster.facts import NO_LEADER, Change, PartitionFact
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.placement import check_assignment
+from goqueue.cluster.topic_changes import allows_unclean
+from goqueue.model.errors import (
+    ElectionNotNeeded,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    NoEligibleLeader,
+    NoReassignment,
+    NotLeader,
+    PreferredLeaderNotAvailable,
+    StalePartitionVersion,
+    UnknownLeaderEpoch,
+    UnknownPartition,
+    UnknownTopicId,
+)
+from goqueue.model.names import TopicPartition
+
+
+def known(metadata: Metadata, topic_id: bytes, number: int) -> PartitionFact:
+    fact = metadata.partitions.get(topic_id, number)
+    if fact is None:
+        topic = metadata.topic_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id.hex())
+        raise UnknownPartition(TopicPartition(topic.name, number))
+    return fact
+
+
+def name_of(metadata: Metadata, fact: PartitionFact) -> TopicPartition:
+    topic = metadata.topic_by_id(fact.topic_id)
+    assert topic is not None, "a partition does not outlive its topic"
+    return TopicPartition(topic.name, fact.number)
+
+
+def resolved(metadata: Metadata, fact: PartitionFact, standing: Standing) -> PartitionFact:
+    """The partition in accord with who is alive, with what can be finished about it finished."""
+    unclean = allows_unclean(metadata, fact.topic_id)
+    fact = elections.settled(fact, standing, allows_unclean=unclean)
+    fact = reassigning.completed(fact, standing)
+    return elections.moved_away(fact, standing)
+
+
+def in_sync_changed(
+    metadata: Metadata,
+    fact: PartitionFact,
+    *,
+    node: int,
+    in_sync: Collection[int],
+    leader_epoch: int,
+    version: int,
+    incarnations: Mapping[int, bytes],
+) -> PartitionFact:
+    """The in-sync set that the leader wants, and what becomes possible by it."""
+    check_leader(metadata, fact, node=node, leader_epoch=leader_epoch)
+    if version != fact.version:
+        raise StalePartitionVersion(
+            f"The in-sync set of {name_of(metadata, fact)} was decided on version {version}, and "
+            f"it is at {fact.version}; decide anew on that."
+        )
+    if node not in in_sync or len(set(in_sync)) != len(in_sync):
+        raise InvalidRequest("An in-sync set names the leader and each other member once.")
+    _check_members(metadata, fact, in_sync, incarnations)
+    standing = Standing(metadata.nodes)
+    fact = elections.changed(fact, in_sync=in_sync)
+    return elections.moved_away(reassigning.completed(fact, standing), standing)
+
+
+def check_leader(metadata: Metadata, fact: PartitionFact, *, node: int, leader_epoch: int) -> None:
+    """Only who leads now may speak for the partition."""
+    if leader_epoch < fact.leader_epoch:
+        raise FencedLeaderEpoch(
+            f"{name_of(metadata, fact)} is at leader epoch {fact.leader_epoch}, not {leader_epoch}."
+        )
+    if leader_epoch > fact.leader_epoch:
+        raise UnknownLeaderEpoch(
+            f"{name_of(metadata, fact)} is at leader epoch {fact.leader_epoch}; {leader_epoch} is "
+            "not known here."
+        )
+    if node != fact.leader:
+        raise NotLeader(name_of(metadata, fact), fact.leader)
+
+
+def elected(metadata: Metadata, fact: PartitionFact, *, is_unclean: bool) -> PartitionFact:
+    """The partition led by its preferred replica, or by anybody alive if that is asked for."""
+    standing = Standing(metadata.nodes)
+    name = name_of(metadata, fact)
+    if is_unclean:
+        if fact.leader != NO_LEADER:
+            raise ElectionNotNeeded(name, fact.leader)
+        chosen = elections.settled(fact, standing, allows_unclean=True)
+        if chosen.leader == NO_LEADER:
+            raise NoEligibleLeader(f"No replica of {name} is alive; start one of {fact.members}.")
+        return reassigning.completed(chosen, standing)
+    chosen = elections.preferred(fact, standing)
+    first = (fact.target or fact.replicas)[0]
+    if chosen is fact:
+        if fact.leader == first:
+            raise ElectionNotNeeded(name, first)
+        raise PreferredLeaderNotAvailable(
+            f"Node {first} should lead {name} but is not in sync, not alive or being drained."
+        )
+    return chosen
+
+
+def moved(metadata: Metadata, fact: PartitionFact, replicas: Sequence[int]) -> PartitionFact:
+    """The partition on its way to other replicas, or there already if they are in sync."""
+    standing = Standing(metadata.nodes)
+    target = check_assignment(replicas, metadata.nodes)
+    return reassigning.completed(reassigning.begun(fact, target, standing), standing)
+
+
+def move_cancelled(metadata: Metadata, fact: PartitionFact) -> PartitionFact:
+    if not fact.is_moving:
+        raise NoReassignment(name_of(metadata, fact))
+    return reassigning.cancelled(fact, Standing(metadata.nodes))
+
+
+def routing_ended(
+    metadata: Metadata, topic_id: bytes, *, node: int, told: Mapping[int, tuple[int, int]]
+) -> list[Change]:
+    """Old routing has ended: per partition the leader epoch of who says so, and the offset."""
+    history = metadata.routing.get(topic_id)
+    ends: dict[int, int] = {}
+    for number, (leader_epoch, end_offset) in told.items():
+        fact = known(metadata, topic_id, number)
+        check_leader(metadata, fact, node=node, leader_epoch=leader_epoch)
+        if end_offset < 0:
+            raise InvalidRequest(f"Old routing cannot end at the offset {end_offset}.")
+        ends[number] = end_offset
+    if history is None:
+        return []
+    old = {number: end for number, end in ends.items() if number < len(history.ended[-1].ends)}
+    after = routing.ended_at(history, old)
+    return [] if after is history else [after]
+
+
+def _check_members(
+    metadata: Metadata,
+    fact: PartitionFact,
+    in_sync: Collection[int],
+    incarnations: Mapping[int, bytes],
+) -> None:
+    standing = Standing(metadata.nodes)
+    name = name_of(metadata, fact)
+    for member in in_sync:
+        if member not in fact.members:
+            raise IneligibleReplica(f"Node {member} keeps no replica of {name}.")
+        node = metadata.nodes.get(member)
+        if node is None or not standing.is_alive(member):
+            raise IneligibleReplica(f"Node {member} is fenced and cannot be in sync for {name}.")
+        if member not in fact.in_sync and node.is_stopping:
+            raise IneligibleReplica(f"Node {member} is about to stop.")
+        if incarnations.get(member, node.incarnation) != node.incarnation:
+            raise IneligibleReplica(
+                f"Node {member} was started again since it was seen in sync for {name}."
+            )

@@ -1,0 +1,230 @@
+"""Topics made, grown, changed and deleted: what the controller decides about them.
+
+Pure functions from the state to the changes that follow, or to an error for the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from goqueue.cluster import routing
+from goqueue.cluster.elections import UNCLEAN_SETTING, Standing, candidate
+from goqueue.cluster.facts import (
+    NO_LEADER,
+    Change,
+    Forget,
+    PartitionFact,
+    TopicFact,
+)
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.placement import Load, check_assignment, extend, place
+from goqueue.model.errors import (
+    InvalidPartitionCount,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidTopicName,
+    RoutingUnsettled,
+    TopicExists,
+    UnknownTopic,
+)
+from goqueue.model.names import check_topic_name
+
+TOPIC_PARTITIONS_MAX = 10_000
+INTERNAL_REPLICAS = 3  # survives the loss of one node without stopping
+INTERNAL_MOVES_MAX = 100  # partitions of internal topics that get replicas at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A topic that the brokers keep for themselves."""
+
+    name: str
+    partition_count: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def created(
+    metadata: Metadata,
+    fact: TopicFact,
+    *,
+    replication_factor: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+) -> list[Change]:
+    """A new topic and its partitions; `assignments` says by hand where each replica goes."""
+    _check_new(metadata, fact)
+    replicas = _replicas(metadata, range(fact.partition_count), replication_factor, assignments)
+    return [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
+
+
+def grown(
+    metadata: Metadata,
+    name: str,
+    *,
+    partition_count: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+) -> list[Change]:
+    """More partitions, and a note that keys went elsewhere before."""
+    fact = known(metadata, name)
+    before = fact.partition_count
+    if not before < partition_count <= TOPIC_PARTITIONS_MAX:
+        raise InvalidPartitionCount(
+            f"The topic {name} has {before} partition(s); it can have more, up to "
+            f"{TOPIC_PARTITIONS_MAX}, but not {partition_count}."
+        )
+    history = metadata.routing.get(fact.id)
+    if not routing.is_settled(history):
+        raise RoutingUnsettled(name)
+    if history is not None and len(history.ended) >= routing.ROUTING_EPOCHS_MAX:
+        raise InvalidPartitionCount(
+            f"The topic {name} has grown {len(history.ended)} times, and the way of each key is "
+            "remembered; make a new topic of the size that is needed and copy to it."
+        )
+    first = metadata.partitions.get(fact.id, 0)
+    if first is None:
+        raise InvalidRequest(f"The topic {name} belongs to a single node; adopt it first.")
+    factor = len(first.target or first.replicas)
+    replicas = _replicas(metadata, range(before, partition_count), factor, assignments)
+    return [
+        msgspec.structs.replace(fact, partition_count=partition_count),
+        *_new_partitions(metadata, fact.id, before, replicas),
+        routing.grown(history, fact.id, before),
+    ]
+
+
+def configured(metadata: Metadata, name: str, settings: Mapping[str, str]) -> list[Change]:
+    """A topic with these settings of its own, and no others."""
+    fact = known(metadata, name)
+    return [msgspec.structs.replace(fact, settings=dict(settings))]
+
+
+def deleted(metadata: Metadata, name: str) -> list[Change]:
+    """Its partitions and its routing are forgotten with the topic."""
+    return [Forget(known(metadata, name).key)]
+
+
+def adopted(metadata: Metadata, node: int) -> list[Change]:
+    """The topics of a single node, as partitions that it alone keeps until someone moves them.
+
+    They have no leader yet; the node gets them when it is trusted, with a new leader epoch.
+    """
+    return [
+        PartitionFact(
+            topic.id, number, (node,), (node,), leader=NO_LEADER, leader_epoch=topic.leader_epoch
+        )
+        for topic in metadata.topics()
+        for number in range(topic.partition_count)
+        if metadata.partitions.get(topic.id, number) is None
+    ]
+
+
+def internal_created(
+    metadata: Metadata, wanted: Sequence[InternalTopic], new_id: Callable[[], bytes]
+) -> list[Change]:
+    """The internal topics that do not exist yet."""
+    changes: list[Change] = []
+    load = Load(metadata.partitions, metadata.nodes)
+    nodes = list(metadata.nodes.values())
+    able = sum(not node.is_draining for node in nodes)
+    for topic in wanted:
+        if metadata.topic(topic.name) is None:
+            fact = TopicFact(new_id(), topic.name, topic.partition_count, dict(topic.settings))
+            replicas = place(
+                nodes,
+                load,
+                partition_count=topic.partition_count,
+                replication_factor=min(INTERNAL_REPLICAS, max(able, 1)),
+            )
+            changes += [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
+    return changes
+
+
+def internal_moves(
+    metadata: Metadata, names: Sequence[str]
+) -> list[tuple[PartitionFact, tuple[int, ...]]]:
+    """Partitions of internal topics with too few replicas, and the replicas they should have.
+
+    Nodes that are away are not counted on, and a partition that is being moved is left alone.
+    """
+    nodes = [node for node in metadata.nodes.values() if node.takes_leaders]
+    nodes.sort(key=lambda node: node.id)
+    factor = min(INTERNAL_REPLICAS, len(nodes))
+    load = Load(metadata.partitions, metadata.nodes)
+    moves: list[tuple[PartitionFact, tuple[int, ...]]] = []
+    under_way = 0
+    for name in names:
+        topic = metadata.topic(name)
+        for fact in metadata.partitions.of_topic(topic.id) if topic else []:
+            under_way += fact.is_moving
+            if fact.is_moving or len(fact.replicas) >= factor or fact.leader == NO_LEADER:
+                continue
+            kept = [metadata.nodes[node] for node in fact.replicas]
+            target = extend(kept, nodes, load, factor)
+            if len(target) > len(kept):
+                moves.append((fact, target))
+    return moves[: max(INTERNAL_MOVES_MAX - under_way, 0)]
+
+
+def known(metadata: Metadata, name: str) -> TopicFact:
+    fact = metadata.topic(name)
+    if fact is None:
+        raise UnknownTopic(name)
+    return fact
+
+
+def allows_unclean(metadata: Metadata, topic_id: bytes) -> bool:
+    topic = metadata.topic_by_id(topic_id)
+    return topic is not None and topic.settings.get(UNCLEAN_SETTING) == "true"
+
+
+def _check_new(metadata: Metadata, fact: TopicFact) -> None:
+    check_topic_name(fact.name)
+    if metadata.topic(fact.name) is not None:
+        raise TopicExists(fact.name)
+    folded = fact.name.replace(".", "_")
+    # Metric names cannot tell "." from "_", so two such topics would share their figures.
+    for other in metadata.topics():
+        if other.name.replace(".", "_") == folded:
+            raise InvalidTopicName(fact.name, f"it would be mistaken for {other.name!r}")
+    if not 1 <= fact.partition_count <= TOPIC_PARTITIONS_MAX:
+        raise InvalidPartitionCount(
+            f"Number of partitions must be from 1 to {TOPIC_PARTITIONS_MAX}, not "
+            f"{fact.partition_count}."
+        )
+
+
+def _replicas(
+    metadata: Metadata,
+    numbers: range,
+    replication_factor: int,
+    assignments: Sequence[Sequence[int]] | None,
+) -> list[tuple[int, ...]]:
+    if assignments is None:
+        load = Load(metadata.partitions, metadata.nodes)
+        return place(
+            list(metadata.nodes.values()),
+            load,
+            partition_count=len(numbers),
+            replication_factor=replication_factor,
+        )
+    if len(assignments) != len(numbers):
+        raise InvalidReplicaAssignment(
+            f"{len(assignments)} lists of replicas are given for {len(numbers)} new partitions."
+        )
+    return [check_assignment(replicas, metadata.nodes) for replicas in assignments]
+
+
+def _new_partitions(
+    metadata: Metadata, topic_id: bytes, first: int, replicas: Sequence[tuple[int, ...]]
+) -> list[PartitionFact]:
+    """An empty partition is in sync wherever somebody is alive, and everywhere if nobody is."""
+    standing = Standing(metadata.nodes)
+    facts = []
+    for number, nodes in enumerate(replicas, first):
+        alive = tuple(node for node in nodes if standing.is_alive(node))
+        fact = PartitionFact(topic_id, number, nodes, alive or nodes)
+        leader = candidate(fact, standing, among=alive)
+        facts.append(msgspec.structs.replace(fact, leader=leader))
+    return facts
