@@ -36,6 +36,7 @@ from goqueue.setting_kinds import (
     MiB,
     Number,
     Optional,
+    Peers,
     Ratio,
     Switch,
     Unit,
@@ -101,6 +102,43 @@ class NodeSettings:
     )
     data_dir: Path = _setting(
         Path("data"), Folder(), "a first try needs no root rights", "--data-dir"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Which nodes belong together, and how soon one is missed."""
+
+    peers: str = _setting(
+        "",
+        Peers(),
+        "the first voters of a new cluster, the same list at each of them; empty is a single node",
+        "--peers",
+    )
+    discovery: Address | None = _setting(
+        None,
+        Optional(HostPort(port_min=1)),
+        "a name that resolves to the addresses of all nodes; an alternative to peers",
+    )
+    discovery_count: int = _count(
+        3, "addresses to wait for before a new cluster is formed with discovery", most=9
+    )
+    rack: str = _setting("", Word(64), "replicas of a partition are kept in different racks")
+    heartbeat_ms: int = _duration(500, "four chances within a session", least=10, most=MINUTE_MS)
+    session_ms: int = _duration(
+        2 * SECOND_MS,
+        "a silent node loses its partitions after this; shorter takes pauses for deaths",
+        least=50,
+        most=10 * MINUTE_MS,
+    )
+    replication_factor: int = _count(
+        3, "copies of a new topic whose creator does not say; fewer when there are fewer nodes", most=15
+    )
+    rebalance_ms: int = _duration(
+        5 * SECOND_MS, "how often leaders go back to where they are spread evenly", least=100
+    )
+    leader_moves_max: int = _count(
+        200, "leaders that go back at once; clients of each look for it anew"
     )
 
 
@@ -405,6 +443,7 @@ class Settings:
     """All sections of one node, and where each value came from."""
 
     node: NodeSettings = NodeSettings()
+    cluster: ClusterSettings = ClusterSettings()
     listeners: ListenerSettings = ListenerSettings()
     storage: StorageSettings = StorageSettings()
     compaction: CompactionSettings = CompactionSettings()
@@ -669,6 +708,16 @@ def contradictions(settings: Settings) -> list[str]:
         found.append(
             f"{told('groups.consumer_heartbeat_ms')} must be shorter than "
             f"{told('groups.consumer_session_ms')}"
+        )
+    if 2 * settings.cluster.heartbeat_ms > settings.cluster.session_ms:
+        found.append(
+            f"{told('cluster.heartbeat_ms')} must be at most half of {told('cluster.session_ms')}, "
+            "or one lost heartbeat is a lost node"
+        )
+    if settings.cluster.peers and settings.cluster.discovery is not None:
+        found.append(
+            f"{told('cluster.peers')} and {told('cluster.discovery')} both say who the first "
+            "voters are; use one of them"
         )
     if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
         found.append(f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}")

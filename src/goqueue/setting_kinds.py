@@ -271,6 +271,31 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
+class Peers:
+    """`ID@HOST:PORT` for each of several nodes, separated by commas, or nothing."""
+
+    @property
+    def allowed(self) -> str:
+        return "ID@HOST:PORT,ID@HOST:PORT,... with different ids and addresses, or empty"
+
+    def read(self, text: str) -> str:
+        peers = [one.strip() for one in text.split(",")] if text.strip() else []
+        ids, addresses = set(), set()
+        for peer in peers:
+            number, _, address = peer.partition("@")
+            if not re.fullmatch(r"[0-9]{1,9}", number):
+                raise ValueError(f"{peer[:60]!r} names no node; expected {self.allowed}")
+            ids.add(int(number))
+            addresses.add(str(HostPort(port_min=1).read(address)))
+        if not len(ids) == len(addresses) == len(peers):
+            raise ValueError(f"{text[:200]!r} names a node or an address twice")
+        return ",".join(peers)
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Optional(Generic[T]):
     """Another kind, or nothing at all."""
 

@@ -120,6 +120,7 @@ class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
         return (Forget(self.key),), None
 
 
+# Commands that any log of facts can decide, that of a single node too.
 Command = (
     CreateTopic
     | ChangeTopic
@@ -131,15 +132,98 @@ Command = (
     | ForgetKey
 )
 
+
+class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
+    """A node has started; a new incarnation begins."""
+
+    node: int
+    incarnation: bytes
+    addresses: dict[str, str]
+    rack: str = ""
+    disk: bytes = b""
+    cluster_id: str = ""
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    node: int
+    incarnation: bytes
+    applied_index: int
+    wants_drain: bool = False
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """A node stops now, and nobody needs to wait for its silence."""
+
+    node: int
+    incarnation: bytes
+
+
+class ChangeInSync(msgspec.Struct, frozen=True, tag="change_in_sync"):
+    """What a leader asks for; the answer is the version that is known then."""
+
+    node: int
+    topic_id: bytes
+    number: int
+    in_sync: tuple[int, ...]
+    incarnations: dict[int, bytes]
+    leader_epoch: int
+    version: int
+
+
+class DrainNode(msgspec.Struct, frozen=True, tag="drain_node"):
+    node: int
+    is_wanted: bool = True
+
+
+class UnregisterNode(msgspec.Struct, frozen=True, tag="unregister_node"):
+    node: int
+
+
+class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
+    topic_id: bytes
+    number: int
+    is_unclean: bool = False
+
+
+class Reassign(msgspec.Struct, frozen=True, tag="reassign"):
+    """Move a partition to these replicas; without any, stay where it is."""
+
+    topic_id: bytes
+    number: int
+    replicas: tuple[int, ...] = ()
+
+
+class EndRouting(msgspec.Struct, frozen=True, tag="end_routing"):
+    """Where old routing ended: leader epoch and offset of each partition that `node` leads."""
+
+    node: int
+    topic_id: bytes
+    told: dict[int, tuple[int, int]]
+
+
+# Those that only a controller decides.
+ClusterCommand = (
+    Command
+    | RegisterNode
+    | Heartbeat
+    | Leave
+    | ChangeInSync
+    | DrainNode
+    | UnregisterNode
+    | ElectLeader
+    | Reassign
+    | EndRouting
+)
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_decoder: msgspec.msgpack.Decoder[ClusterCommand] = msgspec.msgpack.Decoder(ClusterCommand)
 
 
-def encode_command(command: Command) -> bytes:
+def encode_command(command: ClusterCommand) -> bytes:
     return _encoder.encode(command)
 
 
-def decode_command(data: bytes) -> Command:
+def decode_command(data: bytes) -> ClusterCommand:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

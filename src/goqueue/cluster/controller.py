@@ -321,10 +321,11 @@ class Controller:
         return [fact, *self._resolved(waiting, standing)]
 
     def _drained(self, fact: NodeFact) -> list[Change]:
-        """A node with another wish about leading, and the leaders that move away from it."""
+        """A node with another wish about leading, and the leaders that move away from it, or to
+        it from others that only lead because nobody else could."""
         standing = Standing({**self.metadata.nodes, fact.id: fact})
-        led = self.metadata.partitions.led_by(fact.id)
-        moved = [(one, elections.moved_away(one, standing)) for one in led]
+        kept = self.metadata.partitions.of_node(fact.id)
+        moved = [(one, elections.moved_away(one, standing)) for one in kept]
         return [fact, *(after for one, after in moved if after is not one)]
 
     def _resolved(

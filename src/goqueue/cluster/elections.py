@@ -93,8 +93,11 @@ def settled(
 
 
 def unclean_candidate(fact: PartitionFact, standing: Standing) -> int:
-    """Someone alive who has at least a part of the records, or NO_LEADER."""
-    alive = [node for node in fact.members if standing.is_alive(node)]
+    """Someone alive who has at least a part of the records, or NO_LEADER.
+
+    A replica that is only being added may have nothing yet, and would end the move in its favour.
+    """
+    alive = [node for node in fact.replicas if standing.is_alive(node)]
     # When the disks of the in-sync members are lost, the others have more than they do.
     alive.sort(key=lambda node: fact.is_lost and node in fact.in_sync)
     return alive[0] if alive else NO_LEADER

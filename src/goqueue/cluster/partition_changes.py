@@ -103,7 +103,9 @@ def elected(metadata: Metadata, fact: PartitionFact, *, is_unclean: bool) -> Par
             raise ElectionNotNeeded(name, fact.leader)
         chosen = elections.settled(fact, standing, allows_unclean=True)
         if chosen.leader == NO_LEADER:
-            raise NoEligibleLeader(f"No replica of {name} is alive; start one of {fact.members}.")
+            raise NoEligibleLeader(
+                f"No replica of {name} is alive; start one of {list(fact.replicas)}."
+            )
         return reassigning.completed(chosen, standing)
     chosen = elections.preferred(fact, standing)
     first = (fact.target or fact.replicas)[0]

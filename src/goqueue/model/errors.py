@@ -177,6 +177,112 @@ class UnknownLeaderEpoch(GoQueueError):
     retryable = True
 
 
+# Nodes of a cluster
+
+
+class NotController(GoQueueError):
+    """Another node decides for the cluster; `controller` is -1 while none is known."""
+
+    code = "not_controller"
+    retryable = True
+
+    def __init__(self, controller: int) -> None:
+        self.controller = controller
+        who = f"Node {controller}" if controller >= 0 else "No node that is known yet"
+        super().__init__(f"{who} decides for the cluster; retry there.")
+
+
+class UnknownNode(GoQueueError):
+    code = "unknown_node"
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"No node {node} is registered in this cluster; the list of nodes shows all.")
+
+
+class NodeConflict(GoQueueError):
+    """Two processes say that they are the same node."""
+
+    code = "node_conflict"
+
+    def __init__(self, node: int) -> None:
+        super().__init__(
+            f"Node {node} is running at another address. Give this one another node.id, or stop "
+            "that one and wait until its session has expired."
+        )
+
+
+class StaleIncarnation(GoQueueError):
+    """A word from an earlier life of a node."""
+
+    code = "stale_incarnation"
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"Node {node} has registered again since; register anew.")
+
+
+class NodeInUse(GoQueueError):
+    code = "node_in_use"
+
+
+class ForeignCluster(GoQueueError):
+    code = "foreign_cluster"
+
+    def __init__(self, theirs: str, ours: str) -> None:
+        super().__init__(
+            f"The node belongs to the cluster {theirs!r}, and this is {ours!r}. Give it the "
+            "addresses of its own cluster, or an empty data folder to join this one."
+        )
+
+
+class StalePartitionVersion(GoQueueError):
+    """A change that was decided on what is no longer so."""
+
+    code = "stale_partition_version"
+
+
+class IneligibleReplica(GoQueueError):
+    """A node that may not be in sync now: it is fenced, about to stop, or was started again."""
+
+    code = "ineligible_replica"
+
+
+class NoReassignment(GoQueueError):
+    code = "no_reassignment"
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(f"The replicas of {partition} are not being moved.")
+
+
+class ElectionNotNeeded(GoQueueError):
+    code = "election_not_needed"
+
+    def __init__(self, partition: TopicPartition, leader: int) -> None:
+        super().__init__(f"Node {leader} leads {partition} already.")
+
+
+class PreferredLeaderNotAvailable(GoQueueError):
+    code = "preferred_leader_not_available"
+    retryable = True
+
+
+class NoEligibleLeader(GoQueueError):
+    code = "no_eligible_leader"
+    retryable = True
+
+
+class RoutingUnsettled(GoQueueError):
+    """A topic was made larger a moment ago, and not all leaders have told where that was."""
+
+    code = "routing_unsettled"
+    retryable = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Topic {topic!r} is still being made larger; retry when all its partitions have a "
+            "leader that has taken notice."
+        )
+
+
 # Records
 
 

@@ -23,9 +23,13 @@ class LeaderEpochs:
 
     def note(self, epoch: int, start_offset: int) -> bool:
         """Begin an epoch at an offset; False when it has begun already."""
-        if self._entries and epoch <= self._entries[-1][0]:
+        entries = self._entries
+        if epoch < 0 or (entries and epoch <= entries[-1][0]):
             return False
-        self._entries.append((epoch, start_offset))
+        # Whatever claims the same offsets was saved of a history that has been truncated since.
+        while entries and entries[-1][1] >= start_offset:
+            entries.pop()
+        entries.append((epoch, start_offset))
         return True
 
     def end_offset(self, epoch: int, *, log_end: int) -> tuple[int, int]:

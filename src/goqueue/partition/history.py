@@ -7,6 +7,7 @@ only spare reading all of it again: whatever they lack is learnt from the batche
 from __future__ import annotations
 
 import logging
+import threading
 
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.producers import Producers, ProducersState
@@ -29,9 +30,21 @@ _log = logging.getLogger(__name__)
 
 
 class Flush:
-    """One round of making a partition durable; `run` blocks and touches only files."""
+    """One round of making a partition durable; `run` blocks and touches only files.
 
-    __slots__ = ("_disk", "_folder", "_producers", "epochs", "has_saved", "point")
+    It may run in a thread. Whoever changes those files meanwhile cancels it first.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_folder",
+        "_lock",
+        "_producers",
+        "epochs",
+        "has_saved",
+        "is_cancelled",
+        "point",
+    )
 
     def __init__(
         self,
@@ -40,10 +53,13 @@ class Flush:
         point: SyncPoint,
         producers: ProducersState | None,
         epochs: list[tuple[int, int]] | None,
+        lock: threading.Lock,
     ) -> None:
         self.point = point
         self.epochs = epochs
         self.has_saved = False
+        self.is_cancelled = False
+        self._lock = lock
         self._disk = disk
         self._folder = folder
         self._producers = producers
@@ -56,21 +72,26 @@ class Flush:
         return self.point.tail_bytes
 
     def run(self) -> None:
-        self.point.sync()
-        try:
-            self._save()
-            self.has_saved = True
-        except OSError as error:
-            # The log says the same. These files only spare reading it again, so they can wait.
-            _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
+        with self._lock:
+            if self.is_cancelled:
+                return
+            self.point.sync()
+            try:
+                self._save()
+                self.has_saved = True
+            except OSError as error:
+                # The log says the same. These files only spare reading it again, so they can wait.
+                _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
+
+    def cancel(self) -> None:
+        """What it is to make durable is about to be undone. Waits for a run that has begun."""
+        with self._lock:
+            self.is_cancelled = True
 
     def _save(self) -> None:
         """Write the epochs first: with a snapshot of the producers nobody looks for them."""
         if self.epochs is not None:
-            path = f"{self._folder}/{_EPOCHS_FILE}"
-            write_framed(
-                self._disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=self.epochs
-            )
+            save_epochs(self._disk, self._folder, self.epochs)
         if self._producers is not None:
             path = f"{self._folder}/{_PRODUCERS_FILE}"
             write_framed(
@@ -81,6 +102,12 @@ class Flush:
                 body=self._producers,
                 is_durable=False,
             )
+
+
+def save_epochs(disk: Disk, folder: str, epochs: list[tuple[int, int]]) -> None:
+    """Write the leader epochs down, durably. Blocks."""
+    path = f"{folder}/{_EPOCHS_FILE}"
+    write_framed(disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=epochs)
 
 
 def saved_epochs(disk: Disk, log: Log, producers: ProducersState) -> list[tuple[int, int]]:
@@ -110,7 +137,7 @@ def saved_producers(disk: Disk, log: Log) -> ProducersState:
         saved = ProducersState(log.start_offset, [])
     if saved.offset < log.start_offset:
         # Their markers may have gone with the records; what is left of them is found in the log.
-        saved.transactions = []
+        saved.transactions, saved.ended = [], []
     if saved.segment_base < 0:
         before = [one.base_offset for one in log.segments if one.base_offset < saved.offset]
         saved.segment_base = before[-1] if before else log.segments[0].base_offset
@@ -128,11 +155,22 @@ def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
         disk.sync_folder(log.folder)
 
 
+def forget_history(disk: Disk, folder: str) -> None:
+    """Remove all that is written beside a log, before the log begins anew elsewhere. Blocks."""
+    path = f"{folder}/{_PRODUCERS_FILE}"
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_folder(folder)
+    if disk.exists(f"{folder}/{_EPOCHS_FILE}"):
+        save_epochs(disk, folder, [])
+
+
 def replayed(
     log: Log, saved: ProducersState, epochs: LeaderEpochs, *, now_ms: int
 ) -> tuple[Producers, Transactions]:
     """The producers and transactions that the log makes of those that were saved."""
-    producers, transactions = Producers(saved.producers), Transactions(saved.transactions)
+    producers = Producers(saved.producers)
+    transactions = Transactions(saved.transactions, saved.ended)
     restore_aborted(log, saved.offset, base_offset=saved.segment_base, count=saved.aborted_count)
     for segment, located in log.located(saved.offset):
         header = located.header

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -23,6 +24,7 @@ from goqueue.model.errors import (
     FencedLeaderEpoch,
     GoQueueError,
     InvalidTransactionState,
+    NotLeader,
     OffsetOutOfRange,
     StorageFailed,
     StorageFull,
@@ -33,21 +35,28 @@ from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import (
     FIRST_EPOCH,
     Flush,
+    forget_history,
     forget_saved_producers,
     replayed,
+    save_epochs,
     saved_epochs,
     saved_producers,
 )
 from goqueue.partition.producers import Producers, ProducersState
+from goqueue.partition.replicated import replicated_batches
 from goqueue.partition.rules import PartitionSettings, check_produced, recompress
 from goqueue.partition.transactions import AbortedTransaction, OpenTransaction, Transactions
 from goqueue.storage.aborted import find_aborted, has_aborted
 from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log, LogState, Slice, SyncPoint
+from goqueue.storage.segment import Segment
 
 # How much log may have to be read again to know the producers after a crash.
 _SNAPSHOT_BYTES = 1 << 20
+# The high watermark of a partition that nobody else has a copy of follows its own disk alone.
+_NO_LIMIT = 1 << 63
+NO_LEADER = -1
 
 Committed = Callable[[GoQueueError | None], None]
 
@@ -75,30 +84,44 @@ class PartitionState(msgspec.Struct, array_like=True):
 
 
 class Partition:
-    """The leader's copy of one partition.
+    """One copy of a partition: the only one, the leader's or a follower's.
 
     Records up to `high_watermark` are committed: as durable as promised, and visible. With
-    `waits_for_sync` that means synced; otherwise it means written.
+    `waits_for_sync` that means synced; otherwise it means written. Where there are followers it
+    means so on all of the copies that are in sync, of which others keep count (`set_commit_limit`).
+    A copy that is opened as a replica is a follower until it is told otherwise.
     """
 
     __slots__ = (
+        "_commit_limit",
         "_committing",
         "_disk",
         "_epochs_saved",
+        "_flush",
+        "_flush_lock",
+        "_is_truncating",
+        "_keeping",
         "_mark_dirty",
+        "_refusal",
         "_snapshot_due",
         "bytes_in",
+        "damaged_from",
+        "epoch_start",
         "epochs",
         "failure",
         "high_watermark",
+        "is_following",
         "is_gone",
         "key",
         "leader_epoch",
         "log",
         "name",
+        "on_durable",
+        "on_written",
         "producers",
         "records_in",
         "settings",
+        "shortage",
         "synced_offset",
         "transactions",
         "waits_for_sync",
@@ -119,22 +142,47 @@ class Partition:
         leader_epoch: int,
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
+        replica_mark: int | None = None,
     ) -> None:
+        """`replica_mark` is the high watermark as far as a replica knows it."""
         self.name = name
         self.key = key
         self.log = log
         self.settings = settings
         self.producers = producers
+        producers.is_partial = log.start_offset > 0
         self.transactions = transactions
         self.epochs = epochs
         self.leader_epoch = leader_epoch
-        log.epoch_max = leader_epoch
+        # A node that was down may not know yet who leads now; its log knows who has led.
+        log.epoch_max = (
+            max(leader_epoch, epochs.latest) if replica_mark is not None else leader_epoch
+        )
         self.waits_for_sync = waits_for_sync
         self.high_watermark = log.end_offset
-        transactions.advance(log.end_offset)
+        if replica_mark is not None:
+            self.high_watermark = max(log.start_offset, min(replica_mark, log.end_offset))
+        transactions.advance(self.high_watermark)
         self.synced_offset = log.end_offset
         self.failure: GoQueueError | None = None
         self.is_gone = False
+        self.is_following = replica_mark is not None
+        # Why nobody may write here, if so: a failure, or another node leads.
+        self._refusal: GoQueueError | None = None
+        if self.is_following:
+            self._refusal = NotLeader(name, NO_LEADER)
+        # Why nothing can be committed now, if so: too few replicas are in sync.
+        self.shortage: GoQueueError | None = None
+        self.epoch_start = log.end_offset
+        # Where recovery has found the first batch that it could neither read nor cut off.
+        self.damaged_from: int | None = None
+        self.on_durable: Callable[[], None] | None = None
+        self.on_written: Callable[[], None] | None = None
+        self._commit_limit = self.high_watermark if self.is_following else _NO_LIMIT
+        self._keeping: deque[tuple[int, Committed]] = deque()
+        self._flush: Flush | None = None
+        self._flush_lock = threading.Lock()
+        self._is_truncating = False
         self.watchers: dict[Watcher, None] = {}
         self.bytes_in = 0
         self.records_in = 0
@@ -159,6 +207,7 @@ class Partition:
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
         now_ms: int,
+        is_replica: bool = False,
     ) -> tuple[Partition, list[str]]:
         """Open a partition after a crash, or for the first time; also say what was damaged."""
         log, reports = Log.recover(disk, folder, settings.log, now_ms=now_ms)
@@ -167,6 +216,7 @@ class Partition:
         epochs = LeaderEpochs(epochs_saved)
         epochs.truncate(log.end_offset)
         producers, transactions = replayed(log, saved, epochs, now_ms=now_ms)
+        replica_mark = saved.high_watermark if is_replica else None
         partition = cls(
             name,
             disk,
@@ -179,8 +229,11 @@ class Partition:
             leader_epoch=leader_epoch,
             waits_for_sync=waits_for_sync,
             mark_dirty=mark_dirty,
+            replica_mark=replica_mark,
         )
         partition._epochs_saved = epochs_saved
+        damages = (one for segment in log.segments for one in segment.damages.values())
+        partition.damaged_from = min((one.place.offset for one in damages), default=None)
         return partition, reports
 
     @classmethod
@@ -196,6 +249,7 @@ class Partition:
         leader_epoch: int,
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
+        is_replica: bool = False,
     ) -> Partition:
         """Open a partition that was closed, without touching its files."""
         return cls(
@@ -205,11 +259,12 @@ class Partition:
             settings,
             key=key,
             producers=Producers(state.producers.producers),
-            transactions=Transactions(state.producers.transactions),
+            transactions=Transactions(state.producers.transactions, state.producers.ended),
             epochs=LeaderEpochs(state.epochs),
             leader_epoch=leader_epoch,
             waits_for_sync=waits_for_sync,
             mark_dirty=mark_dirty,
+            replica_mark=state.producers.high_watermark if is_replica else None,
         )
 
     def close(self) -> PartitionState:
@@ -221,8 +276,8 @@ class Partition:
 
     def append(self, batch: memoryview, *, now_ms: int) -> Appended:
         """Store a producer's batch, given as writable bytes; it is stamped in place."""
-        if self.failure is not None:
-            raise self.failure
+        if self._refusal is not None:
+            raise self._refusal
         settings = self.settings
         header = check_produced(batch, settings, now_ms=now_ms)
         if header.producer_id >= 0:
@@ -247,19 +302,41 @@ class Partition:
 
     def write(self, batch: memoryview, *, now_ms: int, is_append_time: bool = False) -> Appended:
         """Put a batch that is known to be good at the end of the log."""
-        log = self.log
-        stamp(batch, base_offset=log.end_offset, leader_epoch=self.leader_epoch)
+        if self.is_following and self._refusal is not None:
+            raise self._refusal
+        stamp(batch, base_offset=self.log.end_offset, leader_epoch=self.leader_epoch)
         if is_append_time:
             stamp_append_time(batch, now_ms)
         header = read_header(batch)
+        self._store(batch, header, now_ms=now_ms)
+        return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
+
+    def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
+        """Store batches of the leader as they are; raise when they do not fit the end of the log.
+
+        Those before the one that does not fit, or for which there is no room, stay.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self.is_following, "a leader's log has no other source"
+        assert not self._is_truncating, "where the log will end is not known yet"
+        for header, batch in replicated_batches(
+            batches,
+            offset=self.log.end_offset,
+            epoch_min=self.epochs.latest,
+            epoch_max=self.leader_epoch,
+        ):
+            self._store(batch, header, now_ms=now_ms)
+
+    def _store(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
         try:
-            log.append(batch, header, now_ms=now_ms)
+            self.log.append(batch, header, now_ms=now_ms)
         except OSError as error:
             raise self._storage_error(error) from error
-        if header.attributes & TRANSACTIONAL:
+        # Compaction may leave nothing of a marker but its sequence number.
+        if header.attributes & TRANSACTIONAL and header.record_count:
             self._note_transactional(header, batch, now_ms=now_ms)
         self._note_written(header, len(batch), now_ms=now_ms)
-        return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
     def append_marker(
         self,
@@ -275,8 +352,8 @@ class Partition:
         Whoever writes with a lower epoch is turned away from now on. A marker that is here
         already, because a coordinator that crashed could not know, is not written again.
         """
-        if self.failure is not None:
-            raise self.failure
+        if self._refusal is not None:
+            raise self._refusal
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
         known = self.producers.get(producer_id)
         is_repeated = (
@@ -320,24 +397,45 @@ class Partition:
         self.records_in += header.record_count
         self._snapshot_due -= size
         if not self.waits_for_sync:
-            self._advance(header.next_offset)
+            self._keep(header.next_offset)
         self._mark_dirty(self)
+        if self.on_written is not None:
+            self.on_written()
 
     def when_committed(self, last_offset: int, committed: Committed) -> None:
         """Call `committed` once the record at `last_offset` is as durable as promised."""
         if last_offset < self.high_watermark:
             committed(None)
-        elif self.failure is not None:
-            committed(self.failure)
+        elif self._refusal is not None or self.shortage is not None:
+            committed(self._refusal or self.shortage)
         else:
             self._committing.append((last_offset, committed))
+
+    def when_durable(self, last_offset: int, durable: Committed) -> None:
+        """Call `durable` once this node has the record at `last_offset` as durably as promised.
+
+        Whoever is content with that may lose the record together with this node.
+        """
+        if self._commit_limit == _NO_LIMIT:
+            self.when_committed(last_offset, durable)
+        elif last_offset < self.durable_offset:
+            durable(None)
+        elif self._refusal is not None:
+            durable(self._refusal)
+        else:
+            self._keeping.append((last_offset, durable))
 
     # Durability
 
     @property
     def is_dirty(self) -> bool:
         has_news = self.synced_offset < self.log.end_offset or self.log.has_unsealed
-        return has_news and self.failure is None
+        return has_news and self.failure is None and not self._is_truncating
+
+    @property
+    def durable_offset(self) -> int:
+        """The offset below which records are as durable as promised here, on this node."""
+        return self.synced_offset if self.waits_for_sync else self.log.end_offset
 
     def flush(self) -> Flush:
         """What is to be made durable now."""
@@ -349,10 +447,15 @@ class Partition:
         # A log of the first epoch alone needs no file to say so.
         if entries != self._epochs_saved and entries != [FIRST_EPOCH]:
             epochs = entries
-        return Flush(self._disk, self.log.folder, self.log.sync_point(), producers, epochs)
+        point, lock = self.log.sync_point(), self._flush_lock
+        self._flush = Flush(self._disk, self.log.folder, point, producers, epochs, lock)
+        return self._flush
 
     def flushed(self, flush: Flush) -> None:
         """Take note that `flush.run()` has succeeded."""
+        if flush.is_cancelled:
+            self._flush_again()
+            return
         if not flush.has_saved:
             self._snapshot_due = 0
         elif flush.epochs is not None:
@@ -366,6 +469,9 @@ class Partition:
 
     def journaled(self, flush: Flush) -> None:
         """Take note that the tail is durable in the commit journal."""
+        if flush.is_cancelled:
+            self._flush_again()
+            return
         self.log.journaled(flush.point)
         self._note_durable(flush.point.end_offset)
 
@@ -384,7 +490,22 @@ class Partition:
     def _note_durable(self, offset: int) -> None:
         self.synced_offset = max(self.synced_offset, offset)
         if self.waits_for_sync:
-            self._advance(self.synced_offset)
+            self._keep(self.synced_offset)
+
+    def _keep(self, offset: int) -> None:
+        """Records before `offset` are as durable here as promised."""
+        keeping = self._keeping
+        while keeping and keeping[0][0] < offset:
+            keeping.popleft()[1](None)
+        self._advance(offset)
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def _flush_again(self) -> None:
+        """A round was for a part of the log that has been replaced; its successor needs another."""
+        self._snapshot_due = 0
+        if self.is_dirty:
+            self._mark_dirty(self)
 
     def fail(self, error: OSError) -> None:
         """The disk could not sync. What it holds is unknown from here on, so writing ends."""
@@ -405,13 +526,19 @@ class Partition:
             segment.close()
 
     def _end(self, error: GoQueueError) -> None:
-        self.failure = error
-        waiting, self._committing = self._committing, deque()
-        for _, committed in waiting:
-            committed(error)
+        self.failure = self._refusal = error
+        self._disappoint(error)
+
+    def _disappoint(self, error: GoQueueError) -> None:
+        """Tell everyone who waits for a record to be safe that nobody can say when it will be."""
+        waiting = [*self._committing, *self._keeping]
+        self._committing, self._keeping = deque(), deque()
+        for _, told in waiting:
+            told(error)
 
     def _advance(self, offset: int) -> None:
-        """Raise the high watermark and tell everyone who waits for it."""
+        """Raise the high watermark, as far as it may, and tell everyone who waits for it."""
+        offset = min(offset, self._commit_limit)
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
@@ -428,7 +555,77 @@ class Partition:
             return StorageFull(f"No room on the disk for {self.name}; retry when there is.")
         return StorageFailed(f"Writing to {self.name} failed: {error.strerror}; retry.")
 
+    # Roles
+
+    def become_leader(self, leader_epoch: int) -> None:
+        """Take writes from now on, in an epoch that nobody else has written in.
+
+        Nothing more is committed before `set_commit_limit` says so.
+        """
+        if leader_epoch <= self.epochs.latest:
+            raise FencedLeaderEpoch(
+                f"{self.name} has records of epoch {self.epochs.latest}; a leader of epoch "
+                f"{leader_epoch} cannot go on from there."
+            )
+        self._begin_epoch(leader_epoch)
+        self.is_following, self._refusal = False, self.failure
+
+    def become_follower(self, leader_epoch: int, *, leader: int) -> None:
+        """Take only what the leader sends. Whoever waits here is told to go there."""
+        if leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(
+                f"{self.name} has reached epoch {self.leader_epoch}; a leader of epoch "
+                f"{leader_epoch} is not followed any more."
+            )
+        self._begin_epoch(leader_epoch)
+        refusal = self.failure or NotLeader(self.name, leader)
+        self.is_following, self._refusal = True, refusal
+        self._disappoint(refusal)
+        for watcher in list(self.watchers):
+            watcher.partition_advanced(self)
+
+    def _begin_epoch(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.log.epoch_max = max(leader_epoch, self.epochs.latest)
+        self.epoch_start = self.log.end_offset
+        self.shortage = self.on_durable = self.on_written = None
+        self._commit_limit = self.high_watermark
+        self._is_truncating = False
+
+    def set_commit_limit(self, offset: int) -> None:
+        """On the leader: all replicas that are in sync have what is before `offset`."""
+        self._commit_limit = max(self._commit_limit, offset)
+        self._advance(self.durable_offset)
+
+    def set_shortage(self, shortage: GoQueueError | None) -> None:
+        """On the leader: too few replicas are in sync for anything to be committed, or no more.
+
+        Whoever waits is told; the records stay, and are committed when there are enough again.
+        """
+        self.shortage = shortage
+        if shortage is not None:
+            waiting, self._committing = self._committing, deque()
+            for _, committed in waiting:
+                committed(shortage)
+
+    def follow(self, *, high_watermark: int, start_offset: int) -> None:
+        """On a follower whose log is a part of the leader's: what the leader says of it."""
+        mark = min(max(high_watermark, start_offset), self.log.end_offset)
+        self._commit_limit = max(self._commit_limit, mark)
+        self._advance(mark)
+        if self.log.start_offset < start_offset <= self.log.end_offset:
+            try:
+                self.log.advance_start(start_offset)
+            except OSError as error:
+                raise self._storage_error(error) from error
+            self.start_advanced()
+
     # Reading
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch; -1 when there has never been one."""
+        return self.epochs.latest
 
     @property
     def start_offset(self) -> int:
@@ -492,6 +689,13 @@ class Partition:
         except OSError as error:
             raise self.unreadable(error) from error
 
+    def read_uncommitted(self, offset: int, *, bytes_max: int) -> Slice | None:
+        """Batches from `offset` to the end, for replicas alone; None at the end."""
+        try:
+            return self.log.read(offset, bytes_max=bytes_max, until_offset=self.log.end_offset)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
     def find_timestamp(self, timestamp: int, *, is_committed_only: bool = False) -> Record | None:
         until = self.last_stable_offset if is_committed_only else self.high_watermark
         try:
@@ -521,27 +725,95 @@ class Partition:
         still_open = {one.producer_id for one in self.transactions}
         self.producers.expire(before_ms=before_ms, states_max=states_max, kept=still_open)
 
+    def begin_truncation(self) -> None:
+        """Let no round of syncing take this partition in until `truncate` or `restart`.
+
+        What such a round puts into the commit journal would come back after a crash. So whoever
+        truncates begins with this, then has the journal cleared, and only then truncates.
+        """
+        self._is_truncating = True
+
     def truncate(self, offset: int, error: GoQueueError, *, now_ms: int) -> None:
         """Drop everything from `offset` on, as if it had never been written. Blocks.
 
         What producers and transactions had done there is undone: a transaction whose marker goes
-        is open again. Whoever waits for a record that goes is told `error`.
+        is open again. Whoever waits for a record that goes is told `error`. All of it is durable
+        before anything else is written there: a log of both histories would pass for whole.
         """
+        self._cancel_flush()
         forget_saved_producers(self._disk, self.log, after_offset=offset)
         self.log.truncate(offset)
+        self.log.active.file.sync()
+        end = self.log.end_offset
+        self.epochs.truncate(end)
+        self._save_epochs()
+        saved = saved_producers(self._disk, self.log)
+        self._replace_history(saved, now_ms=now_ms)
+        waiting = [one for one in self._committing if one[0] >= end]
+        self._committing = deque(one for one in self._committing if one[0] < end)
+        for _, committed in waiting:
+            committed(error)
+
+    def restart(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything and begin anew at `offset`, where the leader's log begins. Blocks."""
+        assert self.is_following, "only a copy can be had again from elsewhere"
+        self._cancel_flush()
+        forget_history(self._disk, self.log.folder)
+        self.log.restart(offset, now_ms=now_ms)
+        self.log.active.file.sync()
+        self.epochs.truncate(0)
+        self._save_epochs()
+        self.high_watermark = self.synced_offset = offset
+        saved = saved_producers(self._disk, self.log)
+        self._replace_history(saved, now_ms=now_ms)
+
+    def _replace_history(self, saved: ProducersState, *, now_ms: int) -> None:
+        """Learn from the log that is left what producers and transactions have done."""
         end = self.log.end_offset
         self.high_watermark = min(self.high_watermark, end)
         self.synced_offset = min(self.synced_offset, end)
-        self.epochs.truncate(end)
-        saved = saved_producers(self._disk, self.log)
+        self.epoch_start = min(self.epoch_start, end)
+        if self._commit_limit != _NO_LIMIT:
+            self._commit_limit = self.high_watermark
         self.producers, self.transactions = replayed(self.log, saved, self.epochs, now_ms=now_ms)
+        self.producers.is_partial = self.log.start_offset > 0
         self.transactions.advance(self.high_watermark)
-        while self._committing and self._committing[-1][0] >= end:
-            self._committing.pop()[1](error)
+        if self.damaged_from is not None and self.damaged_from >= end:
+            self.damaged_from = None
+        self._is_truncating = False
+        if self.is_dirty:
+            self._mark_dirty(self)
+
+    def _cancel_flush(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+
+    def _save_epochs(self) -> None:
+        entries = self.epochs.entries
+        if entries != self._epochs_saved:
+            save_epochs(self._disk, self.log.folder, entries)
+            self._epochs_saved = entries
+
+    def take_expired(self, *, now_ms: int) -> list[Segment]:
+        """Take out the segments that are no longer wanted; the caller removes their files.
+
+        What that is the leader decides; a follower's log begins where the leader's does.
+        """
+        log = self.log
+        if not self.is_following:
+            expired = log.take_expired(now_ms=now_ms, until_offset=self.high_watermark)
+        else:
+            ends = [segment.end_offset for segment in log.segments[:-1]]
+            expired = log.take_segments(sum(end <= log.start_offset for end in ends))
+        if expired:
+            self.start_advanced()
+        return expired
 
     def start_advanced(self) -> None:
         """The log begins later than before: what is known of the records before is forgotten."""
         self.epochs.advance_start(self.log.start_offset)
+        self.producers.is_partial = True
         if self.transactions.forget_before(self.log.start_offset):
             for watcher in list(self.watchers):
                 watcher.partition_advanced(self)
@@ -554,10 +826,14 @@ class Partition:
             self.transactions.state(),
             active.base_offset,
             active.aborted_count,
+            self.high_watermark,
+            self.transactions.ended(),
         )
 
     def delete_before(self, offset: int) -> int:
         """Make records before `offset` unreadable (-1: all committed ones); the new start."""
+        if self.is_following and self._refusal is not None:
+            raise self._refusal
         target = self.high_watermark if offset == -1 else offset
         if target > self.high_watermark or target < 0:
             raise OffsetOutOfRange(

@@ -57,7 +57,8 @@ class ProducersState(msgspec.Struct, array_like=True):
     """All producers as of the batch before `offset`, and the transactions they have open.
 
     `aborted_count` is the number of transactions aborted before that in the segment which begins
-    with `segment_base`.
+    with `segment_base`. `ended` are the transactions whose markers were not committed then, as
+    offsets of marker and beginning, because the high watermark was no higher.
     """
 
     offset: int
@@ -65,15 +66,19 @@ class ProducersState(msgspec.Struct, array_like=True):
     transactions: list[OpenTransaction] = []
     segment_base: int = -1  # none is named by those who know of no transactions
     aborted_count: int = 0
+    high_watermark: int = -1
+    ended: list[tuple[int, int]] = []
 
 
 class Producers:
     """The idempotent producers of one partition."""
 
-    __slots__ = ("_states",)
+    __slots__ = ("_states", "is_partial")
 
     def __init__(self, states: list[ProducerState] | None = None) -> None:
         self._states = {state.producer_id: state for state in states or ()}
+        # Whether batches may be gone that nobody here has seen, because the log begins after them.
+        self.is_partial = False
 
     def __len__(self) -> int:
         return len(self._states)
@@ -104,7 +109,7 @@ class Producers:
             if batch.first_sequence == first and batch.last_sequence == last:
                 return batch
         expected = add_sequence(state.last_sequence, 1) if state.batches else 0
-        if first == expected:
+        if first == expected or (self.is_partial and not state.batches):
             return None
         if state.batches and (state.last_sequence - last) & 0x7FFFFFFF < 1 << 30:
             raise DuplicateSequence(

@@ -36,10 +36,14 @@ class Transactions:
 
     __slots__ = ("_ended", "_open", "first_unstable")
 
-    def __init__(self, still_open: Iterable[OpenTransaction] = ()) -> None:
+    def __init__(
+        self,
+        still_open: Iterable[OpenTransaction] = (),
+        ended: Iterable[tuple[int, int]] = (),
+    ) -> None:
         # In the order of their first offsets, since that is the order in which they come.
         self._open = {one.producer_id: one for one in still_open}
-        self._ended: deque[tuple[int, int]] = deque()  # offsets of the marker and of the beginning
+        self._ended = deque(ended)  # offsets of the marker and of the beginning
         self.first_unstable: int | None = None
         self._find_first_unstable()
 
@@ -113,6 +117,10 @@ class Transactions:
             OpenTransaction(one.producer_id, one.producer_epoch, one.first_offset, one.last_offset)
             for one in self._open.values()
         ]
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Those whose markers are not committed yet: offsets of the marker and of the beginning."""
+        return list(self._ended)
 
     def _find_first_unstable(self) -> None:
         firsts = [first for _, first in self._ended]

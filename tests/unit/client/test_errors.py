@@ -43,6 +43,20 @@ AMBIGUOUS = {
     model.UnknownRedrive,
     model.RedriveActive,
     model.RedriveEnded,
+    # Between the nodes of a cluster; a client that meets one shows the broker's text.
+    model.NotController,
+    model.UnknownNode,
+    model.NodeConflict,
+    model.StaleIncarnation,
+    model.NodeInUse,
+    model.ForeignCluster,
+    model.StalePartitionVersion,
+    model.IneligibleReplica,
+    model.NoReassignment,
+    model.ElectionNotNeeded,
+    model.PreferredLeaderNotAvailable,
+    model.NoEligibleLeader,
+    model.RoutingUnsettled,
 }
 
 

@@ -60,15 +60,25 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
     MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
+    INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_CLUSTER_ID = 104
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    INELIGIBLE_REPLICA = 107
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
@@ -100,6 +110,19 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.NotController: ErrorCode.NOT_CONTROLLER,
+    errors.UnknownNode: ErrorCode.BROKER_ID_NOT_REGISTERED,
+    errors.NodeConflict: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    errors.StaleIncarnation: ErrorCode.STALE_BROKER_EPOCH,
+    errors.NodeInUse: ErrorCode.POLICY_VIOLATION,
+    errors.ForeignCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
+    errors.StalePartitionVersion: ErrorCode.INVALID_UPDATE_VERSION,
+    errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
+    errors.NoReassignment: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
+    errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    errors.NoEligibleLeader: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    errors.RoutingUnsettled: ErrorCode.REQUEST_TIMED_OUT,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidAttribute: ErrorCode.INVALID_RECORD,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,

@@ -1,0 +1,142 @@
+"""Commands that reach the active controller, and what it decides about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from goqueue.cluster.commands import (
+    ChangeInSync,
+    ChangeTopic,
+    ClusterCommand,
+    CreateTopic,
+    Decided,
+    DeleteTopic,
+    DrainNode,
+    ElectLeader,
+    EndRouting,
+    Heartbeat,
+    Leave,
+    Reassign,
+    RegisterNode,
+    UnregisterNode,
+)
+from goqueue.cluster.controller import Controller
+from goqueue.cluster.facts import Decision, TopicFact
+from goqueue.model.errors import UnknownTopic
+
+
+def decide(
+    controller: Controller, command: ClusterCommand, *, replication_factor: int, now_ms: int
+) -> Decided:
+    """The changes to propose and the answer for whoever asked; raises what is refused.
+
+    `replication_factor` is for topics whose creator does not say.
+    """
+    if isinstance(command, CreateTopic):
+        return _create(controller, command, replication_factor), None
+    if isinstance(command, RegisterNode):
+        return _register(controller, command, now_ms), None
+    if isinstance(command, Heartbeat):
+        return _heartbeat(controller, command, now_ms), None
+    known = _DECIDE.get(type(command))
+    if known is not None:
+        return known(controller, command), None
+    decision, result = command.decide(controller.metadata)  # type: ignore[union-attr]
+    return controller.record(decision), result
+
+
+def _create(controller: Controller, command: CreateTopic, replication_factor: int) -> Decision:
+    known = controller.metadata.topic(command.name)
+    if known is not None and known.id == command.id:
+        return ()  # The answer to the first asking was lost.
+    wanted = command.replication_factor
+    if wanted < 0:
+        nodes = controller.metadata.nodes.values()
+        wanted = max(1, min(replication_factor, sum(not node.is_fenced for node in nodes)))
+    return controller.create_topic(
+        TopicFact(command.id, command.name, command.partition_count, command.settings),
+        replication_factor=wanted,
+        assignments=command.assignment or None,
+    )
+
+
+def _register(controller: Controller, command: RegisterNode, now_ms: int) -> Decision:
+    return controller.register(
+        command.node,
+        command.incarnation,
+        command.addresses,
+        rack=command.rack,
+        disk=command.disk,
+        cluster_id=command.cluster_id,
+        now_ms=now_ms,
+    )
+
+
+def _heartbeat(controller: Controller, command: Heartbeat, now_ms: int) -> Decision:
+    return controller.heartbeat(
+        command.node,
+        command.incarnation,
+        applied_index=command.applied_index,
+        wants_drain=command.wants_drain,
+        now_ms=now_ms,
+    )
+
+
+def _change_topic(controller: Controller, command: ChangeTopic) -> Decision:
+    known = _known(controller, command.id, command.name)
+    decision: Decision = ()
+    if command.partition_count > known.partition_count:
+        decision += controller.add_partitions(command.name, command.partition_count)
+    if command.settings != known.settings:
+        decision += controller.configure_topic(command.name, command.settings)
+    return decision
+
+
+def _delete_topic(controller: Controller, command: DeleteTopic) -> Decision:
+    _known(controller, command.id, command.name)
+    return controller.delete_topic(command.name)
+
+
+def _change_in_sync(controller: Controller, command: ChangeInSync) -> Decision:
+    return controller.change_in_sync(
+        command.node,
+        command.topic_id,
+        command.number,
+        command.in_sync,
+        leader_epoch=command.leader_epoch,
+        version=command.version,
+        incarnations=command.incarnations,
+    )
+
+
+def _reassign(controller: Controller, command: Reassign) -> Decision:
+    if command.replicas:
+        return controller.reassign(command.topic_id, command.number, command.replicas)
+    return controller.cancel_reassign(command.topic_id, command.number)
+
+
+def _known(controller: Controller, topic_id: bytes, name: str) -> TopicFact:
+    known = controller.metadata.topic(name)
+    if known is None or known.id != topic_id:
+        raise UnknownTopic(name)
+    return known
+
+
+_DECIDE: dict[type, Callable[[Controller, Any], Decision]] = {
+    ChangeTopic: _change_topic,
+    DeleteTopic: _delete_topic,
+    ChangeInSync: _change_in_sync,
+    Reassign: _reassign,
+    Leave: lambda controller, command: controller.leave(command.node, command.incarnation),
+    DrainNode: lambda controller, command: controller.drain(
+        command.node, is_wanted=command.is_wanted
+    ),
+    UnregisterNode: lambda controller, command: controller.unregister(command.node),
+    ElectLeader: lambda controller, command: controller.elect(
+        command.topic_id, command.number, is_unclean=command.is_unclean
+    ),
+    EndRouting: lambda controller, command: controller.end_routing(
+        command.node, command.topic_id, command.told
+    ),
+}

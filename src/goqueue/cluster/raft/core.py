@@ -1,0 +1,490 @@
+"""Raft as a pure state machine: time and messages in, work to be done out.
+
+It keeps one log the same on all members, and never lets two nodes lead in one term. It opens no
+file and no connection and reads no clock: whoever runs it calls an input, then `take`, and does
+what the `Ready` says. Nothing it decides depends on the clocks of two nodes agreeing; time only
+decides when to try.
+
+A promise (a vote, "I have this entry") leaves the node after it is on disk, and the node counts
+its own promise only then. A crash therefore looks to the others like a delay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from goqueue.cluster.raft.leading import Leadership
+from goqueue.cluster.raft.log import RaftLog
+from goqueue.cluster.raft.members import MemberChange, change_members
+from goqueue.cluster.raft.messages import (
+    Append,
+    AppendAnswer,
+    EntryKind,
+    Members,
+    Message,
+    PreVote,
+    PreVoteAnswer,
+    SnapshotAnswer,
+    SnapshotChunk,
+    StandNow,
+    Vote,
+    VoteAnswer,
+    encode_members,
+)
+from goqueue.cluster.raft.outbox import Outbox
+from goqueue.cluster.raft.ready import (
+    START,
+    HardState,
+    NotLeader,
+    Proposal,
+    RaftState,
+    Ready,
+    Refused,
+)
+from goqueue.cluster.raft.settings import RaftSettings
+from goqueue.cluster.raft.snapshot_intake import SnapshotIntake
+from goqueue.model.errors import MalformedRequest
+
+
+class Role(StrEnum):
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre_candidate"  # asks whether it could win, without disturbing anyone
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(slots=True)
+class _Saving:
+    """A Ready that is on its way to the disk."""
+
+    token: int
+    hard_state: HardState
+    generation: int
+    last_index: int
+
+
+class Raft:
+    def __init__(
+        self, node_id: int, state: RaftState, settings: RaftSettings, random: Random
+    ) -> None:
+        self.node_id = node_id
+        self.settings = settings
+        self.log = RaftLog(state)
+        self.role = Role.FOLLOWER
+        self.leader_id: int | None = None
+        self._random = random
+        self._hard = self._hard_taken = self._hard_saved = state.hard
+        self._outbox = Outbox()
+        self._intake = SnapshotIntake(settings.snapshot_bytes_max)
+        self._leadership: Leadership | None = None
+        self._ayes: set[int] = set()
+        self._reads_lost: list[int] = []
+        self._saving: deque[_Saving] = deque()
+        self._token = 0
+        self._now_ms: int | None = None
+        self._heard_leader_ms = 0
+        self._election_due_ms = 0
+
+    # What is known
+
+    @property
+    def term(self) -> int:
+        return self._hard.term
+
+    @property
+    def vote(self) -> int | None:
+        return self._hard.vote
+
+    @property
+    def is_leader(self) -> bool:
+        return self._leadership is not None
+
+    @property
+    def members(self) -> Members:
+        return self.log.members
+
+    @property
+    def commit_index(self) -> int:
+        return self.log.commit_index
+
+    @property
+    def due_ms(self) -> int:
+        """When `tick` has something to do next."""
+        if self._leadership is not None:
+            return self._leadership.heartbeat_due_ms
+        return self._election_due_ms
+
+    def lag_of(self, node: int) -> int | None:
+        """How many committed entries a member lacks, if this node leads and knows."""
+        if self._leadership is None or node not in self._leadership.followers:
+            return None
+        return self._leadership.lag_of(node)
+
+    # Inputs
+
+    def tick(self, now_ms: int) -> None:
+        """Let time go by. A sole voter need not wait for anyone."""
+        is_first = self._now_ms is None
+        now_ms = self._advance(now_ms)
+        if self._leadership is not None:
+            if self._leadership.has_majority(now_ms):
+                self._leadership.tick(now_ms)
+            else:
+                self._become_follower(self.term, None)
+        elif now_ms >= self._election_due_ms or (
+            is_first and self.members.voters == (self.node_id,)
+        ):
+            self._seek_election()
+
+    def receive(self, message: Message, now_ms: int) -> None:
+        now_ms = self._advance(now_ms)
+        if message.to != self.node_id:
+            raise MalformedRequest(
+                f"A message for node {message.to} has reached node {self.node_id}; check the "
+                "addresses of the peers."
+            )
+        if isinstance(message, PreVote):
+            self._answer_pre_vote(message)
+        elif isinstance(message, Vote) and self._is_led() and not message.is_transfer:
+            pass  # A node that lost touch, or was removed, does not unseat a leader that works.
+        elif message.term < self.term:
+            self._answer_latecomer(message)
+        else:
+            if message.term > self.term:
+                self._become_follower(message.term, None)
+            self._receive_in_term(message, now_ms)
+
+    def propose(self, payload: bytes, now_ms: int) -> Proposal | NotLeader | Refused:
+        self._advance(now_ms)
+        if self._leadership is None:
+            return NotLeader(self.leader_id)
+        return self._leadership.refusal(len(payload)) or self._leadership.append(
+            EntryKind.PAYLOAD, payload
+        )
+
+    def propose_members(
+        self, change: MemberChange, node: int, now_ms: int
+    ) -> Proposal | NotLeader | Refused:
+        """Change one member. The new list counts as soon as it is in the log."""
+        self._advance(now_ms)
+        leadership = self._leadership
+        if leadership is None:
+            return NotLeader(self.leader_id)
+        # A leader of an earlier term may have begun a change that this one does not know to be
+        # committed, and two changes at once could have majorities that do not meet.
+        if not leadership.has_committed or self.log.members_index > self.log.commit_index:
+            return Refused("A change of the members is not committed yet; retry when it is.")
+        members = change_members(self.members, change, node, voters_max=self.settings.voters_max)
+        if isinstance(members, Refused):
+            return members
+        if change is MemberChange.PROMOTE:
+            lag = leadership.lag_of(node)
+            if lag > self.settings.promotion_lag_max:
+                return Refused(f"Node {node} lacks {lag} entries; retry when it has caught up.")
+        payload = encode_members(members)
+        return leadership.refusal(len(payload)) or leadership.append(EntryKind.MEMBERS, payload)
+
+    def read(self, context: int, now_ms: int) -> NotLeader | Refused | None:
+        """Ask from which index on a state is new enough; the answer is in a `Ready` to come."""
+        self._advance(now_ms)
+        if self._leadership is None:
+            return NotLeader(self.leader_id)
+        return self._leadership.read(context)
+
+    def transfer(self, to: int, now_ms: int) -> NotLeader | Refused | None:
+        """Hand the leadership over; it stays here if that takes longer than an election."""
+        now_ms = self._advance(now_ms)
+        if self._leadership is None:
+            return NotLeader(self.leader_id)
+        if to == self.node_id or to not in self.members.voters:
+            return Refused(f"Node {to} is not another voter; choose one of {self.members.voters}.")
+        self._leadership.transfer(to, now_ms)
+        return None
+
+    def compact(self, index: int, data: bytes) -> None:
+        """Let `data`, the state after the entry at `index`, take the place of the log until there.
+
+        Only what was handed out as committed can be compacted.
+        """
+        if len(data) > self.settings.snapshot_bytes_max:
+            raise ValueError(
+                f"A snapshot of {len(data)} bytes is larger than the "
+                f"{self.settings.snapshot_bytes_max} that a follower would accept."
+            )
+        assert index <= self.log.handed_out_index, "compacted before it was applied"
+        if index > self.log.snapshot.last.index:
+            self.log.compact(index, data, entries_kept=self.settings.entries_kept)
+
+    def saved(self, token: int) -> None:
+        """The Ready with this token, and all before it, are on disk."""
+        while self._saving and self._saving[0].token <= token:
+            saving = self._saving.popleft()
+            self._hard_saved = saving.hard_state
+            self.log.note_saved(saving.generation, saving.last_index)
+        if self.role is Role.CANDIDATE and self._hard_saved == self._hard:
+            self._count_aye(self.node_id)
+        if self._leadership is not None:
+            self._leadership.commit_what_a_majority_has()
+            self._resign_if_removed()
+
+    def take(self) -> Ready:
+        """Everything to be done since the last time."""
+        ready = Ready()
+        if self._leadership is not None:
+            self._leadership.flush()
+            ready.reads = self._leadership.take_reads()
+        ready.reads_lost, self._reads_lost = self._reads_lost, []
+        self.log.take(ready, committed_max=self.settings.committed_entries_max)
+        if self._hard != self._hard_taken or ready.snapshot is not None:
+            ready.hard_state = self._hard_taken = self._hard
+        ready.messages_now, ready.messages = self._outbox.take()
+        if not ready.has_writes and not self._saving:
+            ready.messages_now += ready.messages
+            ready.messages = []
+        self._token += 1
+        ready.token = self._token
+        if ready.needs_saving:
+            self._saving.append(
+                _Saving(self._token, self._hard, self.log.generation, self.log.last_index)
+            )
+        return ready
+
+    # Elections
+
+    def _seek_election(self) -> None:
+        """Ask whether an election could be won before disturbing anyone with one."""
+        self.leader_id = None
+        self._postpone_election()
+        if not self._may_stand():
+            self.role = Role.FOLLOWER
+            return
+        self.role = Role.PRE_CANDIDATE
+        self._ayes = set()
+        for voter in self._other_voters():
+            self._outbox.send_now(PreVote(self.node_id, voter, self.term, self.log.last))
+        self._count_aye(self.node_id)
+
+    def _may_stand(self) -> bool:
+        """Whether this node is a voter, or has to see to it that its removal gets committed.
+
+        It may be the only one that has the entry that removes it, and then nobody else can win.
+        """
+        committed = self.log.members_at(self.log.commit_index)
+        return self.node_id in self.members.voters or self.node_id in committed.voters
+
+    def _stand(self, *, is_transfer: bool) -> None:
+        """Become a candidate in a new term. The own vote counts when it is on disk."""
+        self._hard = HardState(self.term + 1, self.node_id)
+        self.role = Role.CANDIDATE
+        self.leader_id = None
+        self._ayes = set()
+        self._postpone_election()
+        for voter in self._other_voters():
+            self._outbox.send_after_saving(
+                Vote(self.node_id, voter, self.term, self.log.last, is_transfer)
+            )
+
+    def _count_aye(self, voter: int) -> None:
+        self._ayes.add(voter)
+        if len(self._ayes.intersection(self.members.voters)) < self.members.majority:
+            return
+        if self.role is Role.PRE_CANDIDATE:
+            self._stand(is_transfer=False)
+        else:
+            self._lead()
+
+    def _lead(self) -> None:
+        assert self._now_ms is not None
+        self.role = Role.LEADER
+        self.leader_id = self.node_id
+        self._leadership = Leadership(
+            self.node_id,
+            self.term,
+            self.log,
+            self._outbox,
+            self.settings,
+            now_ms=self._now_ms,
+        )
+
+    def _become_follower(self, term: int, leader_id: int | None) -> None:
+        if term > self.term:
+            self._hard = HardState(term, None)
+        if self._leadership is not None:
+            self._reads_lost += [done.context for done in self._leadership.take_reads()]
+            self._reads_lost += self._leadership.unfinished_reads()
+            self._leadership = None
+            self._postpone_election()
+        self.role = Role.FOLLOWER
+        self.leader_id = leader_id
+
+    def _is_led(self) -> bool:
+        """Whether there is a leader that was heard of lately, as far as this node knows."""
+        assert self._now_ms is not None
+        if self._leadership is not None:
+            return True
+        silent_ms = self._now_ms - self._heard_leader_ms
+        return self.leader_id is not None and silent_ms < self.settings.election_ms
+
+    def _is_blank(self) -> bool:
+        """A node that knows nothing cannot tell whether it has forgotten what it promised."""
+        return not self.members.all and self.log.last == START
+
+    def _answer_pre_vote(self, message: PreVote) -> None:
+        is_granted = (
+            message.term >= self.term
+            and not self._is_led()
+            and not self._is_blank()
+            and self.log.is_behind_or_equal(message.last)
+        )
+        self._outbox.send_now(
+            PreVoteAnswer(self.node_id, message.sender, self.term, message.term, is_granted)
+        )
+
+    def _answer_vote(self, message: Vote) -> None:
+        is_granted = (
+            self.vote in (None, message.sender)
+            and not self._is_blank()
+            and self.log.is_behind_or_equal(message.last)
+        )
+        answer = VoteAnswer(self.node_id, message.sender, self.term, is_granted)
+        if is_granted:
+            self._hard = HardState(self.term, message.sender)
+            self.role = Role.FOLLOWER
+            self._postpone_election()
+            self._outbox.send_after_saving(answer)
+        else:
+            self._outbox.send_now(answer)
+
+    # Messages
+
+    def _receive_in_term(self, message: Message, now_ms: int) -> None:
+        if isinstance(message, Append):
+            self._follow(message.sender, now_ms)
+            self._receive_append(message)
+        elif isinstance(message, SnapshotChunk):
+            self._follow(message.sender, now_ms)
+            self._receive_chunk(message)
+        elif isinstance(message, Vote):
+            self._answer_vote(message)
+        elif isinstance(message, VoteAnswer):
+            if self.role is Role.CANDIDATE and message.is_granted:
+                self._count_aye(message.sender)
+        elif isinstance(message, PreVoteAnswer):
+            is_for_this = message.asked_term == self.term and message.is_granted
+            if self.role is Role.PRE_CANDIDATE and is_for_this:
+                self._count_aye(message.sender)
+        elif isinstance(message, StandNow):
+            if self.role is Role.FOLLOWER and self.node_id in self.members.voters:
+                self._stand(is_transfer=True)
+        elif self._leadership is not None:
+            if isinstance(message, AppendAnswer):
+                self._leadership.receive_append_answer(message, now_ms)
+            elif isinstance(message, SnapshotAnswer):
+                self._leadership.receive_snapshot_answer(message, now_ms)
+            self._resign_if_removed()
+
+    def _answer_latecomer(self, message: Message) -> None:
+        """Tell a leader or candidate of an earlier term that its time is over."""
+        if isinstance(message, Append | SnapshotChunk):
+            refused = message.previous.index if isinstance(message, Append) else 0
+            self._outbox.send_now(
+                AppendAnswer(self.node_id, message.sender, self.term, 0, False, 0, refused, START)
+            )
+        elif isinstance(message, Vote):
+            self._outbox.send_now(VoteAnswer(self.node_id, message.sender, self.term, False))
+
+    def _follow(self, leader_id: int, now_ms: int) -> None:
+        if self._leadership is not None:
+            raise AssertionError(
+                f"Nodes {leader_id} and {self.node_id} both lead in term {self.term}; one of them "
+                "has lost what it had promised. Stop it and replace it under a new id."
+            )
+        self._become_follower(self.term, leader_id)
+        self._heard_leader_ms = now_ms
+        self._postpone_election()
+
+    def _receive_append(self, message: Append) -> None:
+        matched = self.log.accept(message.previous, message.entries)
+        if matched is None:
+            hint = self.log.hint_for(message.previous.index, message.previous.term)
+            self._outbox.send_now(
+                AppendAnswer(
+                    self.node_id,
+                    message.sender,
+                    self.term,
+                    message.round,
+                    False,
+                    0,
+                    message.previous.index,
+                    hint,
+                )
+            )
+            return
+        self.log.commit_to(min(message.commit_index, matched))
+        self._answer_matched(message.sender, matched, message.round, is_asked=not message.entries)
+
+    def _answer_matched(self, leader_id: int, matched: int, round: int, *, is_asked: bool) -> None:
+        """Say up to where the logs agree, once that is on disk.
+
+        A mere sign of life is answered at once too, with what is on disk now: a slow disk must not
+        look like a dead node.
+        """
+
+        def answer(index: int) -> AppendAnswer:
+            return AppendAnswer(self.node_id, leader_id, self.term, round, True, index, 0, START)
+
+        saved_index = self.log.saved_index
+        is_term_saved = self._hard_saved == self._hard
+        if is_term_saved and matched <= saved_index:
+            self._outbox.send_now(answer(matched))
+            return
+        if is_asked and is_term_saved:
+            self._outbox.send_now(answer(min(matched, saved_index)))
+        self._outbox.send_after_saving(answer(matched))
+
+    def _receive_chunk(self, message: SnapshotChunk) -> None:
+        if message.last.index <= self.log.commit_index:
+            self._intake.clear()
+            self._answer_matched(message.sender, self.log.commit_index, 0, is_asked=False)
+            return
+        snapshot = self._intake.add(message)
+        if snapshot is None:
+            self._outbox.send_now(
+                SnapshotAnswer(
+                    self.node_id, message.sender, self.term, message.last, self._intake.offset
+                )
+            )
+            return
+        self.log.install(snapshot)
+        self._answer_matched(message.sender, snapshot.last.index, 0, is_asked=False)
+
+    # Helpers
+
+    def _resign_if_removed(self) -> None:
+        """A leader that has led its own removal to the end hands over to a voter."""
+        leadership = self._leadership
+        if leadership is None or self.log.members_index > self.log.commit_index:
+            return
+        if self.node_id not in self.members.voters:
+            leadership.flush()
+            leadership.resign()
+            self._become_follower(self.term, None)
+
+    def _other_voters(self) -> list[int]:
+        return [voter for voter in self.members.voters if voter != self.node_id]
+
+    def _advance(self, now_ms: int) -> int:
+        """Take note of the time, which never goes back."""
+        if self._now_ms is None:
+            self._now_ms = now_ms
+            self._postpone_election()
+        self._now_ms = max(self._now_ms, now_ms)
+        return self._now_ms
+
+    def _postpone_election(self) -> None:
+        assert self._now_ms is not None
+        election_ms = self.settings.election_ms
+        self._election_due_ms = self._now_ms + election_ms + self._random.randrange(election_ms)

@@ -1,0 +1,307 @@
+"""What a node does while it leads: it feeds its followers, commits, and answers reads.
+
+One `Leadership` lives as long as one term's leader does. It decides nothing about terms; `Raft`
+ends it when it loses its majority.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from goqueue.cluster.raft.log import RaftLog
+from goqueue.cluster.raft.messages import (
+    Append,
+    AppendAnswer,
+    Entry,
+    EntryKind,
+    Position,
+    SnapshotAnswer,
+    SnapshotChunk,
+    StandNow,
+)
+from goqueue.cluster.raft.outbox import Outbox
+from goqueue.cluster.raft.progress import Pace, Progress
+from goqueue.cluster.raft.ready import Proposal, ReadDone, Refused
+from goqueue.cluster.raft.settings import RaftSettings
+
+_CHUNK_PATIENCE_HEARTBEATS = 4  # then a chunk counts as lost
+
+
+class Leadership:
+    def __init__(
+        self,
+        node_id: int,
+        term: int,
+        log: RaftLog,
+        outbox: Outbox,
+        settings: RaftSettings,
+        *,
+        now_ms: int,
+    ) -> None:
+        self.node_id = node_id
+        self.term = term
+        self.followers: dict[int, Progress] = {}
+        self.transfer_to: int | None = None
+        self.heartbeat_due_ms = now_ms
+        self._log = log
+        self._outbox = outbox
+        self._settings = settings
+        self._now_ms = now_ms
+        self._transfer_until_ms = 0
+        self._uncommitted_bytes = sum(
+            len(entry.payload) for entry in log.entries if entry.index > log.commit_index
+        )
+        self._round = 0
+        self._reads_new: list[int] = []
+        self._reads_asked: deque[tuple[int, int, list[int]]] = deque()  # round, index, contexts
+        self._reads_waiting = 0
+        self._reads_done: list[ReadDone] = []
+        self._meet_followers()
+        # Entries of earlier terms are committed by this one, never by being counted.
+        self.append(EntryKind.NOTHING, b"")
+
+    # Time
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self.transfer_to is not None and now_ms >= self._transfer_until_ms:
+            self.transfer_to = None
+        if now_ms >= self.heartbeat_due_ms:
+            self.heartbeat_due_ms = now_ms + self._settings.heartbeat_ms
+            for node, progress in self.followers.items():
+                self._send_empty(node, progress)
+            self._hand_over()
+
+    def has_majority(self, now_ms: int) -> bool:
+        """Whether enough voters have answered within the time after which they would leave."""
+        oldest_ms = now_ms - self._settings.election_ms
+        heard = sum(
+            voter == self.node_id or self.followers[voter].heard_ms > oldest_ms
+            for voter in self._log.members.voters
+        )
+        return heard >= self._log.members.majority
+
+    # Proposals
+
+    def append(self, kind: EntryKind, payload: bytes) -> Proposal:
+        entry = self._log.append(self.term, kind, payload)
+        self._uncommitted_bytes += len(payload)
+        if kind is EntryKind.MEMBERS:
+            self._meet_followers()
+        return Proposal(entry.index, entry.term)
+
+    def refusal(self, payload_bytes: int) -> Refused | None:
+        """Why nothing can be proposed now, if so."""
+        settings = self._settings
+        if payload_bytes > settings.payload_bytes_max:
+            return Refused(
+                f"A proposal of {payload_bytes} bytes is larger than the "
+                f"{settings.payload_bytes_max} that are allowed; split it."
+            )
+        if self.transfer_to is not None:
+            return Refused(f"Leadership is being handed to node {self.transfer_to}; retry there.")
+        if self._uncommitted_bytes + payload_bytes > settings.uncommitted_bytes_max:
+            return Refused(
+                f"{self._uncommitted_bytes} bytes wait for a majority of the voters; retry when "
+                "they answer again."
+            )
+        return None
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether an entry of this term is committed, so that `commit_index` is up to date."""
+        return self._log.term_at(self._log.commit_index) == self.term
+
+    def lag_of(self, node: int) -> int:
+        return self._log.commit_index - self.followers[node].match_index
+
+    # Answers
+
+    def receive_append_answer(self, answer: AppendAnswer, now_ms: int) -> None:
+        progress = self.followers.get(answer.sender)
+        if progress is None:
+            return
+        progress.hear(now_ms, answer.round)
+        if answer.is_accepted:
+            if progress.accept(answer):
+                self.commit_what_a_majority_has()
+        else:
+            hint = self._log.hint_for(answer.hint.index, answer.hint.term)
+            if progress.refuse(answer, try_index=hint.index):
+                self._send_empty(answer.sender, progress)
+        self._settle_reads()
+        self._hand_over()
+
+    def receive_snapshot_answer(self, answer: SnapshotAnswer, now_ms: int) -> None:
+        progress = self.followers.get(answer.sender)
+        if progress is not None:
+            progress.hear(now_ms)
+            progress.accept_chunk(answer)
+
+    def commit_what_a_majority_has(self) -> None:
+        """Commit up to the newest entry of this term that a majority of voters has saved."""
+        index = self._majority_of(
+            self._log.saved_index if voter == self.node_id else self.followers[voter].match_index
+            for voter in self._log.members.voters
+        )
+        before = self._log.commit_index
+        if index > before and self._log.term_at(index) == self.term:
+            self._log.commit_to(index)
+            base = self._log.base.index
+            committed = self._log.entries[before - base : index - base]
+            self._uncommitted_bytes -= sum(len(entry.payload) for entry in committed)
+            self._meet_followers()
+
+    # Reads
+
+    def read(self, context: int) -> Refused | None:
+        if self._reads_waiting >= self._settings.reads_waiting_max:
+            return Refused(f"{self._reads_waiting} reads wait for a majority; retry later.")
+        self._reads_waiting += 1
+        self._reads_new.append(context)
+        return None
+
+    def take_reads(self) -> list[ReadDone]:
+        done, self._reads_done = self._reads_done, []
+        return done
+
+    def unfinished_reads(self) -> list[int]:
+        asked = [context for _, _, contexts in self._reads_asked for context in contexts]
+        return asked + self._reads_new
+
+    # Handing over
+
+    def transfer(self, to: int, now_ms: int) -> None:
+        self.transfer_to = to
+        self._transfer_until_ms = now_ms + self._settings.election_ms
+        self._hand_over()
+
+    def resign(self) -> None:
+        """Ask the voter that has most to take over at once."""
+        voters = [voter for voter in self._log.members.voters if voter != self.node_id]
+        if voters:
+            best = max(voters, key=lambda voter: self.followers[voter].match_index)
+            self._outbox.send_now(StandNow(self.node_id, best, self.term))
+
+    # Sending
+
+    def flush(self) -> None:
+        """Send every follower what is new for it."""
+        self._ask_reads()
+        for node, progress in self.followers.items():
+            if progress.pace is Pace.STREAMING:
+                self._stream(node, progress)
+            if progress.next_index <= self._log.base.index and progress.pace is not Pace.SNAPSHOT:
+                progress.begin_snapshot(self._log.snapshot)
+            if progress.pace is Pace.SNAPSHOT:
+                self._send_chunk(node, progress)
+            is_commit_news = progress.commit_index_sent < self._log.commit_index
+            if progress.round_sent < self._round or (
+                is_commit_news and progress.pace is Pace.STREAMING
+            ):
+                self._send_empty(node, progress)
+
+    def _stream(self, node: int, progress: Progress) -> None:
+        log, settings = self._log, self._settings
+        while (
+            log.base.index < progress.next_index <= log.last_index
+            and len(progress.in_flight) < settings.appends_in_flight_max
+        ):
+            entries = log.read(
+                progress.next_index,
+                entries_max=settings.append_entries_max,
+                bytes_max=settings.append_bytes_max,
+            )
+            self._send_append(node, progress, log.position_at(progress.next_index - 1), entries)
+            progress.next_index = entries[-1].index + 1
+            progress.in_flight.append(entries[-1].index)
+
+    def _send_empty(self, node: int, progress: Progress) -> None:
+        """A sign of life, which also finds out what got lost."""
+        if progress.pace is Pace.SNAPSHOT:
+            assert progress.snapshot is not None
+            previous = progress.snapshot.last
+        elif progress.next_index > self._log.base.index:
+            previous = self._log.position_at(progress.next_index - 1)
+        else:
+            previous = self._log.snapshot.last
+        self._send_append(node, progress, previous, [])
+
+    def _send_append(
+        self, node: int, progress: Progress, previous: Position, entries: list[Entry]
+    ) -> None:
+        commit_index = self._log.commit_index
+        progress.commit_index_sent = commit_index
+        progress.round_sent = self._round
+        self._outbox.send_now(
+            Append(self.node_id, node, self.term, previous, entries, commit_index, self._round)
+        )
+
+    def _send_chunk(self, node: int, progress: Progress) -> None:
+        """One chunk at a time; one that is not answered for long is sent again."""
+        snapshot, sent_ms = progress.snapshot, progress.chunk_sent_ms
+        assert snapshot is not None
+        patience_ms = _CHUNK_PATIENCE_HEARTBEATS * self._settings.heartbeat_ms
+        if sent_ms is not None and self._now_ms < sent_ms + patience_ms:
+            return
+        offset = progress.snapshot_offset
+        data = snapshot.data[offset : offset + self._settings.snapshot_chunk_bytes]
+        progress.chunk_sent_ms = self._now_ms
+        self._outbox.send_now(
+            SnapshotChunk(
+                self.node_id,
+                node,
+                self.term,
+                snapshot.last,
+                snapshot.members,
+                len(snapshot.data),
+                offset,
+                data,
+            )
+        )
+
+    # Helpers
+
+    def _meet_followers(self) -> None:
+        """Feed exactly the members; a removed one is fed until its removal is committed."""
+        log = self._log
+        wanted = set(log.members.all) | set(log.members_at(log.commit_index).all)
+        wanted.discard(self.node_id)
+        for node in wanted - self.followers.keys():
+            self.followers[node] = Progress(next_index=log.last_index + 1, now_ms=self._now_ms)
+        for node in self.followers.keys() - wanted:
+            del self.followers[node]
+
+    def _majority_of(self, values: Iterator[int]) -> int:
+        """The largest value that a majority of the voters has reached."""
+        return sorted(values, reverse=True)[self._log.members.majority - 1]
+
+    def _ask_reads(self) -> None:
+        """Give the reads since the last time one round of appends, once reading makes sense."""
+        if self._reads_new and self.has_committed:
+            self._round += 1
+            self._reads_asked.append((self._round, self._log.commit_index, self._reads_new))
+            self._reads_new = []
+            self._settle_reads()
+
+    def _settle_reads(self) -> None:
+        """Finish the reads after whose asking a majority still followed this leader."""
+        if not self._reads_asked:
+            return
+        confirmed = self._majority_of(
+            self._round if voter == self.node_id else self.followers[voter].round_answered
+            for voter in self._log.members.voters
+        )
+        while self._reads_asked and self._reads_asked[0][0] <= confirmed:
+            _, index, contexts = self._reads_asked.popleft()
+            self._reads_waiting -= len(contexts)
+            self._reads_done += [ReadDone(context, index) for context in contexts]
+
+    def _hand_over(self) -> None:
+        """Tell the successor to stand as soon as it has everything."""
+        if self.transfer_to is None:
+            return
+        progress = self.followers.get(self.transfer_to)
+        if progress is not None and progress.match_index == self._log.last_index:
+            self._outbox.send_now(StandNow(self.node_id, self.transfer_to, self.term))

@@ -1,0 +1,41 @@
+"""Changes of the membership: one server at a time, so that old and new majorities always meet."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from goqueue.cluster.raft.messages import MEMBERS_MAX, Members
+from goqueue.cluster.raft.ready import Refused
+
+
+class MemberChange(StrEnum):
+    ADD_LEARNER = "add_learner"
+    PROMOTE = "promote"  # a learner becomes a voter
+    REMOVE = "remove"
+
+
+def change_members(
+    members: Members, change: MemberChange, node: int, *, voters_max: int
+) -> Members | Refused:
+    """The members after one change, or why it makes no sense."""
+    if change is MemberChange.ADD_LEARNER:
+        if node in members.all:
+            return Refused(f"Node {node} is a member already.")
+        if len(members.all) >= MEMBERS_MAX:
+            return Refused(f"The quorum has {MEMBERS_MAX} members, which is the most it can have.")
+        return Members(members.voters, tuple(sorted((*members.learners, node))))
+    if node not in members.all:
+        return Refused(f"Node {node} is no member; add it as a learner first.")
+    without = Members(
+        tuple(voter for voter in members.voters if voter != node),
+        tuple(learner for learner in members.learners if learner != node),
+    )
+    if change is MemberChange.PROMOTE:
+        if node in members.voters:
+            return Refused(f"Node {node} is a voter already.")
+        if len(members.voters) >= voters_max:
+            return Refused(f"There are {voters_max} voters, which is the most; remove one first.")
+        return Members(tuple(sorted((*without.voters, node))), without.learners)
+    if not without.voters:
+        return Refused(f"Node {node} is the only voter; promote another one first.")
+    return without

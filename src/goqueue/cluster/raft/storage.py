@@ -1,0 +1,386 @@
+"""The quorum's promises on one disk: term, vote, log and snapshot.
+
+A folder holds `snapshot`, which is replaced as a whole, and one log file, `log-N`. The log grows by
+one frame for each save; when a snapshot comes, the log is written anew under the next number and
+the old one goes.
+
+A frame is written only after the one before it was synced. So a bad frame with a good one after it
+is damage, and the node must not start: it could have forgotten a vote. After each sync an empty
+frame is added, unsynced, so that the last frame is nearly always proven in the same way. Only a bad
+frame at the very end, which also looks as if the power had failed while it was written, is cut off.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from crc32c import crc32c
+
+from goqueue.cluster.raft.messages import Entry, Members, Position
+from goqueue.cluster.raft.ready import START, HardState, RaftState, Ready, Snapshot
+from goqueue.model.errors import StorageFailed, StorageFull
+from goqueue.storage.disk import Disk, File
+
+VERSION = 1
+
+_LOG_MAGIC = b"GQRL"
+_SNAPSHOT_MAGIC = b"GQRS"
+_HEADER = struct.Struct(">4sHI")  # magic, version, checksum of the body
+_LOG_NAME = re.compile(r"log-(\d{8,})")
+_FRAME_MAGIC = b"\xf1QRF"
+_FRAME_HEAD = struct.Struct(">4sIIQ")  # magic, length of the body, checksum, sequence
+_FRAME_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SECTOR_BYTES = 512  # The least that a disk writes as a whole.
+
+
+class DamagedQuorumFile(Exception):
+    """Something was stored and cannot be read back, so that promises may be forgotten."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {what}. The node may have forgotten a vote or an entry, so it must not start "
+            "with this folder. Restore the file, or remove the node from the quorum, empty the "
+            "folder and let it join again as a new member."
+        )
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True):
+    """What one save adds. An entry takes the place of all from its index on."""
+
+    hard_state: HardState | None
+    entries: list[Entry]
+    base: Position | None = None  # in the first frame: where the log begins
+
+
+_encoder = msgspec.msgpack.Encoder()
+_frame_decoder = msgspec.msgpack.Decoder(_Frame)
+_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+
+class RaftStorage:
+    """All methods block; `save` belongs into a thread, one call at a time."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._snapshot_path = f"{folder}/snapshot"
+        self._file: File | None = None
+        self._number = 0
+        self._size = 0  # of what is whole in the log file
+        self._sequence = 0
+        self._owes_snapshot = False  # the last save failed before its snapshot was stored
+        self._failure: str | None = None
+
+    # At start
+
+    def load(self) -> RaftState | None:
+        """What was saved; None when this folder was never used."""
+        numbers = self._log_numbers()
+        has_snapshot = self._disk.exists(self._snapshot_path)
+        if not numbers and not has_snapshot:
+            return None
+        self._number = numbers[-1] if numbers else 1
+        path = self._log_path(self._number)
+        if not numbers:
+            raise DamagedQuorumFile(path, "It is missing, though a snapshot exists")
+        found = _replay(self._read_log(path), path)
+        if not has_snapshot:
+            if found == _Log(HardState(0, None), START, []):
+                return None  # The first start was cut short before anything could be promised.
+            raise DamagedQuorumFile(self._snapshot_path, "It is missing, though a log exists")
+        snapshot = self._read_snapshot()
+        log = _join(found, snapshot, path)
+        if log is not found:
+            self._write_log(log.hard, log.base, log.entries)
+        for number in numbers[:-1]:
+            self._disk.remove(self._log_path(number))
+        for name in self._disk.list(self._folder):
+            if name.endswith(".new"):  # a replacement that was cut short
+                self._disk.remove(f"{self._folder}/{name}")
+        return RaftState(log.hard, snapshot, log.base, log.entries)
+
+    def begin(self, members: Members) -> RaftState:
+        """Start a folder that was never used; without members, to be added by others later."""
+        state = RaftState.new(members)
+        self._write_log(state.hard, state.base, [])
+        self._write_snapshot(state.snapshot)
+        return state
+
+    # While running
+
+    def save(self, readies: Sequence[Ready]) -> None:
+        """Make everything in these durable, in their order.
+
+        After `StorageFull` the same call has to be tried again, before any other. After
+        `StorageFailed` it is unknown what is on the disk; the node has to start anew from `load`.
+        """
+        if self._failure is not None:
+            raise StorageFailed(self._failure)
+        hard_state: HardState | None = None
+        entries: list[Entry] = []
+        snapshot: Snapshot | None = None
+        base: Position | None = None
+        for ready in readies:
+            if ready.snapshot is not None:
+                snapshot, base, entries = ready.snapshot, ready.base, []
+            hard_state = ready.hard_state or hard_state
+            entries += ready.entries
+        if snapshot is not None:
+            assert base is not None
+            assert hard_state is not None
+            self._replace(snapshot, hard_state, base, entries)
+        elif hard_state is not None or entries:
+            assert not self._owes_snapshot, "a save that failed was left out"
+            self._append(_Frame(hard_state, entries))
+
+    def _append(self, frame: _Frame) -> None:
+        assert self._file is not None, "save before load or begin"
+        data = _encode_frame(frame, self._sequence + 1)
+        try:
+            self._file.append(data)
+        except OSError as error:
+            self._take_back(error)
+        try:
+            self._file.sync()
+        except OSError as error:
+            # After a failed sync the system may drop what it could not write and say nothing the
+            # next time, so only reading the file again tells what is there.
+            raise self._failed("synced", error) from error
+        self._sequence += 1
+        self._size += len(data)
+        self._mark_synced()
+
+    def _mark_synced(self) -> None:
+        """Prove by an empty frame that all before it was synced. Nothing is lost with the mark."""
+        assert self._file is not None
+        data = _encode_frame(None, self._sequence + 1)
+        try:
+            self._file.append(data)
+        except OSError as error:
+            self._take_back(error, is_only_a_mark=True)
+            return
+        self._sequence += 1
+        self._size += len(data)
+
+    def _take_back(self, error: OSError, *, is_only_a_mark: bool = False) -> None:
+        """Remove what a write that failed may have left at the end."""
+        assert self._file is not None
+        try:
+            self._file.truncate(self._size)
+        except OSError as second:
+            raise self._failed("cut", second) from second
+        if not is_only_a_mark:
+            raise self._unwritten("written", error) from error
+
+    def _unwritten(self, what: str, error: OSError) -> StorageFull | StorageFailed:
+        if error.errno in _FULL:
+            return StorageFull(
+                f"The quorum's files in {self._folder} could not be {what}: {error}; make room."
+            )
+        return self._failed(what, error)
+
+    def _failed(self, what: str, error: OSError) -> StorageFailed:
+        self._failure = (
+            f"The quorum's files in {self._folder} could not be {what}: {error}; "
+            "repair the disk and restart the node."
+        )
+        return StorageFailed(self._failure)
+
+    def _replace(
+        self, snapshot: Snapshot, hard: HardState, base: Position, entries: list[Entry]
+    ) -> None:
+        # Between the two writes a crash leaves a new snapshot with an old log, which `load` joins.
+        self._owes_snapshot = True
+        try:
+            self._write_snapshot(snapshot)
+            self._write_log(hard, base, entries)
+        except OSError as error:
+            raise self._unwritten("replaced", error) from error
+        self._owes_snapshot = False
+
+    # Files
+
+    def _log_path(self, number: int) -> str:
+        return f"{self._folder}/log-{number:08d}"
+
+    def _log_numbers(self) -> list[int]:
+        names = (_LOG_NAME.fullmatch(name) for name in self._disk.list(self._folder))
+        return sorted(int(name[1]) for name in names if name)
+
+    def _write_snapshot(self, snapshot: Snapshot) -> None:
+        body = _encoder.encode(snapshot)
+        head = _HEADER.pack(_SNAPSHOT_MAGIC, VERSION, crc32c(body))
+        self._disk.replace_whole(self._snapshot_path, head + body)
+
+    def _read_snapshot(self) -> Snapshot:
+        data = self._disk.read_whole(self._snapshot_path)
+        body = _checked_body(self._snapshot_path, data, _SNAPSHOT_MAGIC)
+        try:
+            return _snapshot_decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise DamagedQuorumFile(self._snapshot_path, f"It cannot be read: {error}") from error
+
+    def _write_log(self, hard: HardState, base: Position, entries: list[Entry]) -> None:
+        """Begin the next log file, whole from the start, and remove the one before it."""
+        old = self._log_path(self._number) if self._file is not None else None
+        path = self._log_path(self._number + 1)
+        number = struct.pack(">Q", self._number + 1)
+        data = _HEADER.pack(_LOG_MAGIC, VERSION, crc32c(number)) + number
+        data += _encode_frame(_Frame(hard, entries, base), 1)
+        data += _encode_frame(None, 2)
+        self._disk.replace_whole(path, data)
+        self._number += 1
+        self._file = self._disk.open(path)
+        self._size, self._sequence = len(data), 2
+        if old is not None:
+            self._disk.remove(old)
+
+    def _read_log(self, path: str) -> list[_Frame]:
+        data = self._disk.read_whole(path)
+        _checked_body(path, data[: _HEADER.size + 8], _LOG_MAGIC)
+        frames: list[_Frame] = []
+        at, sequence = _HEADER.size + 8, 0
+        while at < len(data):
+            found = _frame_at(data, at, sequence + 1)
+            if found is None:
+                break
+            body, at = found
+            sequence += 1
+            if body:
+                frames.append(_decode_frame(path, body))
+        if at < len(data):
+            _check_is_torn(path, data, at, sequence + 1)
+        if not frames:
+            raise DamagedQuorumFile(path, "Its first frame is missing")
+        self._file = self._disk.open(path)
+        self._size, self._sequence = at, sequence
+        if at < len(data):
+            self._file.truncate(at)
+            self._file.sync()
+        return frames
+
+
+def _encode_frame(frame: _Frame | None, sequence: int) -> bytes:
+    body = b"" if frame is None else _encoder.encode(frame)
+    checksum = crc32c(body, crc32c(struct.pack(">IQ", len(body), sequence)))
+    return _FRAME_HEAD.pack(_FRAME_MAGIC, len(body), checksum, sequence) + body + _FRAME_END
+
+
+def _frame_at(
+    data: bytes, at: int, sequence_min: int, *, is_exact: bool = True
+) -> tuple[bytes, int] | None:
+    """The body of the frame that begins at `at`, and where it ends; None if there is none."""
+    if at + _FRAME_HEAD.size > len(data):
+        return None
+    magic, length, checksum, sequence = _FRAME_HEAD.unpack_from(data, at)
+    end = at + _FRAME_HEAD.size + length + len(_FRAME_END)
+    is_wanted = sequence == sequence_min if is_exact else sequence >= sequence_min
+    if magic != _FRAME_MAGIC or not is_wanted or end > len(data):
+        return None
+    body = data[at + _FRAME_HEAD.size : end - len(_FRAME_END)]
+    is_good = crc32c(body, crc32c(struct.pack(">IQ", length, sequence))) == checksum
+    return (body, end) if is_good and data[end - 1 : end] == _FRAME_END else None
+
+
+def _decode_frame(path: str, body: bytes) -> _Frame:
+    try:
+        return _frame_decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DamagedQuorumFile(path, f"A frame cannot be read: {error}") from error
+
+
+def _check_is_torn(path: str, data: bytes, at: int, sequence: int) -> None:
+    """Raise unless the bytes from `at` on are what a write leaves that the power cut short."""
+    found = data.find(_FRAME_MAGIC, at)
+    while found >= 0:
+        if _frame_at(data, found, sequence, is_exact=False) is not None:
+            raise DamagedQuorumFile(
+                path, f"It is damaged at byte {at}, before what was written later at {found}"
+            )
+        found = data.find(_FRAME_MAGIC, found + 1)
+    if not _looks_torn(data, at):
+        raise DamagedQuorumFile(path, f"It is damaged at byte {at}")
+
+
+def _looks_torn(data: bytes, at: int) -> bool:
+    """Whether the frame at `at` lacks its end, or the end of some sector was never written."""
+    if at + _FRAME_HEAD.size > len(data):
+        return True
+    length = _FRAME_HEAD.unpack_from(data, at)[1]
+    end = at + _FRAME_HEAD.size + length + len(_FRAME_END)
+    if end > len(data):
+        return True
+    first = (at // _SECTOR_BYTES + 1) * _SECTOR_BYTES
+    ends = [*range(first, end, _SECTOR_BYTES), end]
+    return any(data[sector_end - 1] == 0 for sector_end in ends)
+
+
+def _checked_body(path: str, data: bytes, magic: bytes) -> bytes:
+    if len(data) < _HEADER.size:
+        raise DamagedQuorumFile(path, "It is shorter than its header")
+    found_magic, version, checksum = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    if found_magic != magic:
+        raise DamagedQuorumFile(path, "It does not begin like such a file")
+    if version != VERSION:
+        raise DamagedQuorumFile(
+            path, f"It has version {version}, and this release reads version {VERSION}"
+        )
+    if crc32c(body) != checksum:
+        raise DamagedQuorumFile(path, "Its checksum is wrong")
+    return body
+
+
+@dataclass(slots=True)
+class _Log:
+    """What a log file says."""
+
+    hard: HardState
+    base: Position
+    entries: list[Entry]
+
+
+def _replay(frames: list[_Frame], path: str) -> _Log:
+    """The log after all frames."""
+    base = frames[0].base
+    if base is None or frames[0].hard_state is None:
+        raise DamagedQuorumFile(path, "Its first frame does not say where the log begins")
+    log = _Log(frames[0].hard_state, base, [])
+    for frame in frames:
+        log.hard = frame.hard_state or log.hard
+        for entry in frame.entries:
+            kept = entry.index - base.index - 1
+            if not 0 <= kept <= len(log.entries):
+                last_index = base.index + len(log.entries)
+                raise DamagedQuorumFile(path, f"Entry {entry.index} follows entry {last_index}")
+            del log.entries[kept:]
+            log.entries.append(entry)
+    return log
+
+
+def _join(log: _Log, snapshot: Snapshot, path: str) -> _Log:
+    """The log itself, or what has to take its place because the snapshot is not of its past.
+
+    That is so when a crash came after a leader's snapshot was stored, and before the log was.
+    """
+    last = snapshot.last
+    if log.base.index > last.index:
+        raise DamagedQuorumFile(
+            path, f"It begins after entry {log.base.index}, and the snapshot ends at {last.index}"
+        )
+    at = last.index - log.base.index
+    if at <= len(log.entries):
+        term = log.entries[at - 1].term if at else log.base.term
+        if term == last.term:
+            return log
+    # In the snapshot's term this node has promised nothing that it could have forgotten, because
+    # promises wait for the log.
+    hard = log.hard if log.hard.term >= last.term else HardState(last.term, None)
+    return _Log(hard, last, [])

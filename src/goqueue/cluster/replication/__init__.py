@@ -1,0 +1,53 @@
+"""Copies of one partition on several nodes: who has what, and what that allows.
+
+The leader takes the writes and counts which followers have them; followers pull, and cut off what
+the leader does not have. Decisions are made here from offsets and epochs alone, never from two
+nodes' clocks. Nothing here knows the network: messages are values, and whoever calls sends them.
+"""
+
+from goqueue.cluster.replication.copying import Copying
+from goqueue.cluster.replication.following import (
+    Append,
+    Follow,
+    FollowerLog,
+    Following,
+    Restart,
+    Truncate,
+)
+from goqueue.cluster.replication.leading import Leading, Served
+from goqueue.cluster.replication.messages import (
+    FetchStatus,
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaReport,
+    decode_message,
+    encode_message,
+)
+from goqueue.cluster.replication.replica_set import (
+    AdvanceHighWatermark,
+    ProposeInSync,
+    ReplicaSet,
+    SetShortage,
+)
+
+__all__ = [
+    "AdvanceHighWatermark",
+    "Append",
+    "Copying",
+    "FetchStatus",
+    "Follow",
+    "FollowerLog",
+    "Following",
+    "Leading",
+    "ProposeInSync",
+    "ReplicaFetch",
+    "ReplicaFetched",
+    "ReplicaReport",
+    "ReplicaSet",
+    "Restart",
+    "Served",
+    "SetShortage",
+    "Truncate",
+    "decode_message",
+    "encode_message",
+]

@@ -1,0 +1,209 @@
+"""The follower's side: pull what comes after the own end, and cut off what the leader has not.
+
+Each question names the epoch of the last batch and the offset after it. By these two alone the
+leader can tell whether the follower's log is a part of its own, because no two leaders share an
+epoch and none of them rewrites what it has written. If it is not, the leader says up to where the
+newest epoch that both may know goes, and the follower drops what is beyond it and asks again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from goqueue.cluster.replication.messages import (
+    FetchStatus,
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaReport,
+)
+
+
+class FollowerLog(Protocol):
+    """What is to be known of the follower's own copy."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def durable_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int: ...
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Store these batches of the leader at the end."""
+
+    batches: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Drop everything from `offset` on; `truncated` must follow."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Drop the whole log and begin anew at `offset`; `truncated` must follow."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """What the leader says of the part of the log that both have."""
+
+    high_watermark: int
+    start_offset: int
+
+
+Effect = Append | Truncate | Restart | Follow
+
+
+class State(Enum):
+    FETCHING = "fetching"
+    TRUNCATING = "truncating"
+
+
+class Following:
+    """One replica following one leader in one epoch."""
+
+    def __init__(
+        self,
+        log: FollowerLog,
+        *,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        bytes_max: int,
+        timeout_ms: int,
+        retry_ms: int,
+        first_request: int = 0,
+    ) -> None:
+        """`first_request` differs from life to life, so that old answers are not taken for new."""
+        self.leader_epoch = leader_epoch
+        self.state = State.FETCHING
+        self.is_matching = False  # the leader has said that it has all that is here
+        self._log = log
+        self._topic_id = topic_id
+        self._partition = partition
+        self._bytes_max = bytes_max
+        self._timeout_ms = timeout_ms
+        self._retry_ms = retry_ms
+        self._request = first_request
+        self._asked: ReplicaFetch | None = None
+        self._asked_ms = 0
+        self._not_before_ms = 0
+        self._told_durable = -1
+
+    def repair(self, offset: int) -> Truncate:
+        """From `offset` on the own log cannot be trusted; have that part again from the leader."""
+        self.state = State.TRUNCATING
+        return Truncate(offset)
+
+    # Asking
+
+    def fetch(self, now_ms: int) -> ReplicaFetch | None:
+        """The next question; None while one is out or there is something else to do first."""
+        if self.state is not State.FETCHING or now_ms < self._not_before_ms:
+            return None
+        if self._asked is not None and now_ms - self._asked_ms < self._timeout_ms:
+            return None
+        self._request += 1
+        self._asked_ms = now_ms
+        self._told_durable = self._log.durable_offset
+        self._asked = ReplicaFetch(
+            topic_id=self._topic_id,
+            partition=self._partition,
+            request=self._request,
+            leader_epoch=self.leader_epoch,
+            last_epoch=self._log.last_epoch,
+            offset=self._log.end_offset,
+            durable_offset=self._told_durable,
+            start_offset=self._log.start_offset,
+            bytes_max=self._bytes_max,
+        )
+        return self._asked
+
+    def report(self) -> ReplicaReport | None:
+        """More is durable than the last question said; None when the next one will say it.
+
+        Before the leader has compared the logs, what is durable here may not be the leader's.
+        """
+        durable = self._log.durable_offset
+        if not self.is_matching or self._asked is None or durable <= self._told_durable:
+            return None
+        self._told_durable = durable
+        return ReplicaReport(
+            topic_id=self._topic_id,
+            partition=self._partition,
+            leader_epoch=self.leader_epoch,
+            durable_offset=durable,
+        )
+
+    # Answers
+
+    def received(self, answer: ReplicaFetched, batches: bytes, now_ms: int) -> list[Effect]:
+        """What to do with an answer; one to another question than the last is passed over."""
+        if not self._is_awaited(answer):
+            return []
+        self._asked = None
+        if answer.status is FetchStatus.OK:
+            self.is_matching = True
+            news: list[Effect] = [Append(batches)] if batches else []
+            return [*news, Follow(answer.high_watermark, answer.start_offset)]
+        if answer.status is FetchStatus.DIVERGING:
+            return [self._cut(answer)]
+        if answer.status is FetchStatus.BELOW_START:
+            return [self._restart(answer)]
+        # The view of one of the two is not the newest; metadata will put that right.
+        self._not_before_ms = now_ms + self._retry_ms
+        return []
+
+    def failed(self, now_ms: int) -> None:
+        """The question could not be asked, or its answer not be stored; ask again in a while."""
+        self._asked = None
+        self._not_before_ms = now_ms + self._retry_ms
+
+    def truncated(self) -> None:
+        """What the last answer asked for is done."""
+        assert self.state is State.TRUNCATING
+        self.state = State.FETCHING
+
+    def _is_awaited(self, answer: ReplicaFetched) -> bool:
+        asked = self._asked
+        return asked is not None and (
+            answer.request,
+            answer.leader_epoch,
+            answer.last_epoch,
+            answer.offset,
+        ) == (asked.request, asked.leader_epoch, asked.last_epoch, asked.offset)
+
+    def _cut(self, answer: ReplicaFetched) -> Effect:
+        """Keep what both logs say of the newest epoch that both may know, and nothing after it.
+
+        A log that begins later than that keeps its place, empty: what was deleted there was
+        committed, and its offsets are not given again. Only a leader that never had those offsets,
+        or that has deleted more, makes a follower begin anew.
+        """
+        log = self._log
+        own_epoch, own_end = log.epoch_end(answer.diverging_epoch)
+        target = min(own_end if own_epoch >= 0 else log.start_offset, answer.diverging_end)
+        if answer.diverging_epoch < 0 or target < log.start_offset:
+            return self._restart(answer)
+        self.state = State.TRUNCATING
+        return Truncate(target)
+
+    def _restart(self, answer: ReplicaFetched) -> Effect:
+        self.state = State.TRUNCATING
+        return Restart(answer.restart_offset)

@@ -1,0 +1,207 @@
+"""A leader's copy of a partition together with what it knows of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from goqueue.cluster.replication.messages import (
+    FetchStatus,
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaReport,
+)
+from goqueue.cluster.replication.replica_set import (
+    AdvanceHighWatermark,
+    Effect,
+    ProposeInSync,
+    ReplicaSet,
+    SetShortage,
+)
+from goqueue.model.errors import CorruptBatch, NotEnoughReplicas, StorageFailed
+from goqueue.partition import Partition
+from goqueue.storage.log import Slice
+
+Propose = Callable[[ProposeInSync], None]
+
+
+class Served(NamedTuple):
+    """An answer, and the batches that go with it: to be read before anything else happens."""
+
+    answer: ReplicaFetched
+    batches: Slice | None
+
+
+class Leading:
+    """Answers followers, and carries out what the replica set decides.
+
+    The partition must lead already. `propose` hands a proposal to the controller.
+    """
+
+    def __init__(self, partition: Partition, replicas: ReplicaSet, propose: Propose) -> None:
+        assert not partition.is_following
+        assert partition.leader_epoch == replicas.leader_epoch
+        self.partition = partition
+        self.replicas = replicas
+        self._propose = propose
+        partition.on_durable = self._durable
+        self._perform(replicas.begin())
+
+    def stop(self) -> None:
+        """Another leads now, or nobody."""
+        if self.partition.on_durable == self._durable:
+            self.partition.on_durable = None
+
+    # Followers
+
+    def serve(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
+        """The answer to a follower, which has batches unless it is at the end."""
+        partition = self.partition
+        status = self._standing(node, incarnation, fetch)
+        if status is not FetchStatus.OK:
+            return Served(self._answer(fetch, status), None)
+        if fetch.last_epoch >= 0 or fetch.offset > partition.end_offset:
+            epoch, end = partition.epoch_end(fetch.last_epoch)
+            if epoch != fetch.last_epoch or end < fetch.offset:
+                return self._diverging(fetch, epoch, end)
+        if fetch.offset < partition.start_offset and fetch.offset != self._first_offset():
+            return self._cut_off(fetch, FetchStatus.BELOW_START)
+        return self._read(node, incarnation, fetch, now_ms)
+
+    def reported(self, node: int, incarnation: bytes, report: ReplicaReport, now_ms: int) -> None:
+        """A follower has made durable what it was sent."""
+        if report.leader_epoch == self.partition.leader_epoch:
+            effects = self.replicas.follower_durable(
+                node,
+                incarnation,
+                durable_offset=report.durable_offset,
+                end_offset=self.partition.end_offset,
+                now_ms=now_ms,
+            )
+            self._perform(effects)
+
+    def _standing(self, node: int, incarnation: bytes, fetch: ReplicaFetch) -> FetchStatus:
+        epoch = self.partition.leader_epoch
+        if self.partition.is_following or self.partition.is_gone:
+            return FetchStatus.NOT_LEADER
+        if fetch.leader_epoch != epoch:
+            is_old = fetch.leader_epoch < epoch
+            return FetchStatus.FENCED_EPOCH if is_old else FetchStatus.UNKNOWN_EPOCH
+        if not self.replicas.knows(node, incarnation):
+            return FetchStatus.UNKNOWN_REPLICA
+        return FetchStatus.OK
+
+    def _read(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
+        partition = self.partition
+        try:
+            batches = partition.read_uncommitted(fetch.offset, bytes_max=fetch.bytes_max)
+        except (CorruptBatch, StorageFailed):
+            return Served(self._answer(fetch, FetchStatus.DAMAGED), None)
+        if batches is not None and batches.offset < fetch.offset:
+            # Compaction has made one batch of several. A follower in the middle of it was not in
+            # sync, so it can drop its own version of the beginning and have this one instead.
+            return self._diverging(fetch, fetch.last_epoch, batches.offset)
+        effects = self.replicas.follower_fetched(
+            node,
+            incarnation,
+            offset=fetch.offset,
+            durable_offset=fetch.durable_offset,
+            start_offset=fetch.start_offset,
+            end_offset=partition.end_offset,
+            now_ms=now_ms,
+        )
+        self._perform(effects)
+        size = 0 if batches is None else batches.length
+        return Served(self._answer(fetch, FetchStatus.OK, batches_bytes=size), batches)
+
+    def _diverging(self, fetch: ReplicaFetch, epoch: int, end: int) -> Served:
+        return self._cut_off(fetch, FetchStatus.DIVERGING, diverging_epoch=epoch, diverging_end=end)
+
+    def _cut_off(self, fetch: ReplicaFetch, status: FetchStatus, **diverging: int) -> Served:
+        restart_offset = self._first_offset()
+        if restart_offset is None:
+            return Served(self._answer(fetch, FetchStatus.DAMAGED), None)
+        answer = self._answer(fetch, status, restart_offset=restart_offset, **diverging)
+        return Served(answer, None)
+
+    def _first_offset(self) -> int | None:
+        """Where the batch begins that holds the start of the log; None when it is damaged.
+
+        Records can be deleted up to the middle of a batch, but only whole ones can be copied.
+        """
+        partition = self.partition
+        try:
+            first = partition.read_uncommitted(partition.start_offset, bytes_max=1)
+        except (CorruptBatch, StorageFailed):
+            return None
+        return partition.end_offset if first is None else first.offset
+
+    def _answer(
+        self,
+        fetch: ReplicaFetch,
+        status: FetchStatus,
+        *,
+        diverging_epoch: int = -1,
+        diverging_end: int = -1,
+        restart_offset: int = -1,
+        batches_bytes: int = 0,
+    ) -> ReplicaFetched:
+        return ReplicaFetched(
+            topic_id=fetch.topic_id,
+            partition=fetch.partition,
+            request=fetch.request,
+            leader_epoch=fetch.leader_epoch,
+            last_epoch=fetch.last_epoch,
+            offset=fetch.offset,
+            status=status,
+            high_watermark=self.partition.high_watermark,
+            start_offset=self.partition.start_offset,
+            diverging_epoch=diverging_epoch,
+            diverging_end=diverging_end,
+            restart_offset=restart_offset,
+            batches_bytes=batches_bytes,
+        )
+
+    # The controller
+
+    def tick(self, now_ms: int) -> None:
+        self._perform(self.replicas.tick(now_ms))
+
+    def in_sync_changed(
+        self, *, replicas: Iterable[int], in_sync: Iterable[int], version: int, now_ms: int
+    ) -> None:
+        effects = self.replicas.in_sync_changed(
+            replicas=replicas, in_sync=in_sync, version=version, now_ms=now_ms
+        )
+        self._perform(effects)
+
+    def nodes_changed(self, alive: Mapping[int, bytes], *, now_ms: int) -> None:
+        self._perform(self.replicas.nodes_changed(alive, now_ms=now_ms))
+
+    def proposal_refused(self, *, version: int, now_ms: int) -> None:
+        self._perform(self.replicas.proposal_refused(version=version, now_ms=now_ms))
+
+    def in_sync_min_changed(self, in_sync_min: int) -> None:
+        self._perform(self.replicas.in_sync_min_changed(in_sync_min))
+
+    # Effects
+
+    def _durable(self) -> None:
+        self._perform(self.replicas.local_durable(self.partition.durable_offset))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AdvanceHighWatermark):
+                self.partition.set_commit_limit(effect.offset)
+            elif isinstance(effect, ProposeInSync):
+                self._propose(effect)
+            else:
+                self.partition.set_shortage(self._shortage(effect))
+
+    def _shortage(self, effect: SetShortage) -> NotEnoughReplicas | None:
+        if not effect.is_short:
+            return None
+        return NotEnoughReplicas(
+            f"{self.partition.name} has {effect.in_sync_count} replicas in sync and needs "
+            f"{effect.in_sync_min}; retry when more nodes are back."
+        )

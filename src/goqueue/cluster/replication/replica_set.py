@@ -1,0 +1,298 @@
+"""The leader's side: which replica has what, who is in sync, and what is committed.
+
+A record is committed when every replica in sync has it as durably as promised. Who is in sync the
+controller decides, because it chooses the next leader among them; the leader only proposes. Between
+a proposal and its answer the controller may have agreed already or not at all. So until the version
+of the partition tells, whoever is in sync by either view must have a record before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+NOT_KNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark:
+    """All replicas in sync have what is before `offset`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeInSync:
+    """Ask the controller to let these be in sync, if nothing has changed since `version`.
+
+    It must refuse one that is not alive in the incarnation named here: what the leader knows of it
+    is about that one. A set that is no other than the present one still raises the version, which
+    is how earlier proposals are made void.
+    """
+
+    in_sync: tuple[int, ...]
+    incarnations: Mapping[int, bytes]
+    leader_epoch: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetShortage:
+    """Too few replicas are in sync for writers who want all of them, or enough again."""
+
+    is_short: bool
+    in_sync_count: int
+    in_sync_min: int
+
+
+Effect = AdvanceHighWatermark | ProposeInSync | SetShortage
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a follower has come in this leader's epoch, in one incarnation."""
+
+    incarnation: bytes
+    caught_up_ms: int  # the last time for which it is sure that it had everything
+    mark_ms: int
+    mark_offset: int  # where the log ended at `mark_ms`; durable from there on, it had everything
+    offset: int = NOT_KNOWN
+    durable_offset: int = NOT_KNOWN
+    start_offset: int = NOT_KNOWN
+
+
+class ReplicaSet:
+    """The replicas of one partition during the epoch of one leader."""
+
+    def __init__(
+        self,
+        node: int,
+        *,
+        replicas: Iterable[int],
+        in_sync: Iterable[int],
+        in_sync_min: int,
+        alive: Mapping[int, bytes],
+        leader_epoch: int,
+        version: int,
+        epoch_start: int,
+        high_watermark: int,
+        durable_offset: int,
+        lag_ms: int,
+        retry_ms: int,
+        now_ms: int,
+    ) -> None:
+        """`epoch_start` is where the log ended when this leader took over."""
+        self.node = node
+        self.replicas = frozenset(replicas)
+        self.in_sync = frozenset(in_sync)
+        self.in_sync_min = in_sync_min
+        self.leader_epoch = leader_epoch
+        self.version = version
+        self.high_watermark = high_watermark
+        self.durable_offset = durable_offset
+        self.is_short = False
+        self._epoch_start = epoch_start
+        self._lag_ms = lag_ms
+        self._retry_ms = retry_ms
+        self._alive = dict(alive)
+        self._pending: ProposeInSync | None = None
+        self._pending_ms = 0
+        # Members of proposals that were refused. A copy of one may still be on its way, so they
+        # count until the version has changed.
+        self._withdrawn: frozenset[int] = frozenset()
+        self._progress = {one: self._fresh(one, now_ms) for one in self.replicas - {node}}
+
+    # What is known
+
+    @property
+    def counting(self) -> frozenset[int]:
+        """Everyone whom the controller may believe to be in sync."""
+        proposed = () if self._pending is None else self._pending.in_sync
+        return self.in_sync.union(proposed, self._withdrawn)
+
+    @property
+    def low_watermark(self) -> int | None:
+        """Where the latest beginning of a living follower's log is; None when one is not known.
+
+        What was deleted before it does not come back with another leader.
+        """
+        starts = [one.start_offset for node, one in self._progress.items() if node in self._alive]
+        return None if NOT_KNOWN in starts else min(starts, default=None)
+
+    def progress(self, node: int) -> Progress | None:
+        return self._progress.get(node)
+
+    def knows(self, node: int, incarnation: bytes) -> bool:
+        """Whether a replica in this incarnation is one to listen to."""
+        return node in self._progress and self._alive.get(node) == incarnation
+
+    # What happens
+
+    def begin(self) -> list[Effect]:
+        """What follows from the state in which the leader has found things."""
+        return self._judge()
+
+    def local_durable(self, offset: int) -> list[Effect]:
+        """The leader's own copy is durable up to `offset`."""
+        self.durable_offset = max(self.durable_offset, offset)
+        return self._advance()
+
+    def follower_fetched(
+        self,
+        node: int,
+        incarnation: bytes,
+        *,
+        offset: int,
+        durable_offset: int,
+        start_offset: int,
+        end_offset: int,
+        now_ms: int,
+    ) -> list[Effect]:
+        """A follower whose log is a part of the leader's has asked for what comes after `offset`.
+
+        Within an epoch it never goes back, so a question that comes late changes nothing.
+        """
+        if not self.knows(node, incarnation):
+            return []
+        progress = self._progress[node]
+        progress.offset = max(progress.offset, offset)
+        progress.start_offset = max(progress.start_offset, start_offset)
+        return self._note_durable(node, progress, durable_offset, end_offset, now_ms)
+
+    def follower_durable(
+        self, node: int, incarnation: bytes, *, durable_offset: int, end_offset: int, now_ms: int
+    ) -> list[Effect]:
+        """A follower has made more durable; of one that has not fetched yet nothing is believed."""
+        if not self.knows(node, incarnation) or self._progress[node].offset == NOT_KNOWN:
+            return []
+        return self._note_durable(node, self._progress[node], durable_offset, end_offset, now_ms)
+
+    def nodes_changed(self, alive: Mapping[int, bytes], *, now_ms: int) -> list[Effect]:
+        """These nodes are alive, in these incarnations; of a new one nothing is known."""
+        self._alive = dict(alive)
+        for node, progress in self._progress.items():
+            if alive.get(node, progress.incarnation) != progress.incarnation:
+                self._progress[node] = self._fresh(node, now_ms)
+        return []
+
+    def in_sync_changed(
+        self, *, replicas: Iterable[int], in_sync: Iterable[int], version: int, now_ms: int
+    ) -> list[Effect]:
+        """The controller has decided; decisions that are older than the known one are passed over.
+
+        Whatever was proposed on the grounds of an older version can no longer be accepted.
+        """
+        if version <= self.version:
+            return []
+        self.version = version
+        self.replicas, self.in_sync = frozenset(replicas), frozenset(in_sync)
+        self._pending, self._withdrawn = None, frozenset()
+        followers = self.replicas - {self.node}
+        self._progress = {
+            one: self._progress.get(one) or self._fresh(one, now_ms) for one in followers
+        }
+        return self._judge()
+
+    def proposal_refused(self, *, version: int, now_ms: int) -> list[Effect]:
+        """The controller has refused a proposal and says which version it knows.
+
+        If that is a later one, the change will come to be known here. Else the proposal may still
+        be accepted when it comes a second time, so it is made void by another one.
+        """
+        if version != self.version or self._pending is None:
+            return []
+        self._withdrawn |= frozenset(self._pending.in_sync) - self.in_sync
+        self._pending = None
+        return self._propose(self.in_sync, now_ms) if self._withdrawn else []
+
+    def in_sync_min_changed(self, in_sync_min: int) -> list[Effect]:
+        """The topic's settings have changed."""
+        self.in_sync_min = in_sync_min
+        return self._judge()
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Give up those who lag; repeat a proposal that nobody has answered."""
+        if self._pending is not None:
+            if now_ms - self._pending_ms < self._retry_ms:
+                return []
+            self._pending_ms = now_ms
+            return [self._pending]
+        return self._repropose(now_ms)
+
+    # What follows
+
+    def _fresh(self, node: int, now_ms: int) -> Progress:
+        return Progress(self._alive.get(node, b""), now_ms, now_ms, self._epoch_start)
+
+    def _note_durable(
+        self, node: int, progress: Progress, durable_offset: int, end_offset: int, now_ms: int
+    ) -> list[Effect]:
+        durable = max(progress.durable_offset, min(durable_offset, end_offset))
+        progress.durable_offset = durable
+        if durable >= end_offset:
+            progress.caught_up_ms = now_ms
+        elif durable >= progress.mark_offset:
+            progress.caught_up_ms = max(progress.caught_up_ms, progress.mark_ms)
+        if durable >= progress.mark_offset:
+            progress.mark_offset, progress.mark_ms = end_offset, now_ms
+        effects = self._advance()
+        if self._pending is None and node not in self.in_sync and self._may_join(node):
+            effects += self._propose(self.in_sync | {node}, now_ms)
+        return effects
+
+    def _may_join(self, node: int) -> bool:
+        """Whether a follower has all that is committed, and all that was before this epoch.
+
+        The latter matters when the leader itself was chosen without being in sync.
+        """
+        progress = self._progress[node]
+        return (
+            self._alive.get(node) == progress.incarnation
+            and progress.durable_offset >= self.high_watermark
+            and progress.durable_offset >= self._epoch_start
+        )
+
+    def _repropose(self, now_ms: int) -> list[Effect]:
+        lagging = {
+            node for node, one in self._progress.items() if now_ms - one.caught_up_ms > self._lag_ms
+        }
+        joining = {
+            node for node in self._progress.keys() - self.in_sync - lagging if self._may_join(node)
+        }
+        wanted = (self.in_sync - lagging) | joining
+        if wanted == self.in_sync and not self._withdrawn:
+            return []
+        return self._propose(wanted, now_ms)
+
+    def _propose(self, in_sync: frozenset[int], now_ms: int) -> list[Effect]:
+        members = tuple(sorted(in_sync))
+        incarnations = {
+            one: self._progress[one].incarnation for one in members if one in self._progress
+        }
+        self._pending = ProposeInSync(members, incarnations, self.leader_epoch, self.version)
+        self._pending_ms = now_ms
+        return [self._pending]
+
+    def _judge(self) -> list[Effect]:
+        """Whether enough are in sync, and what is committed by that."""
+        effects: list[Effect] = []
+        is_short = len(self.in_sync) < self.in_sync_min
+        if is_short != self.is_short:
+            self.is_short = is_short
+            effects.append(SetShortage(is_short, len(self.in_sync), self.in_sync_min))
+        return effects + self._advance()
+
+    def _advance(self) -> list[Effect]:
+        # With fewer than the least number in sync nothing is committed: the last one of them could
+        # lose it. Where there are not so many replicas at all, all of them have to do.
+        if len(self.in_sync) < min(self.in_sync_min, len(self.replicas)):
+            return []
+        offset = self.durable_offset
+        for node in self.counting:
+            if node != self.node:
+                progress = self._progress.get(node)
+                offset = min(offset, NOT_KNOWN if progress is None else progress.durable_offset)
+        if offset <= self.high_watermark:
+            return []
+        self.high_watermark = offset
+        return [AdvanceHighWatermark(offset)]

@@ -1,0 +1,162 @@
+"""A network between simulated nodes that loses, delays, doubles and reorders what is sent.
+
+Calls are a question and an answer, each on its way alone: a lost answer leaves the caller not
+knowing whether it was heard. Which of all this happens a seed decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from goqueue.broker.peers import Answer, Answered, Handler, NoticeHandler, PeerKind
+from goqueue.broker.promise import Promise
+from goqueue.model.compression import Buffer
+from goqueue.model.errors import GoQueueError, InvalidRequest, RequestTimedOut
+from goqueue.wire.peers.frames import Refusal
+from goqueue.wire.peers.refusals import error_of, refusal_of
+from tests.simulation.clock import NodeClock, VirtualClock
+
+
+@dataclass
+class Faults:
+    """How bad the network is just now."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay_ms: float = 1.0
+    late: float = 0.0  # how likely something is very late
+    cut: set[tuple[int, int]] = field(default_factory=set)  # from, to
+
+
+class Network:
+    """Carries what nodes send each other."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.faults = Faults()
+        self.nodes: dict[int, SimulatedPeers] = {}
+        self.sent = 0
+
+    def join(self, node: int, clock: NodeClock) -> SimulatedPeers:
+        """A node that starts; whatever was on its way to an earlier life of it gets lost."""
+        self.nodes[node] = SimulatedPeers(self, node, clock)
+        return self.nodes[node]
+
+    def leave(self, node: int) -> None:
+        self.nodes.pop(node, None)
+
+    def cut(self, some: Sequence[int], others: Sequence[int]) -> None:
+        """Let nothing pass between these, either way."""
+        self.faults.cut |= {(one, other) for one in some for other in others}
+        self.faults.cut |= {(other, one) for one in some for other in others}
+
+    def heal(self) -> None:
+        self.faults = Faults()
+
+    def carry(self, source: int, target: int, deliver: Callable[[], None]) -> None:
+        """Have `deliver` called by and by: late, twice or never."""
+        faults, chance = self.faults, self.clock.random
+        self.sent += 1
+        if (source, target) in faults.cut:
+            return
+        for _ in range(1 + (chance.random() < faults.duplication)):
+            if chance.random() >= faults.loss:
+                delay = chance.uniform(0.05, faults.delay_ms)
+                if chance.random() < faults.late:
+                    delay += chance.uniform(0, 600)
+                self.clock.call_later(delay, deliver)
+
+
+class SimulatedPeers:
+    """The network as one life of one node sees it."""
+
+    def __init__(self, network: Network, node: int, clock: NodeClock) -> None:
+        self.node = node
+        self.located: dict[int, str] = {}
+        self._network = network
+        self._clock = clock
+        self._handlers: dict[PeerKind, Handler] = {}
+        self._notice_handlers: dict[PeerKind, NoticeHandler] = {}
+
+    def locate(self, node: int, address: str) -> None:
+        self.located[node] = address
+
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        self._handlers[kind] = handler
+
+    def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
+        self._notice_handlers[kind] = handler
+
+    def notify(self, node: int, kind: PeerKind, head: bytes) -> None:
+        def arrive() -> None:
+            target = self._network.nodes.get(node)
+            if target is not None and kind in target._notice_handlers:
+                target._notice_handlers[kind](self.node, head)
+
+        self._network.carry(self.node, node, arrive)
+
+    def call(
+        self,
+        node: int,
+        kind: PeerKind,
+        head: bytes,
+        body: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+    ) -> Promise[Answered]:
+        promise: Promise[Answered] = Promise()
+        sent = b"".join(body)
+        timer = self._clock.call_later(timeout_ms, lambda: _give_up(promise, node))
+
+        def answered(answer: tuple[bytes, bytes] | Refusal) -> None:
+            # An answer to an earlier life, or one that comes twice, finds nobody.
+            if self._network.nodes.get(self.node) is not self or promise.is_done:
+                return
+            timer.cancel()
+            if isinstance(answer, Refusal):
+                promise.reject(error_of(answer))
+            else:
+                promise.resolve(Answered(answer[0], memoryview(answer[1])))
+
+        self._network.carry(self.node, node, partial(self._ask, node, kind, head, sent, answered))
+        return promise
+
+    def _ask(
+        self,
+        node: int,
+        kind: PeerKind,
+        head: bytes,
+        body: bytes,
+        answered: Callable[[tuple[bytes, bytes] | Refusal], None],
+    ) -> None:
+        target = self._network.nodes.get(node)
+        if target is None:
+            return
+
+        def reply(answer: Answer | None, error: Exception | None) -> None:
+            message: tuple[bytes, bytes] | Refusal
+            if isinstance(error, GoQueueError):
+                message = refusal_of(error)
+            elif error is not None:
+                raise error
+            else:
+                assert answer is not None
+                message = (answer.head, b"".join(answer.body))
+            self._network.carry(node, self.node, partial(answered, message))
+
+        handler = target._handlers.get(kind)
+        try:
+            if handler is None:
+                raise InvalidRequest(f"This node does not serve calls of the kind {kind}.")
+            promise = handler(self.node, head, memoryview(body))
+        except GoQueueError as error:
+            reply(None, error)
+        else:
+            promise.then(reply)
+
+
+def _give_up(promise: Promise[Answered], node: int) -> None:
+    if not promise.is_done:
+        promise.reject(RequestTimedOut(f"Node {node} has not answered; retry."))
