@@ -132,13 +132,33 @@ class ClusterSettings:
         most=10 * MINUTE_MS,
     )
     replication_factor: int = _count(
-        3, "copies of a new topic whose creator does not say; fewer when there are fewer nodes", most=15
+        3,
+        "copies of a new topic whose creator does not say; fewer when there are fewer nodes",
+        most=15,
     )
     rebalance_ms: int = _duration(
         5 * SECOND_MS, "how often leaders go back to where they are spread evenly", least=100
     )
     leader_moves_max: int = _count(
         200, "leaders that go back at once; clients of each look for it anew"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """How copies of a partition keep up with each other."""
+
+    lag_ms: int = _duration(
+        10 * SECOND_MS,
+        "a follower that was behind for so long no longer counts; time alone decides, not distance",
+        least=100,
+        most=HOUR_MS,
+    )
+    retry_ms: int = _duration(
+        200, "before something that failed is tried again", least=10, most=MINUTE_MS
+    )
+    fetch_bytes_max: int = _size(
+        MiB, "of one partition in one answer; one larger batch goes alone", least=KiB, most=64 * MiB
     )
 
 
@@ -444,6 +464,7 @@ class Settings:
 
     node: NodeSettings = NodeSettings()
     cluster: ClusterSettings = ClusterSettings()
+    replication: ReplicationSettings = ReplicationSettings()
     listeners: ListenerSettings = ListenerSettings()
     storage: StorageSettings = StorageSettings()
     compaction: CompactionSettings = CompactionSettings()

@@ -10,13 +10,14 @@ from random import Random
 import pytest
 import uvloop
 
+from goqueue.broker.peers import Answer, Answered
 from goqueue.broker.promise import Promise
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.sockets import Listener
-from goqueue.wire.peers.calling import Answered, Calling
+from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
-from goqueue.wire.peers.serving import Answer, PeerServer
+from goqueue.wire.peers.serving import PeerServer
 
 ECHO = 1
 SECONDS_MAX = 20

@@ -89,11 +89,13 @@ class SimulatedPeers:
     def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
         self._notice_handlers[kind] = handler
 
-    def notify(self, node: int, kind: PeerKind, head: bytes) -> None:
+    def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
+        sent = b"".join(body)
+
         def arrive() -> None:
             target = self._network.nodes.get(node)
             if target is not None and kind in target._notice_handlers:
-                target._notice_handlers[kind](self.node, head)
+                target._notice_handlers[kind](self.node, head, memoryview(sent))
 
         self._network.carry(self.node, node, arrive)
 

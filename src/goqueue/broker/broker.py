@@ -10,13 +10,18 @@ from uuid import UUID
 
 import msgspec
 
+from goqueue.broker.clustering import Addresses, Clustering
 from goqueue.broker.compactor import Compactor
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.epochs import Epochs
+from goqueue.broker.facts import LocalLog
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
+from goqueue.broker.internal_topics import internal_topics
 from goqueue.broker.joining import Joining, is_transactional
+from goqueue.broker.partition_files import PartitionFiles
+from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Outgoing, Publisher, PublishResult
 from goqueue.broker.queues import Queues
@@ -77,14 +82,22 @@ class Broker:
     """One node's topics and groups."""
 
     def __init__(
-        self, settings: Settings, disk: Disk, scheduler: Scheduler, random: Random
+        self,
+        settings: Settings,
+        disk: Disk,
+        scheduler: Scheduler,
+        random: Random,
+        *,
+        peers: Peers | None = None,
+        addresses: Addresses = dict,
     ) -> None:
+        """With `peers` it is one node of a cluster, and tells the others its `addresses`."""
         self.settings = settings
         self.scheduler = scheduler
         self.random = random
         self.node_id = settings.node.id
         self._disk = disk
-        self.cluster_id = self._identify()
+        self._own_cluster_id = self._identify()
         commit_journal = CommitJournal(disk, file_bytes=settings.storage.commit_journal_bytes // 2)
         is_every = settings.storage.fsync == "every"
         self.flusher = Flusher(
@@ -94,15 +107,26 @@ class Broker:
             # Whatever the mode, an earlier process with another one may have left a journal.
             journal=commit_journal if is_every else None,
         )
-        self.topics = Topics(
+        self.cluster = None if peers is None else self._clustering(peers, addresses)
+        files = PartitionFiles(
             disk,
             scheduler,
             self.flusher,
             commit_journal,
-            TopicDefaults(settings.storage, settings.compaction, settings.topics),
             waits_for_sync=is_every,
             new_id=self.new_id,
         )
+        self.topics = Topics(
+            files,
+            self.cluster.quorum
+            if self.cluster is not None
+            else LocalLog(disk, scheduler, self.flusher, commit_journal),
+            TopicDefaults(settings.storage, settings.compaction, settings.topics),
+            keeps_all=self.cluster is None,
+            new_id=self.new_id,
+        )
+        if self.cluster is not None:
+            self.cluster.attach(self.topics, self.flusher, settings.replication)
         self.groups = Groups(scheduler, self.topics, settings.groups)
         self.transactions = Transactions(scheduler, self.topics, self.groups, settings.transactions)
         self.queues = Queues(
@@ -146,7 +170,7 @@ class Broker:
             self.groups,
             self.queues,
             self.schedules,
-            cluster_id=self.cluster_id,
+            cluster_id=lambda: self.cluster_id,
             new_id=self.new_id,
             is_full=lambda: self.upkeep.is_full,
         )
@@ -156,6 +180,25 @@ class Broker:
         self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
+
+    def _clustering(self, peers: Peers, addresses: Addresses) -> Clustering:
+        settings = self.settings
+        return Clustering(
+            self.node_id,
+            settings.cluster,
+            self._disk,
+            self.scheduler,
+            peers,
+            self.random,
+            internal_topics=internal_topics(settings),
+            addresses=addresses,
+            new_id=self.new_id,
+            new_cluster_id=lambda: self._own_cluster_id,
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        return self._own_cluster_id if self.cluster is None else self.cluster.cluster_id
 
     def open(self) -> None:
         """Open everything on disk; afterwards the node can serve."""
@@ -167,6 +210,8 @@ class Broker:
         # Last of those who take part in transactions: it tells them how theirs ended.
         self.transactions.open()
         self.redrives.open()
+        if self.cluster is not None:
+            self.cluster.start()
         self.upkeep.start()
         self.compactor.start()
 

@@ -44,6 +44,7 @@ class FactLog(Protocol):
     """Agrees on decisions. Every node applies the same ones in the same order."""
 
     metadata: Metadata
+    partitions: list[Partition]  # those that it keeps itself in, if it does
 
     def request(self, command: Command) -> Promise[Result]:
         """Have something decided; kept when that is durable and in effect on this node."""
@@ -65,7 +66,8 @@ class LocalLog:
         self.metadata = Metadata()
         self._scheduler = scheduler
         self._applied: list[Applied] = []
-        self.partition = self._open(disk, flusher, commit_journal)
+        self._partition = self._open(disk, flusher, commit_journal)
+        self.partitions = [self._partition]
 
     def _open(self, disk: Disk, flusher: Flusher, commit_journal: CommitJournal) -> Partition:
         settings = PartitionSettings(
@@ -99,7 +101,7 @@ class LocalLog:
         decision, result = command.decide(self.metadata)
         now_ms = self._scheduler.now_ms()
         records = [_record(change, now_ms) for change in decision]
-        appended = self.partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
+        appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
         self.metadata.apply_all(decision)
         for applied in self._applied:
             applied(decision)
@@ -108,7 +110,7 @@ class LocalLog:
         def committed(error: GoQueueError | None) -> None:
             promise.settle(None if error else result, error)
 
-        self.partition.when_committed(appended.last_offset, committed)
+        self._partition.when_committed(appended.last_offset, committed)
         return promise
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from goqueue.broker.alarm import Alarm
+from goqueue.broker.internal_topics import OFFSETS_SETTINGS
 from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
@@ -52,13 +53,6 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
-
-_OFFSETS_SETTINGS = {
-    "cleanup_policy": "compact",
-    "compression_type": "producer",
-    "segment_bytes": str(100 << 20),
-    "max_message_bytes": str(64 << 20),
-}
 
 
 class _Hosted:
@@ -170,7 +164,7 @@ class Groups:
         topic = self._topics.find(OFFSETS_TOPIC)
         if topic is None:
             topic = await self._topics.create(
-                OFFSETS_TOPIC, partition_count=self._partition_count, settings=_OFFSETS_SETTINGS
+                OFFSETS_TOPIC, partition_count=self._partition_count, settings=OFFSETS_SETTINGS
             )
             self._host(topic)
         return topic

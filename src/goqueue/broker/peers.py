@@ -15,8 +15,8 @@ class PeerKind(IntEnum):
 
     QUORUM = 1  # a notice: what the voters tell each other
     COMMAND = 2  # a call to the controller
-    REPLICA_FETCH = 3  # a call to the leader of partitions
-    REPLICA_REPORT = 4  # a notice to the leader of a partition
+    FOLLOWER = 3  # a notice: what a follower asks and tells the leader of partitions
+    LEADER = 4  # a notice: the leader's answers, with batches
 
 
 class Answer(NamedTuple):
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
 
 # A handler gets the caller's node id, the head and a view of the body that lasts until it returns.
 Handler = Callable[[int, bytes, memoryview], Promise[Answer]]
-NoticeHandler = Callable[[int, bytes], None]
+NoticeHandler = Callable[[int, bytes, memoryview], None]
 
 
 class Peers(Protocol):
@@ -55,7 +55,7 @@ class Peers(Protocol):
     ) -> Promise[Answered]:
         """Ask for something. When no answer comes, nobody knows whether it was done."""
 
-    def notify(self, node: int, kind: PeerKind, head: bytes) -> None:
+    def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
         """Say something that may be lost on the way."""
 
     def serve(self, kind: PeerKind, handler: Handler) -> None:

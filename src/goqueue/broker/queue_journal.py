@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
+from goqueue.broker.internal_topics import DELIVERY_SETTINGS
 from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
@@ -51,14 +52,6 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
-_SETTINGS = {
-    "cleanup_policy": "delete",
-    "compression_type": "producer",
-    "retention_ms": "-1",  # only what a snapshot has replaced may go
-    "retention_bytes": "-1",
-    "segment_bytes": str(16 << 20),
-    "max_message_bytes": str(64 << 20),
-}
 BATCH_BYTES_MAX = 1 << 20
 RETRY_MS = 1000
 
@@ -136,7 +129,7 @@ class DeliveryJournal:
         """Make the topic if it is missing; no record in it is durable sooner than it is."""
         if not self._shelves:
             count = self._settings.partitions
-            self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=_SETTINGS)
+            self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=DELIVERY_SETTINGS)
             self._host(self._topics.get(DELIVERY_TOPIC))
 
     def _host(self, topic: Topic) -> None:

@@ -59,6 +59,7 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownTopic,
 )
+from goqueue.partition import Partition
 
 COMMAND_TIMEOUT_MS = 30_000  # long enough for an election or two
 CALL_TIMEOUT_MS = 5_000  # of one attempt; then perhaps another node leads
@@ -114,6 +115,7 @@ class Quorum:
         """`contacts` are nodes to ask while no leader is known."""
         self.node_id = node_id
         self.metadata = Metadata()
+        self.partitions: list[Partition] = []  # Its log is no partition.
         self.applied_index = state.snapshot.last.index
         if state.snapshot.data:
             self.metadata.restore(state.snapshot.data)
@@ -195,7 +197,7 @@ class Quorum:
             self._raft.tick(now_ms)
             self._pump()
 
-    def _receive(self, sender: int, head: bytes) -> None:
+    def _receive(self, sender: int, head: bytes, _: memoryview) -> None:
         if self._is_stopped or self.failure is not None:
             return
         try:
@@ -381,7 +383,8 @@ class Quorum:
     def _lacks_internal_topics(self) -> bool:
         assert self._controller is not None
         known = self._controller.metadata
-        return any(not node.is_fenced for node in known.nodes.values()) and any(
+        alive = sum(not node.is_fenced for node in known.nodes.values())
+        return alive >= self._raft.members.majority and any(
             known.topic(topic.name) is None for topic in self._internal_topics
         )
 

@@ -24,7 +24,7 @@ from goqueue.model.batch import (
     varint,
 )
 from goqueue.model.compression import Compression
-from goqueue.model.decode_reference import read_varint
+from goqueue.model.decode_fields import read_varint
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
 from goqueue.storage.disk import File

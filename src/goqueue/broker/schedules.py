@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
+from goqueue.broker.internal_topics import SCHEDULED_SETTINGS
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.schedule_intake import Delayed, pieces, to_messages
 from goqueue.broker.schedule_listing import (
@@ -51,14 +52,6 @@ __all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
 PRODUCER_NAME = "schedules"
 CHECKPOINT_CHECK_MS = 1000
 CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
-_SCHEDULED_SETTINGS = {
-    "cleanup_policy": "compact",
-    "compression_type": "producer",
-    "segment_bytes": str(64 << 20),
-    "max_message_bytes": str(64 << 20),
-    # Records stay at least until a checkpoint knows them.
-    "min_compaction_lag_ms": str(600_000),
-}
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +164,7 @@ class Schedules:
                 self._topics.create(
                     SCHEDULED_TOPIC,
                     partition_count=self._settings.partitions,
-                    settings=_SCHEDULED_SETTINGS,
+                    settings=SCHEDULED_SETTINGS,
                 )
             self._host(self._topics.get(SCHEDULED_TOPIC))
 

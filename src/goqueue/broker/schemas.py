@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from goqueue.broker.internal_topics import SCHEMAS_SETTINGS
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schema_loading import Loading
@@ -38,12 +39,6 @@ from goqueue.schemas.registry import LATEST, Registry, unknown_version
 from goqueue.schemas.scopes import Config, Mode
 from goqueue.schemas.sources import Check
 
-_SETTINGS = {
-    "cleanup_policy": "compact",
-    "compression_type": "producer",
-    "segment_bytes": str(16 << 20),
-    "max_message_bytes": str(64 << 20),
-}
 BATCH_BYTES_MAX = 1 << 20
 WRITES_WAITING_MAX = 1000
 READS_WAITING_MAX = 1000  # schemas that wait to be read or compared
@@ -332,7 +327,7 @@ class Schemas:
         """The topic's only partition; no record in it is durable sooner than the topic."""
         topic = self._topics.find(SCHEMAS_TOPIC)
         if topic is None:
-            self._topics.create(SCHEMAS_TOPIC, partition_count=1, settings=_SETTINGS)
+            self._topics.create(SCHEMAS_TOPIC, partition_count=1, settings=SCHEMAS_SETTINGS)
             topic = self._topics.get(SCHEMAS_TOPIC)
         return topic.partitions[0]
 

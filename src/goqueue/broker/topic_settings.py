@@ -241,6 +241,10 @@ class TopicDefaults:
             "segment_jitter_ms": "0",
         }
 
+    def in_sync_min(self, own: Mapping[str, str]) -> int:
+        """How many replicas must have a record before it is committed."""
+        return int(own.get("min_insync_replicas", self.values["min_insync_replicas"]))
+
     def resolve(self, own: Mapping[str, str]) -> PartitionSettings:
         """What the settings of a topic mean for its partitions."""
         values = {**self.values, **own}

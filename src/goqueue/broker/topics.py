@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
-from goqueue.broker.facts import Facts, LocalLog, done
-from goqueue.broker.flusher import Flusher
+from goqueue.broker.facts import FactLog, Facts, done
+from goqueue.broker.partition_files import PartitionFiles
 from goqueue.broker.promise import Promise
-from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topic_settings import TopicDefaults, check_settings
 from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
-from goqueue.cluster.facts import TOPIC_PREFIX, Decision, Forget, TopicFact
+from goqueue.cluster.facts import TOPIC_PREFIX, Decision, Forget, PartitionFact, TopicFact
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InternalTopic,
     InvalidPartitionCount,
     InvalidTopicName,
+    NotLeader,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
 )
 from goqueue.model.names import TopicPartition, check_topic_name
-from goqueue.partition import Partition, PartitionSettings, PartitionState
-from goqueue.storage.commit_journal import CommitJournal
-from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.segment import LOG_SUFFIX
+from goqueue.partition import Partition, PartitionSettings
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SCHEDULED_TOPIC = "__scheduled"
@@ -39,16 +33,6 @@ INTERNAL_TOPICS = frozenset(
     {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
 )
 PARTITIONS_MAX = 10_000
-
-_STOP_FILE = "meta/clean-stop"
-_STOP_MAGIC = b"GQST"
-_VERSION = 1
-_DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
-_LOST_PREFIX = "lost~"
-
-_log = logging.getLogger(__name__)
-
-ClosedPartitions = dict[str, list[PartitionState]]
 
 
 class Topic:
@@ -86,31 +70,28 @@ class Topics:
 
     def __init__(
         self,
-        disk: Disk,
-        scheduler: Scheduler,
-        flusher: Flusher,
-        commit_journal: CommitJournal,
+        files: PartitionFiles,
+        log: FactLog,
         defaults: TopicDefaults,
         *,
-        waits_for_sync: bool,
+        keeps_all: bool,
         new_id: Callable[[], bytes],
     ) -> None:
+        """Unless it `keeps_all`, a node keeps only the partitions that it is told to."""
         self.defaults = defaults
-        self._disk = disk
-        self._scheduler = scheduler
-        self._flusher = flusher
-        self._commit_journal = commit_journal
-        self._waits_for_sync = waits_for_sync
+        self.facts = Facts(log)
+        self._files = files
+        self._fact_log = log
+        self._keeps_all = keeps_all
         self._new_id = new_id
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._kept: set[Partition] = set()
         self._changed: list[Callable[[], None]] = []
         # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
         # records one by one for such a topic calls it, and the broker says how it is done.
         self.check_record: Callable[[Topic, Record], None] = _accept
-        self._fact_log = LocalLog(disk, scheduler, flusher, commit_journal)
-        self._fact_log.on_applied(self._apply)
-        self.facts = Facts(self._fact_log)
+        log.on_applied(self._apply)
 
     # Looking up
 
@@ -139,9 +120,10 @@ class Topics:
         return len(self._topics)
 
     def partitions(self) -> Iterator[Partition]:
+        """Those that this node keeps."""
         for topic in self:
-            yield from topic.partitions
-        yield self._fact_log.partition
+            yield from (one for one in topic.partitions if one in self._kept)
+        yield from self._fact_log.partitions
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Have `changed` called whenever topics come, go or grow."""
@@ -150,110 +132,61 @@ class Topics:
     # Opening and closing
 
     def open(self) -> None:
-        """Open every partition: at once after a clean stop, by recovery otherwise."""
-        is_journal_empty = self._commit_journal.is_redone
-        closed = self._take_clean_stop()
-        if not is_journal_empty:
-            closed = {}  # The journal could not be emptied at the stop, so it was not that clean.
+        """Take in the topics that are known, and open the partitions that are kept here."""
+        self._files.begin()
+        if not self._keeps_all:
+            self._files.redo_all()
         for fact in self._fact_log.metadata.topics():
-            states = closed.get(fact.id.hex(), [])
-            self._add(fact, states if len(states) == fact.partition_count else [])
-        self._commit_journal.clear()
-        self._remove_strays()
+            self._add(fact)
+        if self._keeps_all:
+            self._files.finish_redo()
+            self.remove_strays()
 
     def close(self) -> None:
-        """Close every partition, which must be synced, and leave a note for the next start."""
-        closed: ClosedPartitions = {}
-        for topic in self:
-            states = [_close(partition) for partition in topic.partitions]
-            known = [state for state in states if state is not None]
-            if len(known) == len(states):
-                closed[topic.id.hex()] = known
-        _close(self._fact_log.partition)
-        try:
-            write_framed(self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=closed)
-        except OSError as error:
-            _log.warning("the next start will examine all logs: %s", error)
+        """Close every partition; all must be synced before."""
+        self._files.close(list(self.partitions()))
 
-    def _take_clean_stop(self) -> ClosedPartitions:
-        closed = read_framed(
-            self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_VERSION, body=ClosedPartitions
-        )
-        if self._disk.exists(_STOP_FILE):
-            self._disk.remove(_STOP_FILE)
-            self._disk.sync_folder("meta")
-        return closed or {}
+    def remove_strays(self) -> None:
+        """Clear the disk of folders that belong to no topic; all topics must be known."""
+        self._files.remove_strays(self._topics, self._fact_log.metadata.deleted)
 
-    def _add(self, fact: TopicFact, states: list[PartitionState]) -> Topic:
-        settings = self.defaults.resolve(fact.settings)
-        topic = Topic(fact, settings, [])
-        for number in range(fact.partition_count):
-            state = states[number] if number < len(states) else None
-            topic.partitions.append(self._open_partition(fact, settings, number, state))
+    def _add(self, fact: TopicFact) -> None:
+        topic = Topic(fact, self.defaults.resolve(fact.settings), [])
         self._topics[fact.name] = topic
         self._by_id[fact.id] = topic
-        return topic
+        self._grow(topic)
 
-    def _open_partition(
-        self,
-        fact: TopicFact,
-        settings: PartitionSettings,
-        number: int,
-        state: PartitionState | None,
-    ) -> Partition:
-        name = TopicPartition(fact.name, number)
-        folder = f"logs/{fact.name}/{number}"
-        key = fact.id + number.to_bytes(4, "big")
-        if state is not None:
-            return Partition.reopen(
-                name,
-                self._disk,
-                folder,
-                settings,
-                state,
-                key=key,
-                leader_epoch=fact.leader_epoch,
-                waits_for_sync=self._waits_for_sync,
-                mark_dirty=self._flusher.mark,
-            )
-        redone = self._commit_journal.redo(key, folder)
-        partition, reports = Partition.recover(
-            name,
-            self._disk,
-            folder,
-            settings,
-            key=key,
-            leader_epoch=fact.leader_epoch,
-            waits_for_sync=self._waits_for_sync,
-            mark_dirty=self._flusher.mark,
-            now_ms=self._scheduler.now_ms(),
-        )
-        for report in redone + reports:
-            _log.warning("%s", report)
-        return partition
-
-    def _remove_strays(self) -> None:
-        """Finish deletions that a crash has interrupted, and set aside what nobody deleted."""
-        for name in self._disk.list("logs"):
-            if name.startswith(_DELETED_PREFIX):
-                self._remove_folder(name)
-            elif name in self._topics or name.startswith(_LOST_PREFIX):
-                continue
-            elif name in self._fact_log.metadata.deleted or not self._has_records(name):
-                self._bury(name, f"{_DELETED_PREFIX}{self._new_id().hex()}")
+    def _grow(self, topic: Topic) -> None:
+        for number in range(len(topic.partitions), topic.fact.partition_count):
+            if self._keeps_all:
+                partition = self._files.open(topic.fact, topic.settings, number)
+                self._kept.add(partition)
             else:
-                lost = f"{_LOST_PREFIX}{name}~{self._new_id().hex()}"
-                _log.error("no topic is known for the folder logs/%s; kept as logs/%s", name, lost)
-                self._disk.rename(f"logs/{name}", f"logs/{lost}")
-                self._disk.sync_folder("logs")
+                partition = self._files.absent(topic.fact, topic.settings, number)
+            topic.partitions.append(partition)
 
-    def _has_records(self, topic: str) -> bool:
-        return any(
-            self._disk.open(f"logs/{topic}/{number}/{name}").size()
-            for number in self._disk.list(f"logs/{topic}")
-            for name in self._disk.list(f"logs/{topic}/{number}")
-            if name.endswith(LOG_SUFFIX)
-        )
+    def keep(self, topic: Topic, number: int) -> Partition:
+        """Have a copy of a partition on this node, as a follower until told otherwise."""
+        partition = topic.partition(number)
+        if partition in self._kept:
+            return partition
+        self._files.claim(topic.fact)
+        opened = self._files.open(topic.fact, topic.settings, number, is_replica=True)
+        topic.partitions[number] = opened
+        self._kept.add(opened)
+        return opened
+
+    def release(self, topic: Topic, fact: PartitionFact) -> None:
+        """Other nodes keep a partition; a copy that is here goes."""
+        partition = topic.partition(fact.number)
+        if partition in self._kept:
+            self._kept.discard(partition)
+            partition.retire(NotLeader(partition.name, fact.leader))
+            self._files.bury_partition(partition)
+            partition = self._files.absent(topic.fact, topic.settings, fact.number)
+            topic.partitions[fact.number] = partition
+        if fact.leader_epoch >= partition.leader_epoch:
+            partition.become_follower(fact.leader_epoch, leader=fact.leader)
 
     # Changing
 
@@ -266,7 +199,10 @@ class Topics:
         promise: Promise[Topic] = Promise()
 
         def decided(_: Result, error: Exception | None) -> None:
-            promise.settle(None if error else self._by_id[command.id], error)
+            topic = self._by_id.get(command.id)
+            if error is None and topic is None:
+                error = UnknownTopic(name)  # It was deleted again meanwhile.
+            promise.settle(topic, error)
 
         self._fact_log.request(command).then(decided)
         return promise
@@ -340,49 +276,26 @@ class Topics:
     def _put(self, fact: TopicFact) -> None:
         topic = self._by_id.get(fact.id)
         if topic is None:
-            self._add(fact, [])
+            self._add(fact)
             return
         topic.fact = fact
         topic.settings = self.defaults.resolve(fact.settings)
         for partition in topic.partitions:
             partition.settings = topic.settings
             partition.log.settings = topic.settings.log
-        for number in range(len(topic.partitions), fact.partition_count):
-            topic.partitions.append(self._open_partition(fact, topic.settings, number, None))
+        self._grow(topic)
 
     def _drop(self, name: str) -> None:
-        topic = self._topics.pop(name)
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            return
         del self._by_id[topic.id]
         for partition in topic.partitions:
+            self._kept.discard(partition)
             partition.retire(UnknownTopic(name))
         # The name may be used again at once, so the folder must not bear it any longer.
-        if self._disk.exists(f"logs/{name}"):
-            self._bury(name, f"{_DELETED_PREFIX}{topic.id.hex()}")
-
-    def _bury(self, name: str, grave: str) -> None:
-        """Take a name away from a folder, for good, and then the folder from the disk."""
-        self._disk.rename(f"logs/{name}", f"logs/{grave}")
-        # A crash could undo the renaming, and a new topic of that name would find the old records.
-        self._disk.sync_folder("logs")
-        self._remove_folder(grave)
-
-    def _remove_folder(self, name: str) -> None:
-        def removed(_: object, error: Exception | None) -> None:
-            if error is not None:
-                _log.warning("logs/%s could not be removed: %s", name, error)
-
-        self._scheduler.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
+        self._files.bury(name, topic.id)
 
 
 def _accept(topic: Topic, record: Record) -> None:
     """There is nobody yet who knows schemas."""
-
-
-def _close(partition: Partition) -> PartitionState | None:
-    """The state of a closed partition, or None where only its files can tell."""
-    try:
-        state = partition.close()
-    except OSError as error:
-        _log.warning("%s was not closed properly: %s", partition.name, error)
-        return None
-    return state if partition.failure is None else None

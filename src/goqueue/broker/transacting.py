@@ -63,7 +63,7 @@ class Transacting:
         queues: Queues,
         schedules: Schedules,
         *,
-        cluster_id: str,
+        cluster_id: Callable[[], str],
         new_id: Callable[[], bytes],
         is_full: Callable[[], bool],
     ) -> None:

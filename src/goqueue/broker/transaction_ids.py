@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -35,10 +36,10 @@ class Transaction(NamedTuple):
 class TransactionIds:
     """Writes and reads the ids of one cluster."""
 
-    __slots__ = ("_salt",)
+    __slots__ = ("_cluster_id",)
 
-    def __init__(self, cluster_id: str) -> None:
-        self._salt = crc32(cluster_id.encode())
+    def __init__(self, cluster_id: Callable[[], str]) -> None:
+        self._cluster_id = cluster_id  # A new cluster gets its id when it has formed.
 
     def write(self, transaction: Transaction) -> str:
         name = transaction.transactional_id.encode()
@@ -65,7 +66,8 @@ class TransactionIds:
             raise _unknown(text) from None
 
     def _check(self, producer_id: int, epoch: int, name: bytes) -> int:
-        return crc32(_HEAD.pack(_VERSION, self._salt, producer_id, epoch) + name)
+        salt = crc32(self._cluster_id().encode())
+        return crc32(_HEAD.pack(_VERSION, salt, producer_id, epoch) + name)
 
 
 def _unknown(text: str) -> UnknownTransaction:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from goqueue.broker.groups import Groups
+from goqueue.broker.internal_topics import TRANSACTION_SETTINGS
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
@@ -38,13 +39,6 @@ from goqueue.transactions import (
     TransactionView,
     is_match,
 )
-
-_STATE_SETTINGS = {
-    "cleanup_policy": "compact",
-    "compression_type": "producer",
-    "segment_bytes": str(100 << 20),
-    "max_message_bytes": str(64 << 20),
-}
 
 T = TypeVar("T")
 
@@ -92,7 +86,7 @@ class Transactions:
             creating = self._topics.create(
                 TRANSACTION_TOPIC,
                 partition_count=self._settings.state_partitions,
-                settings=_STATE_SETTINGS,
+                settings=TRANSACTION_SETTINGS,
             )
             # At once: somebody else may find the topic before it is durable.
             self._host(self._topics.get(TRANSACTION_TOPIC))

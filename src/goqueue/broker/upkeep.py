@@ -76,6 +76,10 @@ class Upkeep:
         log = one.log
         if not log.active.size and len(log.segments) == 1:
             return
+        if one.is_following:
+            # When records expire is for the leader to say; a follower's log begins where its does.
+            self._remove_later(one, log.take_deleted())
+            return
         is_active_old = log.start_offset >= log.end_offset or log.is_active_expired(now_ms)
         if is_active_old and log.active.size and one.high_watermark == log.end_offset:
             log.roll(now_ms=now_ms)
@@ -83,8 +87,12 @@ class Upkeep:
         expired = log.take_expired(now_ms=now_ms, until_offset=one.high_watermark)
         if expired:
             one.start_advanced()
-            _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
-            self._scheduler.run_blocking(partial(_remove, expired), _removed)
+        self._remove_later(one, expired)
+
+    def _remove_later(self, one: Partition, segments: list[Segment]) -> None:
+        if segments:
+            _log.info("%s: retention removes %d segment(s)", one.name, len(segments))
+            self._scheduler.run_blocking(partial(_remove, segments), _removed)
 
     def _again(self, name: str, delay_ms: int, action: object) -> None:
         def run() -> None:

@@ -69,7 +69,8 @@ class Controller:
     def applied(self, index: int, decision: Decision) -> None:
         """A decision of this controller is committed, as this entry of the log."""
         for change in decision:
-            if isinstance(change, NodeFact):
+            # A word about an earlier life of the node says nothing about what this one has read.
+            if isinstance(change, NodeFact) and self._is_current(change):
                 self._sessions.written(change.id, index)
 
     def record(self, changes: Iterable[Change]) -> Decision:
@@ -173,6 +174,8 @@ class Controller:
             changes += self._left(silent)
             nodes = self.metadata.nodes
             changes += [msgspec.structs.replace(nodes[node], is_fenced=True) for node in silent]
+            for node in silent:
+                self._sessions.decided(node)  # It must have read this before it is trusted again.
         decided = self._decide(changes)
         is_due = now_ms - self._rebalanced_ms >= self._settings.rebalance_ms
         if is_due or self._is_strange:
@@ -347,19 +350,20 @@ class Controller:
         return list(self._resolved(facts.values()))
 
     def _rebalanced(self) -> list[Change]:
+        """Leaders back to the first replicas, and internal topics on more nodes."""
         standing = Standing(self.metadata.nodes)
-        changes: list[Change] = []
+        moved: dict[PartitionKey, Change] = {}
         for fact in self.metadata.partitions.strayed():
             after = elections.preferred(fact, standing)
             if after is not fact:
-                changes.append(after)
-                if len(changes) >= self._settings.leader_moves_max:
+                moved[fact.place] = after
+                if len(moved) >= self._settings.leader_moves_max:
                     break
         names = [topic.name for topic in self._internal_topics]
         for fact, target in topic_changes.internal_moves(self.metadata, names):
-            if all(fact.place != getattr(change, "place", None) for change in changes):
-                changes.append(partition_changes.moved(self.metadata, fact, target))
-        return changes
+            if fact.place not in moved:
+                moved[fact.place] = partition_changes.moved(self.metadata, fact, target)
+        return list(moved.values())
 
     # Checking
 
@@ -373,6 +377,10 @@ class Controller:
         if fact.incarnation != incarnation:
             raise StaleIncarnation(node)
         return fact
+
+    def _is_current(self, change: NodeFact) -> bool:
+        known = self.metadata.nodes.get(change.id)
+        return known is not None and known.incarnation == change.incarnation
 
     def _is_elsewhere(self, before: NodeFact, addresses: Mapping[str, str], now_ms: int) -> bool:
         """Whether a node of this id is running that cannot be the one which asks.

@@ -232,5 +232,5 @@ def decode_decision(data: bytes | memoryview) -> Decision:
         )
     try:
         return _decoder.decode(data[1:])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"A decision of the cluster cannot be read: {error}.") from error

@@ -241,7 +241,7 @@ def _split_snapshot(snapshot: bytes) -> tuple[tuple[str, ...], bytes]:
         )
     try:
         return _snapshot_decoder.decode(snapshot[5:])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"The snapshot of the metadata cannot be read: {error}.") from error
 
 

@@ -47,6 +47,10 @@ class Sessions:
         if node in self._by_node:
             self._by_node[node].index = index
 
+    def decided(self, node: int) -> None:
+        """Something about a node is decided, which the log does not have yet."""
+        self._by_node[node].index = None
+
     def forget(self, node: int) -> None:
         self._by_node.pop(node, None)
 
@@ -94,4 +98,4 @@ def drain_report(metadata: Metadata, node: int) -> DrainReport:
         topic = metadata.topic_by_id(fact.topic_id)
         assert topic is not None
         stuck.append((topic.name, fact.number))
-    return DrainReport(node, len(led), tuple(stuck))
+    return DrainReport(node, len(led), tuple(sorted(stuck)))

@@ -46,21 +46,19 @@ def completed(fact: PartitionFact, standing: Standing) -> PartitionFact:
     in_sync = tuple(node for node in fact.target if node in fact.in_sync)
     if not in_sync or any(node not in in_sync for node in fact.adding):
         return fact
+    after = msgspec.structs.replace(
+        fact, replicas=fact.target, in_sync=in_sync, adding=(), removing=(), target=()
+    )
     leader = fact.leader
-    if leader not in fact.target:
-        leader = candidate(fact, standing, among=in_sync)
+    if leader not in in_sync:
+        leader = candidate(after, standing, among=in_sync)
     if leader == NO_LEADER:
         return fact
     return msgspec.structs.replace(
-        fact,
-        replicas=fact.target,
-        in_sync=in_sync,
+        after,
         leader=leader,
         leader_epoch=fact.leader_epoch + (leader != fact.leader),
         version=fact.version + 1,
-        adding=(),
-        removing=(),
-        target=(),
     )
 
 

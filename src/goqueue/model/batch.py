@@ -201,11 +201,44 @@ def _build_batch(
 ) -> bytearray:
     """A batch of these bytes, which are copied once; `fields` are those after the attributes."""
     batch = bytearray().join((_NO_HEADER, *parts))
+    _pack_header(batch, base_offset, leader_epoch, attributes, *fields)
+    return batch
+
+
+def fill_header(
+    batch: bytearray,
+    *,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """Write the header of a batch into the room before its records, which is left for it."""
+    _pack_header(
+        batch,
+        0,
+        NO_EPOCH,
+        attributes,
+        record_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+
+
+def _pack_header(
+    batch: bytearray, base_offset: int, leader_epoch: int, attributes: int, *fields: int
+) -> None:
     length = len(batch) - LENGTH_PREFIX_BYTES
     HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, attributes, *fields)
     with memoryview(batch) as view:
         _CRC.pack_into(batch, 17, crc32c(view[CRC_START:]))
-    return batch
 
 
 def encode_batch(

@@ -8,20 +8,36 @@ batches, compression and checksums are seen to before. Bytes that make no sense 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import msgspec
+from crc32c import crc32c
 
+from goqueue.model.compression import Buffer
+from goqueue.model.decode_fields import (
+    BEYOND_BATCH,
+    BEYOND_RECORD,
+    BYTES_LEFT,
+    NOT_FILLED,
+    OUT_OF_RANGE,
+    RECORD_BYTES_MIN,
+    Headers,
+    read_bytes,
+    read_field,
+    read_headers,
+    read_varint,
+    refusal,
+)
 from goqueue.model.errors import CorruptBatch
 
-RECORD_BYTES_MIN = 6  # attributes, two deltas, two lengths and the number of headers
+WANTS_KEYS, WANTS_VALUES, WANTS_HEADERS = 1, 2, 4  # which columns of bytes are wanted
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 _encode_json = msgspec.json.Encoder().encode
 
 Row = TypeVar("Row")
-Headers = tuple[tuple[str, bytes | None], ...]
 # Offsets, timestamps, ends, starts and ends of keys and of values, starts of headers.
 Index = tuple[
     memoryview | None,
@@ -33,17 +49,20 @@ Index = tuple[
     memoryview,
     memoryview | None,
 ]
+# The bytes of a batch's records, and the other arguments of `index`.
+Batch = tuple[Buffer, int, int, int, int | None]
+# A column as Arrow keeps it: 32-bit bounds of the rows, one more than there are; the bytes between
+# them; and a bit for each row that says whether it is there, or None if all are.
+BinaryColumn = tuple[bytes, bytes, bytes | None]
+# Lists, whose bounds count headers and which have no bytes of their own; names; contents.
+HeaderColumns = tuple[BinaryColumn, BinaryColumn, BinaryColumn]
+# Offsets, timestamps (64 bits), whether the time is the broker's (32), keys, values, headers.
+TableColumns = tuple[
+    bytes, bytes, bytes, BinaryColumn | None, BinaryColumn | None, HeaderColumns | None
+]
 # Numbers, or bytes that are JSON already, or texts among the bytes of a batch.
 TextColumn = tuple[bytes, memoryview, memoryview, Sequence[int]]
 JsonColumn = list[int] | list[bytes] | Sequence[int] | TextColumn
-
-BEYOND_BATCH = "A record claims more bytes than its batch has."
-BEYOND_RECORD = "A field of a record reaches beyond the record."
-NUMBER_TOO_LONG = "A number in a record is longer than 64 bits."
-HEADER_COUNT = "A record claims more headers than it has bytes, or less than none."
-HEADER_NAME = "A record header has no name, or one that is not UTF-8."
-NOT_FILLED = "A record's fields do not fill its length."
-OUT_OF_RANGE = "A record's time or offset does not fit 64 bits."
 
 
 def records(
@@ -69,7 +88,7 @@ def records(
         except (CorruptBatch, IndexError) as error:
             if rows:
                 break
-            raise _refusal(error) from error
+            raise refusal(error) from error
         if append_time is not None:
             timestamp = append_time
         rows.append(row(key, value, found, timestamp, offset))
@@ -95,13 +114,13 @@ def raw_records(
             shift, rest = read_varint(data, at + 1)
             delta, at = read_varint(data, rest)
             key, at = read_bytes(data, at, end)
-            start, _, at = _read_field(data, at, end)
+            start, _, at = read_field(data, at, end)
             if at > end:
                 raise CorruptBatch(BEYOND_RECORD)
         except (CorruptBatch, IndexError) as error:
             if rows:
                 break
-            raise _refusal(error) from error
+            raise refusal(error) from error
         is_tombstone = key is not None and start < 0
         rows.append(row(delta, shift, key, is_tombstone, data[position:end], rest - position))
         position = end
@@ -117,17 +136,17 @@ def index(
     a zero, the starts and ends of keys and of values, and where headers begin (None if there are
     none at all). What a record does not have is at -1.
     """
-    columns = _Columns()
+    found = _Columns()
     try:
-        position = _fill(columns, data, count)
+        position = found.fill(data, count)
     except IndexError as error:
-        raise _refusal(error) from error
+        raise refusal(error) from error
     if position != len(data):
-        raise CorruptBatch("A batch has bytes left after its last record.")
+        raise CorruptBatch(BYTES_LEFT)
     try:
-        has_gaps = columns.deltas != list(range(len(columns.deltas)))
-        offsets = array("q", [base_offset + delta for delta in columns.deltas])
-        timestamps = array("q", [base_timestamp + shift for shift in columns.shifts])
+        has_gaps = found.deltas != list(range(len(found.deltas)))
+        offsets = array("q", [base_offset + delta for delta in found.deltas])
+        timestamps = array("q", [base_timestamp + shift for shift in found.shifts])
     except OverflowError:
         raise CorruptBatch(OUT_OF_RANGE) from None
     if append_time is not None:
@@ -135,13 +154,79 @@ def index(
     return (
         memoryview(offsets) if has_gaps else None,
         memoryview(timestamps),
-        memoryview(array("i", columns.ends)),
-        memoryview(array("i", columns.key_starts)),
-        memoryview(array("i", columns.key_ends)),
-        memoryview(array("i", columns.value_starts)),
-        memoryview(array("i", columns.value_ends)),
-        memoryview(array("i", columns.header_starts)) if columns.has_headers else None,
+        memoryview(array("i", found.ends)),
+        memoryview(array("i", found.key_starts)),
+        memoryview(array("i", found.key_ends)),
+        memoryview(array("i", found.value_starts)),
+        memoryview(array("i", found.value_ends)),
+        memoryview(array("i", found.header_starts)) if found.has_headers else None,
     )
+
+
+def columns(batches: Sequence[Batch], start: int, end: int, wanted: int) -> TableColumns:
+    """The records from one offset up to another of batches, as columns for Arrow.
+
+    `wanted` says which columns of bytes are; the others are None.
+    """
+    rows = []
+    for data, count, base_offset, base_timestamp, append_time in batches:
+        data = bytes(data)
+        # What is refused is refused by the index, whichever records are wanted.
+        index(data, count, base_offset, base_timestamp, append_time)
+        place = (base_offset, base_timestamp, append_time)
+        for row in records(data, 0, count, *place, lambda *row: row)[0]:
+            if start <= row[4] < end:
+                rows.append((*row, append_time is not None))
+    lists = [row[2] for row in rows]
+    entries = [header for one in lists for header in one]
+    return (
+        array("q", [row[4] for row in rows]).tobytes(),
+        array("q", [row[3] for row in rows]).tobytes(),
+        array("i", [row[5] for row in rows]).tobytes(),
+        binary_column([row[0] for row in rows]) if wanted & WANTS_KEYS else None,
+        binary_column([row[1] for row in rows]) if wanted & WANTS_VALUES else None,
+        (
+            (
+                _bounds(map(len, lists)),
+                b"",
+                _presence([bool(one) for one in lists]),
+            ),
+            binary_column([name.encode() for name, _ in entries]),
+            binary_column([content for _, content in entries]),
+        )
+        if wanted & WANTS_HEADERS
+        else None,
+    )
+
+
+def binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
+    """Values as Arrow keeps them."""
+    there = [value or b"" for value in values]
+    return (
+        _bounds(map(len, there)),
+        b"".join(there),
+        _presence([value is not None for value in values]),
+    )
+
+
+def _bounds(lengths: Iterable[int]) -> bytes:
+    return array("i", accumulate(lengths, initial=0)).tobytes()
+
+
+def _presence(are_there: Sequence[bool]) -> bytes | None:
+    """A bit for each row, the lowest first; None if all are set."""
+    if all(are_there):
+        return None
+    bits = sum(1 << row for row, is_there in enumerate(are_there) if is_there)
+    return bits.to_bytes((len(are_there) + 7) // 8, "little")
+
+
+def checksums(data: Buffer, bounds: memoryview) -> bytes:
+    """The CRC-32C of the bytes from each of the bounds to the next, as 32-bit numbers."""
+    view, places = memoryview(data), bounds.tolist()
+    if not places or places[0] < 0 or places[-1] > len(view) or sorted(places) != places:
+        raise ValueError("The bounds lie outside the bytes, or out of order.")
+    return array("I", [crc32c(view[start:end]) for start, end in pairwise(places)]).tobytes()
 
 
 def slices(
@@ -166,9 +251,9 @@ def texts(
 def headers(data: bytes, start: int, end: int) -> Headers:
     """The headers of a record, from their number on up to the record's end."""
     try:
-        return _read_headers(data, start, end)[0]
+        return read_headers(data, start, end)[0]
     except IndexError as error:
-        raise _refusal(error) from error
+        raise refusal(error) from error
 
 
 def json_rows(fragments: tuple[bytes, ...], columns: tuple[JsonColumn, ...], count: int) -> bytes:
@@ -221,81 +306,52 @@ class _Columns:
         self.header_starts: list[int] = []
         self.has_headers = False
 
-
-def _fill(columns: _Columns, data: bytes, count: int) -> int:
-    """Read so many records. Numbers of one or two bytes are read here, the others by a call.
-
-    Such a number is `first & 0x7F | second << 7`; its lowest bit is the sign.
-    """
-    size, position = len(data), 0
-    add_delta, add_shift, add_end = (
-        columns.deltas.append,
-        columns.shifts.append,
-        columns.ends.append,
-    )
-    add_key, add_key_end = columns.key_starts.append, columns.key_ends.append
-    add_value, add_value_end = columns.value_starts.append, columns.value_ends.append
-    add_headers = columns.header_starts.append
-    for _ in range(count):
-        byte, second = data[position], data[position + 1]
-        if byte >= 0x80 and second < 0x80 and not byte & 1:
-            length = (byte & 0x7F | second << 7) >> 1
-            position += 2
-        else:
+    def fill(self, data: bytes, count: int) -> int:
+        """Read so many records, and return where they end."""
+        position = 0
+        for _ in range(count):
             length, position = read_varint(data, position)
-        end = position + length
-        if length < RECORD_BYTES_MIN or end > size:
-            raise CorruptBatch(BEYOND_BATCH)
+            end = position + length
+            if length < RECORD_BYTES_MIN or end > len(data):
+                raise CorruptBatch(BEYOND_BATCH)
+            position = self._read_deltas(data, position)
+            position = self._read_fields(data, position, end)
+            if position != end:
+                raise CorruptBatch(NOT_FILLED)
+            self.ends.append(end)
+        return position
 
+    def _read_deltas(self, data: bytes, position: int) -> int:
+        """Time and offset, which are small numbers most of the time and then read here."""
         byte = data[position + 1]
         if byte < 0x80:
-            add_shift((byte >> 1) ^ -(byte & 1))
+            self.shifts.append((byte >> 1) ^ -(byte & 1))
             position += 2
         else:
             shift, position = read_varint(data, position + 1)
-            add_shift(shift)
-
-        byte, second = data[position], data[position + 1]
+            self.shifts.append(shift)
+        byte = data[position]
         if byte < 0x80:
-            add_delta((byte >> 1) ^ -(byte & 1))
-            position += 1
-        elif second < 0x80 and not byte & 1:
-            add_delta((byte & 0x7F | second << 7) >> 1)
-            position += 2
-        else:
-            delta, position = read_varint(data, position)
-            add_delta(delta)
+            self.deltas.append((byte >> 1) ^ -(byte & 1))
+            return position + 1
+        delta, position = read_varint(data, position)
+        self.deltas.append(delta)
+        return position
 
-        if data[position] == 1:  # minus one
-            add_key(-1)
-            add_key_end(-1)
-            position += 1
-        else:
-            start, stop, position = _read_field(data, position, end)
-            add_key(start)
-            add_key_end(stop)
-
-        byte, second = data[position], data[position + 1]
-        if byte >= 0x80 and second < 0x80 and not byte & 1:
-            add_value(position + 2)
-            position += 2 + ((byte & 0x7F | second << 7) >> 1)
-            add_value_end(position)
-        else:
-            start, stop, position = _read_field(data, position, end)
-            add_value(start)
-            add_value_end(stop)
-
+    def _read_fields(self, data: bytes, position: int, end: int) -> int:
+        """Key, value and headers."""
+        start, stop, position = read_field(data, position, end)
+        self.key_starts.append(start)
+        self.key_ends.append(stop)
+        start, stop, position = read_field(data, position, end)
+        self.value_starts.append(start)
+        self.value_ends.append(stop)
         if position < end and data[position] == 0:
-            add_headers(-1)
-            position += 1
-        else:
-            add_headers(position)
-            columns.has_headers = True
-            position = _read_headers(data, position, end)[1]
-        if position != end:
-            raise CorruptBatch(NOT_FILLED)
-        add_end(end)
-    return position
+            self.header_starts.append(-1)
+            return position + 1
+        self.header_starts.append(position)
+        self.has_headers = True
+        return read_headers(data, position, end)[1]
 
 
 def _read_record(
@@ -310,71 +366,12 @@ def _read_record(
     delta, position = read_varint(data, position)
     key, position = read_bytes(data, position, end)
     value, position = read_bytes(data, position, end)
-    found, position = _read_headers(data, position, end)
+    found, position = read_headers(data, position, end)
     if position != end:
         raise CorruptBatch(NOT_FILLED)
     return delta, shift, end, key, value, found
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
-    count, position = read_varint(data, position)
-    if not 0 <= count <= end - position:
-        raise CorruptBatch(HEADER_COUNT)
-    found: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        name, position = read_bytes(data, position, end)
-        content, position = read_bytes(data, position, end)
-        try:
-            if name is None:
-                raise CorruptBatch(HEADER_NAME)
-            found.append((name.decode(), content))
-        except UnicodeDecodeError as error:
-            raise CorruptBatch(HEADER_NAME) from error
-    return tuple(found), position
-
-
-def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """A length and so many bytes, which lie before `end`; and where they end."""
-    start, stop, position = _read_field(data, position, end)
-    return (data[start:stop] if start >= 0 else None), position
-
-
-def _read_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """The same as start and stop, which are -1 for what is not there."""
-    length, position = read_varint(data, position)
-    if length < 0:
-        return -1, -1, position
-    stop = position + length
-    if stop > end:
-        raise CorruptBatch(BEYOND_RECORD)
-    return position, stop, stop
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zig-zag variable-length integer, and where it ends."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> 64:
-                raise CorruptBatch(NUMBER_TOO_LONG)
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch(NUMBER_TOO_LONG)
-
-
 def _check_place(offset: int, timestamp: int) -> None:
     if not (_INT64_MIN <= offset <= _INT64_MAX and _INT64_MIN <= timestamp <= _INT64_MAX):
         raise CorruptBatch(OUT_OF_RANGE)
-
-
-def _refusal(error: CorruptBatch | IndexError) -> CorruptBatch:
-    """What is said of bytes; they may also end too soon."""
-    return error if isinstance(error, CorruptBatch) else CorruptBatch(BEYOND_RECORD)

@@ -144,6 +144,32 @@ def saved_producers(disk: Disk, log: Log) -> ProducersState:
     return saved
 
 
+def first_damage(log: Log) -> int | None:
+    """Where recovery has found the first batch that it could neither read nor cut off."""
+    damages = (one for segment in log.segments for one in segment.damages.values())
+    return min((one.place.offset for one in damages), default=None)
+
+
+def cut_unsynced(log: Log, saved: ProducersState) -> list[str]:
+    """Cut off what a power cut has left of a replica's unsynced end, and say so. Blocks.
+
+    A lone copy is kept with what is whole after a torn batch, because nothing else may have it. Of
+    a replica the part after it must go: other replicas have the torn batch too, and where two logs
+    agree at one offset they must agree before it. Whatever the snapshot speaks of was synced,
+    so damage before it is none of the power cut's.
+    """
+    damaged = first_damage(log)
+    if damaged is None or damaged < saved.offset:
+        return []
+    report = (
+        f"{log.folder}: cut off offsets {damaged} to {log.end_offset}, which were not synced when "
+        "the power failed; the leader has them if anyone was told of them."
+    )
+    log.truncate(damaged)
+    log.active.file.sync()
+    return [report]
+
+
 def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
     """Remove a snapshot of what is about to go, before that goes. Blocks.
 
@@ -175,7 +201,8 @@ def replayed(
     for segment, located in log.located(saved.offset):
         header = located.header
         epochs.note(header.leader_epoch, header.base_offset)
-        if header.producer_id < 0 or header.base_offset < saved.offset:
+        # Records may be deleted up to the middle of a batch, of which the rest is still there.
+        if header.producer_id < 0 or header.last_offset < saved.offset:
             continue
         producers.note(header, now_ms=now_ms)
         if header.is_control:

@@ -35,6 +35,8 @@ from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import (
     FIRST_EPOCH,
     Flush,
+    cut_unsynced,
+    first_damage,
     forget_history,
     forget_saved_producers,
     replayed,
@@ -212,6 +214,8 @@ class Partition:
         """Open a partition after a crash, or for the first time; also say what was damaged."""
         log, reports = Log.recover(disk, folder, settings.log, now_ms=now_ms)
         saved = saved_producers(disk, log)
+        if is_replica:
+            reports += cut_unsynced(log, saved)
         epochs_saved = saved_epochs(disk, log, saved)
         epochs = LeaderEpochs(epochs_saved)
         epochs.truncate(log.end_offset)
@@ -232,8 +236,7 @@ class Partition:
             replica_mark=replica_mark,
         )
         partition._epochs_saved = epochs_saved
-        damages = (one for segment in log.segments for one in segment.damages.values())
-        partition.damaged_from = min((one.place.offset for one in damages), default=None)
+        partition.damaged_from = first_damage(log)
         return partition, reports
 
     @classmethod
@@ -431,6 +434,11 @@ class Partition:
     def is_dirty(self) -> bool:
         has_news = self.synced_offset < self.log.end_offset or self.log.has_unsealed
         return has_news and self.failure is None and not self._is_truncating
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a thread is at the files just now."""
+        return self._flush_lock.locked()
 
     @property
     def durable_offset(self) -> int:

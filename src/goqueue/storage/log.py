@@ -426,6 +426,12 @@ class Log:
             count += 1
         return self.take_segments(count)
 
+    def take_deleted(self) -> list[Segment]:
+        """Take out the segments that lie before the start; the caller removes their files."""
+        segments = self.segments[:-1]
+        is_before = [segment.end_offset <= self.start_offset for segment in segments]
+        return self.take_segments(is_before.index(False) if False in is_before else len(segments))
+
     def take_segments(self, count: int) -> list[Segment]:
         """Take out the oldest `count` segments, which moves the start of the log."""
         taken = self.segments[:count]

@@ -175,7 +175,7 @@ def test_a_transaction_that_is_left_open_is_aborted_in_time(node: TransactingNod
 
 
 def test_ids_carry_the_transaction_and_slips_are_noticed() -> None:
-    ids = TransactionIds("cluster")
+    ids = TransactionIds(lambda: "cluster")
     transaction = Transaction("höchst eigen", ProducerIdentity(1 << 40, 32000))
     text = ids.write(transaction)
     assert ids.read(text) == transaction
@@ -187,7 +187,7 @@ def test_ids_carry_the_transaction_and_slips_are_noticed() -> None:
         "?",
         "é",
         text + "A",
-        TransactionIds("o").write(transaction),
+        TransactionIds(lambda: "o").write(transaction),
     ):
         with pytest.raises(UnknownTransaction):
             ids.read(wrong)

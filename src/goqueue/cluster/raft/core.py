@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+from goqueue.cluster.raft.following import Following
 from goqueue.cluster.raft.leading import Leadership
 from goqueue.cluster.raft.log import RaftLog
 from goqueue.cluster.raft.members import MemberChange, change_members
@@ -45,7 +46,6 @@ from goqueue.cluster.raft.ready import (
     Refused,
 )
 from goqueue.cluster.raft.settings import RaftSettings
-from goqueue.cluster.raft.snapshot_intake import SnapshotIntake
 from goqueue.model.errors import MalformedRequest
 
 
@@ -78,13 +78,14 @@ class Raft:
         self._random = random
         self._hard = self._hard_taken = self._hard_saved = state.hard
         self._outbox = Outbox()
-        self._intake = SnapshotIntake(settings.snapshot_bytes_max)
+        self._following = Following(node_id, self.log, self._outbox, settings)
         self._leadership: Leadership | None = None
         self._ayes: set[int] = set()
         self._reads_lost: list[int] = []
         self._saving: deque[_Saving] = deque()
         self._token = 0
         self._now_ms: int | None = None
+        self._clock_behind_ms = 0  # how far the caller's clock has been set back in all
         self._heard_leader_ms = 0
         self._election_due_ms = 0
 
@@ -114,8 +115,8 @@ class Raft:
     def due_ms(self) -> int:
         """When `tick` has something to do next."""
         if self._leadership is not None:
-            return self._leadership.heartbeat_due_ms
-        return self._election_due_ms
+            return self._leadership.heartbeat_due_ms - self._clock_behind_ms
+        return self._election_due_ms - self._clock_behind_ms
 
     def lag_of(self, node: int) -> int | None:
         """How many committed entries a member lacks, if this node leads and knows."""
@@ -224,7 +225,7 @@ class Raft:
             saving = self._saving.popleft()
             self._hard_saved = saving.hard_state
             self.log.note_saved(saving.generation, saving.last_index)
-        if self.role is Role.CANDIDATE and self._hard_saved == self._hard:
+        if self.role is Role.CANDIDATE and self._is_term_saved():
             self._count_aye(self.node_id)
         if self._leadership is not None:
             self._leadership.commit_what_a_majority_has()
@@ -363,10 +364,10 @@ class Raft:
     def _receive_in_term(self, message: Message, now_ms: int) -> None:
         if isinstance(message, Append):
             self._follow(message.sender, now_ms)
-            self._receive_append(message)
+            self._following.receive_append(message, is_term_saved=self._is_term_saved())
         elif isinstance(message, SnapshotChunk):
             self._follow(message.sender, now_ms)
-            self._receive_chunk(message)
+            self._following.receive_chunk(message, is_term_saved=self._is_term_saved())
         elif isinstance(message, Vote):
             self._answer_vote(message)
         elif isinstance(message, VoteAnswer):
@@ -406,62 +407,10 @@ class Raft:
         self._heard_leader_ms = now_ms
         self._postpone_election()
 
-    def _receive_append(self, message: Append) -> None:
-        matched = self.log.accept(message.previous, message.entries)
-        if matched is None:
-            hint = self.log.hint_for(message.previous.index, message.previous.term)
-            self._outbox.send_now(
-                AppendAnswer(
-                    self.node_id,
-                    message.sender,
-                    self.term,
-                    message.round,
-                    False,
-                    0,
-                    message.previous.index,
-                    hint,
-                )
-            )
-            return
-        self.log.commit_to(min(message.commit_index, matched))
-        self._answer_matched(message.sender, matched, message.round, is_asked=not message.entries)
-
-    def _answer_matched(self, leader_id: int, matched: int, round: int, *, is_asked: bool) -> None:
-        """Say up to where the logs agree, once that is on disk.
-
-        A mere sign of life is answered at once too, with what is on disk now: a slow disk must not
-        look like a dead node.
-        """
-
-        def answer(index: int) -> AppendAnswer:
-            return AppendAnswer(self.node_id, leader_id, self.term, round, True, index, 0, START)
-
-        saved_index = self.log.saved_index
-        is_term_saved = self._hard_saved == self._hard
-        if is_term_saved and matched <= saved_index:
-            self._outbox.send_now(answer(matched))
-            return
-        if is_asked and is_term_saved:
-            self._outbox.send_now(answer(min(matched, saved_index)))
-        self._outbox.send_after_saving(answer(matched))
-
-    def _receive_chunk(self, message: SnapshotChunk) -> None:
-        if message.last.index <= self.log.commit_index:
-            self._intake.clear()
-            self._answer_matched(message.sender, self.log.commit_index, 0, is_asked=False)
-            return
-        snapshot = self._intake.add(message)
-        if snapshot is None:
-            self._outbox.send_now(
-                SnapshotAnswer(
-                    self.node_id, message.sender, self.term, message.last, self._intake.offset
-                )
-            )
-            return
-        self.log.install(snapshot)
-        self._answer_matched(message.sender, snapshot.last.index, 0, is_asked=False)
-
     # Helpers
+
+    def _is_term_saved(self) -> bool:
+        return self._hard_saved == self._hard
 
     def _resign_if_removed(self) -> None:
         """A leader that has led its own removal to the end hands over to a voter."""
@@ -477,11 +426,18 @@ class Raft:
         return [voter for voter in self.members.voters if voter != self.node_id]
 
     def _advance(self, now_ms: int) -> int:
-        """Take note of the time, which never goes back."""
+        """Take note of the time and return it as counted here.
+
+        The caller's clock may be set back, by an hour if need be. Then no time has gone by, and
+        from there on it counts as before.
+        """
         if self._now_ms is None:
             self._now_ms = now_ms
             self._postpone_election()
-        self._now_ms = max(self._now_ms, now_ms)
+        behind_ms = self._now_ms - (now_ms + self._clock_behind_ms)
+        if behind_ms > 0:
+            self._clock_behind_ms += behind_ms
+        self._now_ms = now_ms + self._clock_behind_ms
         return self._now_ms
 
     def _postpone_election(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from goqueue.cluster.raft.log import RaftLog
+from goqueue.cluster.raft.log import RaftLog, entry_bytes
 from goqueue.cluster.raft.messages import (
     Append,
     AppendAnswer,
@@ -50,7 +50,7 @@ class Leadership:
         self._now_ms = now_ms
         self._transfer_until_ms = 0
         self._uncommitted_bytes = sum(
-            len(entry.payload) for entry in log.entries if entry.index > log.commit_index
+            entry_bytes(entry) for entry in log.entries if entry.index > log.commit_index
         )
         self._round = 0
         self._reads_new: list[int] = []
@@ -86,7 +86,7 @@ class Leadership:
 
     def append(self, kind: EntryKind, payload: bytes) -> Proposal:
         entry = self._log.append(self.term, kind, payload)
-        self._uncommitted_bytes += len(payload)
+        self._uncommitted_bytes += entry_bytes(entry)
         if kind is EntryKind.MEMBERS:
             self._meet_followers()
         return Proposal(entry.index, entry.term)
@@ -150,7 +150,7 @@ class Leadership:
             self._log.commit_to(index)
             base = self._log.base.index
             committed = self._log.entries[before - base : index - base]
-            self._uncommitted_bytes -= sum(len(entry.payload) for entry in committed)
+            self._uncommitted_bytes -= sum(map(entry_bytes, committed))
             self._meet_followers()
 
     # Reads

@@ -19,6 +19,11 @@ from goqueue.cluster.raft.ready import RaftState, Ready, Snapshot
 _ENTRY_OVERHEAD_BYTES = 32
 
 
+def entry_bytes(entry: Entry) -> int:
+    """About as much as it takes on the wire, so that empty ones count too."""
+    return len(entry.payload) + _ENTRY_OVERHEAD_BYTES
+
+
 class RaftLog:
     def __init__(self, state: RaftState) -> None:
         self.snapshot = state.snapshot
@@ -81,7 +86,7 @@ class RaftLog:
         found: list[Entry] = []
         size = 0
         for at in range(first, min(len(self.entries), first + entries_max)):
-            size += len(self.entries[at].payload) + _ENTRY_OVERHEAD_BYTES
+            size += entry_bytes(self.entries[at])
             if found and size > bytes_max:
                 break
             found.append(self.entries[at])

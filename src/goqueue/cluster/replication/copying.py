@@ -47,6 +47,7 @@ class Copying:
         self._tell = tell
         self._resume = resume
         self._is_stopped = False
+        self._cut_due: Truncate | Restart | None = None  # the journal is clear for it
         partition.on_durable = self._durable
 
     def start(self, now_ms: int) -> None:
@@ -64,9 +65,10 @@ class Copying:
             self.partition.on_durable = None
 
     def fetch(self, now_ms: int) -> ReplicaFetch | None:
-        """The next question to the leader, if it is time for one."""
+        """The next question to the leader, if it is time for one. Ask this now and then."""
         if self._is_stopped or self.partition.failure is not None:
             return None
+        self._cut_if_due(now_ms)
         return self.following.fetch(now_ms)
 
     def received(self, answer: ReplicaFetched, batches: bytes, now_ms: int) -> None:
@@ -109,12 +111,17 @@ class Copying:
             if not is_clear:
                 partition.fail(OSError(0, "the commit journal has failed and holds old records"))
                 return
-            self._cut_now(effect, now_ms)
+            self._cut_due = effect
+            self._cut_if_due(now_ms)
 
         self._clear_journal(cleared)
 
-    def _cut_now(self, effect: Truncate | Restart, now_ms: int) -> None:
-        partition = self.partition
+    def _cut_if_due(self, now_ms: int) -> None:
+        """Do it when no thread is at the files, which may take long with a slow disk."""
+        partition, effect = self.partition, self._cut_due
+        if effect is None or partition.is_flushing:
+            return
+        self._cut_due = None
         if effect.offset < partition.high_watermark and partition.damaged_from is None:
             _log.warning(
                 "%s: node %d, which leads now, does not have records from offset %d on that were "

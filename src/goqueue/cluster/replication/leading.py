@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -20,16 +21,17 @@ from goqueue.cluster.replication.replica_set import (
 )
 from goqueue.model.errors import CorruptBatch, NotEnoughReplicas, StorageFailed
 from goqueue.partition import Partition
-from goqueue.storage.log import Slice
 
 Propose = Callable[[ProposeInSync], None]
 
+_log = logging.getLogger(__name__)
+
 
 class Served(NamedTuple):
-    """An answer, and the batches that go with it: to be read before anything else happens."""
+    """An answer, and the batches that go with it."""
 
     answer: ReplicaFetched
-    batches: Slice | None
+    batches: bytes = b""
 
 
 class Leading:
@@ -43,6 +45,8 @@ class Leading:
         assert partition.leader_epoch == replicas.leader_epoch
         self.partition = partition
         self.replicas = replicas
+        # A follower has asked for what cannot be read here: another replica should lead.
+        self.is_damaged = False
         self._propose = propose
         partition.on_durable = self._durable
         self._perform(replicas.begin())
@@ -59,7 +63,7 @@ class Leading:
         partition = self.partition
         status = self._standing(node, incarnation, fetch)
         if status is not FetchStatus.OK:
-            return Served(self._answer(fetch, status), None)
+            return Served(self._answer(fetch, status))
         if fetch.last_epoch >= 0 or fetch.offset > partition.end_offset:
             epoch, end = partition.epoch_end(fetch.last_epoch)
             if epoch != fetch.last_epoch or end < fetch.offset:
@@ -92,15 +96,18 @@ class Leading:
         return FetchStatus.OK
 
     def _read(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
-        partition = self.partition
+        partition, data = self.partition, b""
         try:
             batches = partition.read_uncommitted(fetch.offset, bytes_max=fetch.bytes_max)
-        except (CorruptBatch, StorageFailed):
-            return Served(self._answer(fetch, FetchStatus.DAMAGED), None)
-        if batches is not None and batches.offset < fetch.offset:
-            # Compaction has made one batch of several. A follower in the middle of it was not in
-            # sync, so it can drop its own version of the beginning and have this one instead.
-            return self._diverging(fetch, fetch.last_epoch, batches.offset)
+            if batches is not None and batches.offset < fetch.offset:
+                # Compaction has made one batch of several. A follower in the middle of it was not
+                # in sync, so it can drop its own version of the beginning and have this instead.
+                return self._diverging(fetch, fetch.last_epoch, batches.offset)
+            data = b"" if batches is None else batches.read()
+        except (CorruptBatch, StorageFailed, OSError) as error:
+            self._note_damage(node, error)
+        if not data and fetch.offset < partition.end_offset:
+            return Served(self._answer(fetch, FetchStatus.DAMAGED))
         effects = self.replicas.follower_fetched(
             node,
             incarnation,
@@ -111,8 +118,19 @@ class Leading:
             now_ms=now_ms,
         )
         self._perform(effects)
-        size = 0 if batches is None else batches.length
-        return Served(self._answer(fetch, FetchStatus.OK, batches_bytes=size), batches)
+        return Served(self._answer(fetch, FetchStatus.OK, batches_bytes=len(data)), data)
+
+    def _note_damage(self, node: int, error: Exception) -> None:
+        """Say once what keeps a follower from going on."""
+        if not self.is_damaged:
+            self.is_damaged = True
+            _log.error(
+                "%s: node %d cannot be sent what cannot be read here: %s Let another replica lead, "
+                "or delete the records up to there.",
+                self.partition.name,
+                node,
+                error,
+            )
 
     def _diverging(self, fetch: ReplicaFetch, epoch: int, end: int) -> Served:
         return self._cut_off(fetch, FetchStatus.DIVERGING, diverging_epoch=epoch, diverging_end=end)
@@ -120,9 +138,8 @@ class Leading:
     def _cut_off(self, fetch: ReplicaFetch, status: FetchStatus, **diverging: int) -> Served:
         restart_offset = self._first_offset()
         if restart_offset is None:
-            return Served(self._answer(fetch, FetchStatus.DAMAGED), None)
-        answer = self._answer(fetch, status, restart_offset=restart_offset, **diverging)
-        return Served(answer, None)
+            return Served(self._answer(fetch, FetchStatus.DAMAGED))
+        return Served(self._answer(fetch, status, restart_offset=restart_offset, **diverging))
 
     def _first_offset(self) -> int | None:
         """Where the batch begins that holds the start of the log; None when it is damaged.

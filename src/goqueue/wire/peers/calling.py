@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from goqueue.broker.peers import Answered
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
@@ -29,13 +30,6 @@ CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
 UNSENT_BYTES_MAX = 64 << 20  # then notices are dropped and calls refused
 
 _log = logging.getLogger(__name__)
-
-
-class Answered(NamedTuple):
-    """An answer. The body is a view that lasts until whoever gets it returns."""
-
-    head: bytes
-    body: memoryview
 
 
 class _Pending(NamedTuple):
@@ -84,10 +78,10 @@ class Calling:
         self._transmit(frame_parts(Role.CALL, kind, number, head, body))
         return promise
 
-    def notify(self, kind: int, head: bytes) -> None:
+    def notify(self, kind: int, head: bytes, body: Sequence[Part] = ()) -> None:
         """Say something that may be lost on the way."""
         if self._refusal() is None:
-            self._transmit(frame_parts(Role.NOTICE, kind, NO_CALL, head))
+            self._transmit(frame_parts(Role.NOTICE, kind, NO_CALL, head, body))
 
     def _refusal(self) -> GoQueueError | None:
         if self._send is None:

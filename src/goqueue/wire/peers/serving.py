@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
-from goqueue.broker.promise import Promise
+from goqueue.broker.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
@@ -30,18 +29,6 @@ CALLS_MAX = 1_000  # of one connection that may wait for their answers
 UNSENT_BYTES_MAX = 64 << 20
 
 _log = logging.getLogger(__name__)
-
-
-class Answer(NamedTuple):
-    """What a call is answered with."""
-
-    head: bytes = b""
-    body: Sequence[Part] = ()
-
-
-# A handler gets the caller's node id, the head and a view of the body that lasts until it returns.
-Handler = Callable[[int, bytes, memoryview], Promise[Answer]]
-NoticeHandler = Callable[[int, bytes], None]
 
 
 class PeerServer:
@@ -117,7 +104,7 @@ class Serving:
         elif frame.role is Role.NOTICE:
             notice_handler = self._server.notice_handlers.get(frame.kind)
             if notice_handler is not None:  # A later version may say more than we understand.
-                notice_handler(self._caller.node_id, frame.head)
+                notice_handler(self._caller.node_id, frame.head, frame.body)
         elif frame.role is Role.CALL:
             self._call(self._caller.node_id, frame)
         else:

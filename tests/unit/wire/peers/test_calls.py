@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from goqueue.broker.peers import Answer, Answered
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, NotLeader, RequestTimedOut
 from goqueue.model.names import TopicPartition
 from goqueue.wire.parts import Part
 from goqueue.wire.peers import calling
-from goqueue.wire.peers.calling import Answered, Calling
+from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
-from goqueue.wire.peers.serving import CALLS_MAX, Answer, PeerServer, Serving
+from goqueue.wire.peers.serving import CALLS_MAX, PeerServer, Serving
 from tests.simulation.clock import VirtualClock
 
 ECHO, LATE, FAIL, BREAK = range(1, 5)
@@ -38,7 +39,9 @@ class Pair:
             FAIL: self._fail,
             BREAK: self._break,
         }
-        self.server.notice_handlers = {ECHO: lambda node, head: self.notices.append((node, head))}
+        self.server.notice_handlers = {
+            ECHO: lambda node, head, body: self.notices.append((node, head + bytes(body)))
+        }
         self.calling = Calling(self.clock.node(), 2, lambda: caller)
         self.is_open = False
         self.serving: Serving
@@ -182,7 +185,7 @@ def test_calls_made_before_the_other_node_said_who_it_is_wait_for_that() -> None
 
 
 def test_notices_arrive_with_the_name_of_their_sender(pair: Pair) -> None:
-    pair.calling.notify(ECHO, b"news")
+    pair.calling.notify(ECHO, b"ne", [b"ws"])
     pair.calling.notify(99, b"of a later version")
     pair.pump()
     assert pair.notices == [(1, b"news")]

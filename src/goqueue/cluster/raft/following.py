@@ -1,0 +1,83 @@
+"""What a node does with what a leader sends: it takes entries and snapshots over, and says so."""
+
+from __future__ import annotations
+
+from goqueue.cluster.raft.log import RaftLog
+from goqueue.cluster.raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
+from goqueue.cluster.raft.outbox import Outbox
+from goqueue.cluster.raft.ready import START
+from goqueue.cluster.raft.settings import RaftSettings
+from goqueue.cluster.raft.snapshot_intake import SnapshotIntake
+
+
+class Following:
+    """It knows nothing of terms: `Raft` lets through only what the leader of its term sends."""
+
+    def __init__(self, node_id: int, log: RaftLog, outbox: Outbox, settings: RaftSettings) -> None:
+        self._node_id = node_id
+        self._log = log
+        self._outbox = outbox
+        self._intake = SnapshotIntake(settings.snapshot_bytes_max)
+
+    def receive_append(self, message: Append, *, is_term_saved: bool) -> None:
+        matched = self._log.accept(message.previous, message.entries)
+        if matched is None:
+            self._refuse(message)
+            return
+        self._log.commit_to(min(message.commit_index, matched))
+        self._answer(message, matched, message.round, is_term_saved=is_term_saved)
+
+    def receive_chunk(self, message: SnapshotChunk, *, is_term_saved: bool) -> None:
+        if message.last.index <= self._log.commit_index:
+            self._intake.clear()
+            self._answer(message, self._log.commit_index, 0, is_term_saved=is_term_saved)
+            return
+        snapshot = self._intake.add(message)
+        if snapshot is not None:
+            self._log.install(snapshot)
+            self._answer(message, snapshot.last.index, 0, is_term_saved=is_term_saved)
+            return
+        self._outbox.send_now(
+            SnapshotAnswer(
+                self._node_id, message.sender, message.term, message.last, self._intake.offset
+            )
+        )
+
+    def _refuse(self, message: Append) -> None:
+        """Say that the logs differ before the entries, and where they may still be the same."""
+        previous = message.previous
+        hint = self._log.hint_for(previous.index, previous.term)
+        self._outbox.send_now(
+            AppendAnswer(
+                self._node_id,
+                message.sender,
+                message.term,
+                message.round,
+                False,
+                0,
+                previous.index,
+                hint,
+            )
+        )
+
+    def _answer(
+        self, message: Append | SnapshotChunk, matched: int, round: int, *, is_term_saved: bool
+    ) -> None:
+        """Say up to where the logs agree, once that is on disk.
+
+        A mere sign of life is answered at once too, with what is on disk now: a slow disk must not
+        look like a dead node.
+        """
+
+        def answer(index: int) -> AppendAnswer:
+            return AppendAnswer(
+                self._node_id, message.sender, message.term, round, True, index, 0, START
+            )
+
+        saved_index = self._log.saved_index
+        if is_term_saved and matched <= saved_index:
+            self._outbox.send_now(answer(matched))
+            return
+        if is_term_saved and isinstance(message, Append) and not message.entries:
+            self._outbox.send_now(answer(min(matched, saved_index)))
+        self._outbox.send_after_saving(answer(matched))

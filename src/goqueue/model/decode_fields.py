@@ -1,0 +1,77 @@
+"""Reading the bytes of records in plain Python: numbers, fields, headers, and what is refused."""
+
+from __future__ import annotations
+
+from goqueue.model.errors import CorruptBatch
+
+RECORD_BYTES_MIN = 6  # attributes, two deltas, two lengths and the number of headers
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+BEYOND_BATCH = "A record claims more bytes than its batch has."
+BEYOND_RECORD = "A field of a record reaches beyond the record."
+NUMBER_TOO_LONG = "A number in a record is longer than 64 bits."
+HEADER_COUNT = "A record claims more headers than it has bytes, or less than none."
+HEADER_NAME = "A record header has no name, or one that is not UTF-8."
+NOT_FILLED = "A record's fields do not fill its length."
+BYTES_LEFT = "A batch has bytes left after its last record."
+OUT_OF_RANGE = "A record's time or offset does not fit 64 bits."
+
+
+def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise CorruptBatch(HEADER_COUNT)
+    found: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = read_bytes(data, position, end)
+        content, position = read_bytes(data, position, end)
+        try:
+            if name is None:
+                raise CorruptBatch(HEADER_NAME)
+            found.append((name.decode(), content))
+        except UnicodeDecodeError as error:
+            raise CorruptBatch(HEADER_NAME) from error
+    return tuple(found), position
+
+
+def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """A length and so many bytes, which lie before `end`; and where they end."""
+    start, stop, position = read_field(data, position, end)
+    return (data[start:stop] if start >= 0 else None), position
+
+
+def read_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """The same as start and stop, which are -1 for what is not there."""
+    length, position = read_varint(data, position)
+    if length < 0:
+        return -1, -1, position
+    stop = position + length
+    if stop > end:
+        raise CorruptBatch(BEYOND_RECORD)
+    return position, stop, stop
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zig-zag variable-length integer, and where it ends."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 64:
+                raise CorruptBatch(NUMBER_TOO_LONG)
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch(NUMBER_TOO_LONG)
+
+
+def refusal(error: CorruptBatch | IndexError) -> CorruptBatch:
+    """What is said of bytes; they may also end too soon."""
+    return error if isinstance(error, CorruptBatch) else CorruptBatch(BEYOND_RECORD)

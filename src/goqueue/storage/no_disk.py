@@ -1,0 +1,97 @@
+"""A disk that has nothing and takes nothing, for logs that only other nodes keep."""
+
+from __future__ import annotations
+
+import errno
+
+from goqueue.model.compression import Buffer
+from goqueue.storage.disk import File
+
+
+class NoDisk:
+    """Everything is missing from it."""
+
+    def open(self, path: str) -> File:
+        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
+
+    def create(self, path: str, *, lazily: bool = False) -> File:
+        return _NoFile(path)
+
+    def list(self, path: str) -> list[str]:
+        return []
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def rename(self, source: str, target: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", source)
+
+    def remove(self, path: str) -> None:
+        """There is nothing to remove."""
+
+    def remove_tree(self, path: str) -> None:
+        """There is nothing to remove."""
+
+    def sync_folder(self, path: str) -> None:
+        """There is nothing to make durable."""
+
+    def read_whole(self, path: str) -> bytes:
+        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
+
+    def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
+        raise OSError(errno.EROFS, "nothing can be kept here", path)
+
+    def free_bytes(self) -> int:
+        return 0
+
+    def total_bytes(self) -> int:
+        return 0
+
+
+class _NoFile:
+    """A file that is empty and stays so."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def append(self, data: Buffer) -> None:
+        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+
+    def read(self, position: int, length: int) -> bytes:
+        return b""
+
+    def read_at_once(self, position: int, length: int) -> bytes | None:
+        return None if length else b""
+
+    def prefetch(self, position: int, length: int) -> None:
+        """There is nothing to bring into memory."""
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+
+    def write_durably(self, position: int, data: bytes) -> None:
+        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+
+    def truncate(self, size: int) -> None:
+        """It is empty already."""
+
+    def size(self) -> int:
+        return 0
+
+    def sync(self) -> None:
+        """There is nothing to make durable."""
+
+    def close(self) -> None:
+        """No descriptor was ever taken."""
+
+    def fileno(self) -> int:
+        raise OSError(errno.ENOENT, "nothing is kept here", self.path)
+
+    def pin(self) -> None:
+        """No descriptor was ever taken."""
+
+    def unpin(self) -> None:
+        """No descriptor was ever taken."""
+
+    def retire(self) -> None:
+        """Nobody can have read from it."""
