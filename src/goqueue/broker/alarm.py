@@ -43,6 +43,12 @@ class Alarm:
             delay = max(0, deadline - self._scheduler.now_ms())
             self._timer = self._scheduler.call_later(delay, self._fire)
 
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_at = None
+
     def _fire(self) -> None:
         self._timer, self._timer_at = None, None
         try:

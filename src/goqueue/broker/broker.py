@@ -6,6 +6,7 @@ import base64
 import logging
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -39,6 +40,7 @@ from goqueue.broker.topic_settings import TopicDefaults
 from goqueue.broker.topics import (
     DELIVERY_TOPIC,
     INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
     Topic,
     Topics,
@@ -76,6 +78,15 @@ _log = logging.getLogger(__name__)
 class _Node(msgspec.Struct, frozen=True):
     node_id: int
     cluster_id: str
+
+
+class Placement(NamedTuple):
+    """Where a partition is kept."""
+
+    leader: int  # -1 while nobody can lead
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 class Broker:
@@ -200,9 +211,26 @@ class Broker:
     def cluster_id(self) -> str:
         return self._own_cluster_id if self.cluster is None else self.cluster.cluster_id
 
+    @property
+    def controller_id(self) -> int:
+        """The node that decides for the cluster; -1 while there is none."""
+        return self.node_id if self.cluster is None else self.cluster.quorum.leader
+
+    def placement(self, topic: Topic, number: int) -> Placement:
+        """Which nodes keep a partition, and which of them leads."""
+        if self.cluster is not None:
+            fact = self.cluster.quorum.metadata.partitions.get(topic.id, number)
+            if fact is not None:
+                return Placement(fact.leader, fact.leader_epoch, fact.members, fact.in_sync)
+        here = (self.node_id,)
+        return Placement(self.node_id, topic.partitions[number].leader_epoch, here, here)
+
     def open(self) -> None:
         """Open everything on disk; afterwards the node can serve."""
         self.topics.open()
+        if self.cluster is not None:
+            self._open_in_cluster(self.cluster)
+            return
         self.groups.open()
         self.queues.open()
         self.schedules.open()
@@ -210,14 +238,25 @@ class Broker:
         # Last of those who take part in transactions: it tells them how theirs ended.
         self.transactions.open()
         self.redrives.open()
-        if self.cluster is not None:
-            self.cluster.start()
         self.upkeep.start()
         self.compactor.start()
+
+    def _open_in_cluster(self, cluster: Clustering) -> None:
+        """What this node coordinates follows from which internal partitions it leads."""
+        cluster.replicas.on_role(self._role_changed)
+        cluster.start()
+        self.upkeep.start()
+        self.compactor.start()
+
+    def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
+        if topic.name == OFFSETS_TOPIC:
+            (self.groups.lead if leads else self.groups.resign)(partition)
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable and leave it so that the next start is quick."""
         self.upkeep.stop()
+        if self.cluster is not None:
+            self.cluster.stop()
         self.queues.stop()
         self.redrives.stop()
 

@@ -90,7 +90,8 @@ class Fetch:
         if self._is_finishing:
             return
         # What a transaction has written and not decided is no news to everyone.
-        if not partition.is_gone and (self._bytes_min > 1 or self._is_committed_only):
+        is_over = partition.is_gone or partition.is_following
+        if not is_over and (self._bytes_min > 1 or self._is_committed_only):
             for wanted in self._wanted:
                 if wanted.partition is partition:
                     result = self._read(wanted, wanted.bytes_max)
@@ -145,6 +146,8 @@ class Fetch:
         if isinstance(partition, GoQueueError):
             return Fetched(None, None, partition)
         try:
+            if partition.is_following:
+                partition.check_leading()
             if wanted.leader_epoch >= 0:
                 partition.check_epoch(wanted.leader_epoch)
             if not wanted.is_committed_only:

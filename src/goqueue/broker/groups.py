@@ -49,6 +49,7 @@ from goqueue.model.errors import (
     GoQueueError,
     GroupKindMismatch,
     InvalidGroupId,
+    NotCoordinator,
     UnknownGroup,
 )
 from goqueue.model.names import ProducerIdentity
@@ -62,8 +63,10 @@ class _Hosted:
         self, scheduler: Scheduler, partition: Partition, coordinator: Coordinator
     ) -> None:
         self.coordinator = coordinator
+        self.waiting: dict[Promise[Any], None] = {}
         self._scheduler = scheduler
         self._partition = partition
+        self._is_closed = False
         self._alarm = Alarm(
             scheduler,
             name=str(partition.name),
@@ -88,12 +91,23 @@ class _Hosted:
         for record in decode_batch(batch):
             self.coordinator.replay(record.key or b"", record.value, producer_id=producer_id)
 
+    def close(self, error: GoQueueError) -> None:
+        """Another node coordinates these groups: whoever waits here has to ask there."""
+        self._is_closed = True
+        self._alarm.stop()
+        waiting, self.waiting = self.waiting, {}
+        for promise in waiting:
+            promise.reject(error)
+
     def perform(self, effects: list[Effect]) -> None:
         """Carry out what the coordinator wants done, then set the alarm for its next deadline."""
+        if self._is_closed:
+            return
         for effect in effects:
             if isinstance(effect, Reply):
                 token, result = effect.token, effect.result
                 assert isinstance(token, Promise)
+                self.waiting.pop(token, None)
                 if isinstance(result, GoQueueError):
                     token.reject(result)
                 else:
@@ -168,6 +182,20 @@ class Groups:
             )
             self._host(topic)
         return topic
+
+    # Leading, in a cluster
+
+    def lead(self, partition: Partition) -> None:
+        """Coordinate the groups of a partition of the offsets, which this node leads now."""
+        hosted = _Hosted(self._scheduler, partition, Coordinator(self._settings))
+        hosted.load(self._topic_counts())
+        self._hosted[partition.name.partition] = hosted
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition of the offsets, or nobody."""
+        hosted = self._hosted.pop(partition.name.partition, None)
+        if hosted is not None:
+            hosted.close(_not_here())
 
     def partition_of(self, group_id: str) -> int:
         # The process's own hash() changes from start to start; this must not.
@@ -265,8 +293,8 @@ class Groups:
         return self._get(group_id).coordinator.rebalances(group_id)
 
     def is_known(self, group_id: str) -> bool:
-        """Whether there is a stream group of that name."""
-        hosted = self._find(group_id)
+        """Whether there is a stream group of that name, as far as this node can tell."""
+        hosted = self._hosted.get(self.partition_of(group_id))
         if hosted is None:
             return False
         try:
@@ -288,6 +316,7 @@ class Groups:
         except GoQueueError as error:
             promise.reject(error)
         else:
+            hosted.waiting[promise] = None
             hosted.perform(effects)
         return promise
 
@@ -298,16 +327,17 @@ class Groups:
         return hosted
 
     def _find(self, group_id: str) -> _Hosted | None:
+        """Who coordinates a group; None while nobody does anywhere, for lack of the topic."""
         if not group_id:
             raise InvalidGroupId("A group needs a name.")
-        return self._hosted.get(self.partition_of(group_id)) if self._hosted else None
+        hosted = self._hosted.get(self.partition_of(group_id))
+        if hosted is None and self._topics.find(OFFSETS_TOPIC) is not None:
+            raise _not_here()
+        return hosted
 
     def _host(self, topic: Topic) -> None:
-        counts = self._topic_counts()
-        for number, partition in enumerate(topic.partitions):
-            hosted = _Hosted(self._scheduler, partition, Coordinator(self._settings))
-            hosted.load(counts)
-            self._hosted[number] = hosted
+        for partition in topic.partitions:
+            self.lead(partition)
 
     def _topics_changed(self) -> None:
         if self._hosted:
@@ -319,4 +349,9 @@ class Groups:
         return {topic.name: len(topic.partitions) for topic in self._topics}
 
     def _partition_count_now(self) -> int:
-        return len(self._hosted) or self._partition_count
+        topic = self._topics.find(OFFSETS_TOPIC)
+        return self._partition_count if topic is None else len(topic.partitions)
+
+
+def _not_here() -> NotCoordinator:
+    return NotCoordinator("Another node coordinates this group now; look for it again.")

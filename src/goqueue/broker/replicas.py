@@ -47,7 +47,7 @@ from goqueue.partition import Partition
 
 TICK_MS = 100
 ANSWER_BYTES_MAX = 4 << 20  # of one notice; the next one takes the rest
-PARKED_MS_MAX = 5_000  # a question at the end of an idle log waits so long
+PARKED_MS_MAX = 5_000  # a question at the end of an idle log waits so long, or less
 UNTOLD_MS_MAX = 100  # or so long, if the follower does not know the high watermark yet
 
 _log = logging.getLogger(__name__)
@@ -126,6 +126,8 @@ class Replicas:
         self._flusher = flusher
         self._settings = settings
         self._ask = ask
+        # A follower that waits for news must be heard of several times before it counts as lagging.
+        self._parked_ms = min(PARKED_MS_MAX, settings.lag_ms // 4)
         self._led: dict[PartitionKey, _Led] = {}
         self._copied: dict[PartitionKey, Copying] = {}
         self._role_changed: list[RoleChanged] = []
@@ -266,7 +268,7 @@ class Replicas:
             partition=fact.number,
             leader_epoch=fact.leader_epoch,
             bytes_max=self._settings.fetch_bytes_max,
-            timeout_ms=PARKED_MS_MAX + self._settings.retry_ms,
+            timeout_ms=self._parked_ms + 2 * self._settings.retry_ms,
             retry_ms=self._settings.retry_ms,
             first_request=self._first_request,
         )
@@ -387,7 +389,7 @@ class Replicas:
         """Answer those who have waited long enough, if only to tell the high watermark."""
         for node, parked in list(led.parked.items()):
             is_told = parked.mark >= led.leading.partition.high_watermark
-            if now_ms - parked.since_ms >= (PARKED_MS_MAX if is_told else UNTOLD_MS_MAX):
+            if now_ms - parked.since_ms >= (self._parked_ms if is_told else UNTOLD_MS_MAX):
                 del led.parked[node]
                 answer, batches = led.leading.serve(node, parked.incarnation, parked.fetch, now_ms)
                 led.told[node] = answer.high_watermark

@@ -191,11 +191,27 @@ class Topics:
     # Changing
 
     def create(
-        self, name: str, *, partition_count: int, settings: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int = -1,
+        assignment: tuple[tuple[int, ...], ...] = (),
     ) -> Promise[Topic]:
-        """Make a topic. It is usable at once, and the promise is kept when it is durable."""
+        """Make a topic. A node that is alone can use it at once; kept when it is durable.
+
+        In a cluster `replication_factor` says how many copies there are, or `assignment` where.
+        """
         self.check_new(name, partition_count=partition_count, settings=settings or {})
-        command = CreateTopic(self._new_id(), name, partition_count, dict(settings or {}))
+        command = CreateTopic(
+            self._new_id(),
+            name,
+            partition_count,
+            dict(settings or {}),
+            replication_factor,
+            assignment,
+        )
         promise: Promise[Topic] = Promise()
 
         def decided(_: Result, error: Exception | None) -> None:

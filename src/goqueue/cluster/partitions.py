@@ -114,7 +114,7 @@ class PartitionTable:
 
 
 def _strike(lists: dict[int, _Places], node: int, place: PartitionKey) -> None:
-    places = lists[node]
+    places = lists.get(node, {})
     places.pop(place, None)
     if not places:
-        del lists[node]
+        lists.pop(node, None)

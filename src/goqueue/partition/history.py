@@ -146,8 +146,9 @@ def saved_producers(disk: Disk, log: Log) -> ProducersState:
 
 def first_damage(log: Log) -> int | None:
     """Where recovery has found the first batch that it could neither read nor cut off."""
-    damages = (one for segment in log.segments for one in segment.damages.values())
-    return min((one.place.offset for one in damages), default=None)
+    damages = [one for segment in log.segments for one in segment.damages.values()]
+    offsets = [one.place.offset for one in damages if one.place.offset >= log.start_offset]
+    return min(offsets, default=None)
 
 
 def cut_unsynced(log: Log, saved: ProducersState) -> list[str]:
@@ -165,9 +166,22 @@ def cut_unsynced(log: Log, saved: ProducersState) -> list[str]:
         f"{log.folder}: cut off offsets {damaged} to {log.end_offset}, which were not synced when "
         "the power failed; the leader has them if anyone was told of them."
     )
-    log.truncate(damaged)
-    log.active.file.sync()
+    truncate_durably(log, damaged)
     return [report]
+
+
+def truncate_durably(log: Log, offset: int) -> None:
+    """Drop everything from `offset` on so that no crash brings any of it back. Blocks.
+
+    Half of the old end with half of a new one would pass for a whole log. So would entries of an
+    index that speak of places where something else is written now, which nobody would examine.
+    """
+    log.truncate(offset)
+    active = log.active
+    active.file.sync()
+    for index in (active.times, active.index, active.aborted):
+        if index.file is not None:
+            index.file.sync()
 
 
 def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:

@@ -43,6 +43,7 @@ from goqueue.partition.history import (
     save_epochs,
     saved_epochs,
     saved_producers,
+    truncate_durably,
 )
 from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.replicated import replicated_batches
@@ -667,6 +668,11 @@ class Partition:
         except OSError as error:
             raise self.unreadable(error) from error
 
+    def check_leading(self) -> None:
+        """Refuse whoever may only be served by the leader, unless that is here."""
+        if self.is_following and self._refusal is not None:
+            raise self._refusal
+
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client that knows an older leader, or a newer one, than this."""
         if epoch < 0 or epoch == self.leader_epoch:
@@ -750,8 +756,7 @@ class Partition:
         """
         self._cancel_flush()
         forget_saved_producers(self._disk, self.log, after_offset=offset)
-        self.log.truncate(offset)
-        self.log.active.file.sync()
+        truncate_durably(self.log, offset)
         end = self.log.end_offset
         self.epochs.truncate(end)
         self._save_epochs()
@@ -808,13 +813,21 @@ class Partition:
 
         What that is the leader decides; a follower's log begins where the leader's does.
         """
-        log = self.log
+        log, start_before = self.log, self.log.start_offset
         if not self.is_following:
             expired = log.take_expired(now_ms=now_ms, until_offset=self.high_watermark)
         else:
             ends = [segment.end_offset for segment in log.segments[:-1]]
             expired = log.take_segments(sum(end <= log.start_offset for end in ends))
         if expired:
+            # A crash may bring back some of the files and not others, so the log must know without
+            # them where it begins. It writes that down where the beginning is moved by hand.
+            start, log.start_offset = log.start_offset, start_before
+            try:
+                log.advance_start(start)
+            except OSError as error:
+                log.start_offset = start
+                raise self._storage_error(error) from error
             self.start_advanced()
         return expired
 

@@ -151,7 +151,8 @@ class Raft:
             self._answer_pre_vote(message)
         elif isinstance(message, Vote) and self._is_led() and not message.is_transfer:
             pass  # A node that lost touch, or was removed, does not unseat a leader that works.
-        elif message.term < self.term:
+        # Who would help may never have heard of this term; its answer says what was asked.
+        elif message.term < self.term and not isinstance(message, PreVoteAnswer):
             self._answer_latecomer(message)
         else:
             if message.term > self.term:

@@ -17,6 +17,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -33,7 +34,8 @@ _SNAPSHOT_MAGIC = b"GQRS"
 _HEADER = struct.Struct(">4sHI")  # magic, version, checksum of the body
 _LOG_NAME = re.compile(r"log-(\d{8,})")
 _FRAME_MAGIC = b"\xf1QRF"
-_FRAME_HEAD = struct.Struct(">4sIIQ")  # magic, length of the body, checksum, sequence
+_FRAME_HEAD = struct.Struct(">4sIQII")  # magic, length of the body, sequence, two checksums
+_FRAME_HEAD_CHECKED = struct.Struct(">4sIQ")  # what the first one is of; the second is of the body
 _FRAME_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECTOR_BYTES = 512  # The least that a disk writes as a whole.
@@ -248,15 +250,14 @@ class RaftStorage:
         frames: list[_Frame] = []
         at, sequence = _HEADER.size + 8, 0
         while at < len(data):
-            found = _frame_at(data, at, sequence + 1)
-            if found is None:
+            found = _frame_at(data, at)
+            if found is None or found[0] != sequence + 1:
                 break
-            body, at = found
-            sequence += 1
+            sequence, body, at = found
             if body:
                 frames.append(_decode_frame(path, body))
         if at < len(data):
-            _check_is_torn(path, data, at, sequence + 1)
+            _check_is_torn(path, data, at)
         if not frames:
             raise DamagedQuorumFile(path, "Its first frame is missing")
         self._file = self._disk.open(path)
@@ -269,24 +270,42 @@ class RaftStorage:
 
 def _encode_frame(frame: _Frame | None, sequence: int) -> bytes:
     body = b"" if frame is None else _encoder.encode(frame)
-    checksum = crc32c(body, crc32c(struct.pack(">IQ", len(body), sequence)))
-    return _FRAME_HEAD.pack(_FRAME_MAGIC, len(body), checksum, sequence) + body + _FRAME_END
+    head_checksum = crc32c(_FRAME_HEAD_CHECKED.pack(_FRAME_MAGIC, len(body), sequence))
+    checksum = crc32c(body, head_checksum)
+    head = _FRAME_HEAD.pack(_FRAME_MAGIC, len(body), sequence, head_checksum, checksum)
+    return head + body + _FRAME_END
 
 
-def _frame_at(
-    data: bytes, at: int, sequence_min: int, *, is_exact: bool = True
-) -> tuple[bytes, int] | None:
-    """The body of the frame that begins at `at`, and where it ends; None if there is none."""
+class _Head(NamedTuple):
+    sequence: int
+    body_start: int
+    end: int
+    checksum: int  # of the body, continued from the one of the head
+    head_checksum: int
+
+
+def _head_at(data: bytes, at: int) -> _Head | None:
+    """The head of a frame that may begin at `at`, if it is whole."""
     if at + _FRAME_HEAD.size > len(data):
         return None
-    magic, length, checksum, sequence = _FRAME_HEAD.unpack_from(data, at)
-    end = at + _FRAME_HEAD.size + length + len(_FRAME_END)
-    is_wanted = sequence == sequence_min if is_exact else sequence >= sequence_min
-    if magic != _FRAME_MAGIC or not is_wanted or end > len(data):
+    magic, length, sequence, head_checksum, checksum = _FRAME_HEAD.unpack_from(data, at)
+    body_start = at + _FRAME_HEAD.size
+    is_good = crc32c(data[at : at + _FRAME_HEAD_CHECKED.size]) == head_checksum
+    if magic != _FRAME_MAGIC or not is_good:
         return None
-    body = data[at + _FRAME_HEAD.size : end - len(_FRAME_END)]
-    is_good = crc32c(body, crc32c(struct.pack(">IQ", length, sequence))) == checksum
-    return (body, end) if is_good and data[end - 1 : end] == _FRAME_END else None
+    end = body_start + length + len(_FRAME_END)
+    return _Head(sequence, body_start, end, checksum, head_checksum)
+
+
+def _frame_at(data: bytes, at: int) -> tuple[int, bytes, int] | None:
+    """Sequence, body and end of the frame that begins at `at`; None if it is not whole."""
+    head = _head_at(data, at)
+    if head is None or head.end > len(data):
+        return None
+    body = data[head.body_start : head.end - len(_FRAME_END)]
+    is_good = crc32c(body, head.head_checksum) == head.checksum
+    is_ended = data[head.end - len(_FRAME_END) : head.end] == _FRAME_END
+    return (head.sequence, body, head.end) if is_good and is_ended else None
 
 
 def _decode_frame(path: str, body: bytes) -> _Frame:
@@ -296,11 +315,11 @@ def _decode_frame(path: str, body: bytes) -> _Frame:
         raise DamagedQuorumFile(path, f"A frame cannot be read: {error}") from error
 
 
-def _check_is_torn(path: str, data: bytes, at: int, sequence: int) -> None:
+def _check_is_torn(path: str, data: bytes, at: int) -> None:
     """Raise unless the bytes from `at` on are what a write leaves that the power cut short."""
     found = data.find(_FRAME_MAGIC, at)
     while found >= 0:
-        if _frame_at(data, found, sequence, is_exact=False) is not None:
+        if _frame_at(data, found) is not None:
             raise DamagedQuorumFile(
                 path, f"It is damaged at byte {at}, before what was written later at {found}"
             )
@@ -310,12 +329,10 @@ def _check_is_torn(path: str, data: bytes, at: int, sequence: int) -> None:
 
 
 def _looks_torn(data: bytes, at: int) -> bool:
-    """Whether the frame at `at` lacks its end, or the end of some sector was never written."""
-    if at + _FRAME_HEAD.size > len(data):
-        return True
-    length = _FRAME_HEAD.unpack_from(data, at)[1]
-    end = at + _FRAME_HEAD.size + length + len(_FRAME_END)
-    if end > len(data):
+    """Whether the file ends within the frame at `at`, or the end of a sector was never written."""
+    head = _head_at(data, at)
+    end = len(data) if head is None else head.end
+    if end > len(data) or at + _FRAME_HEAD.size > len(data):
         return True
     first = (at // _SECTOR_BYTES + 1) * _SECTOR_BYTES
     ends = [*range(first, end, _SECTOR_BYTES), end]

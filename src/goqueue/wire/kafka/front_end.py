@@ -56,6 +56,9 @@ class Served:
         return version >= self._flexible_from and self.key != API_VERSIONS_KEY
 
 
+_LISTENER = "kafka"  # as nodes call it when they tell each other their addresses
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one connection may ask of the node."""
@@ -98,6 +101,22 @@ class FrontEnd:
     ) -> Connection:
         return Connection(self, client_host, send=send, close=close, unblock=unblock)
 
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Where clients find each node that they can be sent to."""
+        cluster = self.broker.cluster
+        if cluster is None:
+            return {self.broker.node_id: self.advertised()}
+        return {
+            node.id: _split(node.addresses[_LISTENER])
+            for node in cluster.nodes()
+            if _LISTENER in node.addresses
+        }
+
+    def controller_id(self) -> int:
+        """The controller, if clients can be sent there; else this node, which asks it for them."""
+        controller = self.broker.controller_id
+        return controller if controller in self.brokers() else self.broker.node_id
+
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this turn, when more answers may have been made."""
         if not self._to_flush:
@@ -123,3 +142,8 @@ class FrontEnd:
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
             connection.flush()
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -31,9 +31,10 @@ _PLAIN_HEAD = Struct(">hhiih")  # transactional id, acks, time-out, topics, leng
 _PLAIN_PARTITION = Struct(">iii")  # partitions, number, bytes
 _FLEXIBLE_HEAD = Struct(">bhibb")  # the same, with lengths one too large
 _FLEXIBLE_PARTITION = Struct(">bi")
+_ACKS_ALL = -1
 _END_TAGS = b"\x00\x00\x00"  # no tagged fields in the partition, the topic and the request
 
-Parsed = tuple[bytes, int, memoryview]
+Parsed = tuple[bytes, int, memoryview, int]
 
 
 class Answer:
@@ -142,11 +143,13 @@ def produce_one(
         return False
     if parsed is None:
         return False
-    name, number, batch = parsed
+    name, number, batch, acks = parsed
     topic = front.topics_by_bytes.get(name) or _find_topic(front, name)
     if topic is None or not 0 <= number < len(topic.partitions):
         return False
     partition = topic.partitions[number]
+    if partition.shortage is not None:
+        return False  # It depends on what the client wants to wait for.
     try:
         appended = front.broker.produce(topic, partition, batch)
     except GoQueueError:
@@ -162,8 +165,10 @@ def produce_one(
             return True
     answer = Answer(connection, correlation_id, layout, name, partition, appended)
     connection.stand_in_line(answer)
-    if isinstance(appended, Appended):
+    if isinstance(appended, Appended) and acks == _ACKS_ALL:
         partition.when_committed(appended.last_offset, answer)
+    elif isinstance(appended, Appended):
+        partition.when_durable(appended.last_offset, answer)
     else:
         appended.when_committed(answer)
     return True
@@ -178,7 +183,7 @@ def _parse(frame: memoryview, at: int) -> Parsed | None:
     start = at + _PLAIN_PARTITION.size
     if partitions != 1 or size <= 0 or start + size != len(frame):
         return None
-    return bytes(frame[at - length : at]), number, frame[start:]
+    return bytes(frame[at - length : at]), number, frame[start:], acks
 
 
 def _parse_flexible(frame: memoryview, at: int) -> Parsed | None:
@@ -201,7 +206,7 @@ def _parse_flexible(frame: memoryview, at: int) -> Parsed | None:
     end = start + size - 1
     if partitions != 2 or size <= 1 or frame[end:] != _END_TAGS:
         return None
-    return bytes(frame[at - length : at]), number, frame[start:end]
+    return bytes(frame[at - length : at]), number, frame[start:end], acks
 
 
 def _find_topic(front: FrontEnd, name: bytes) -> Topic | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError
@@ -32,6 +32,7 @@ from goqueue.wire.kafka.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
+    from goqueue.broker.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -74,11 +75,13 @@ def describe_cluster(
             error_code=ErrorCode.INVALID_REQUEST,
             error_message="Only brokers have endpoints here.",
         )
-    host, port = front.advertised()
     return DescribeClusterResponse(
         cluster_id=front.broker.cluster_id,
-        controller_id=front.broker.node_id,
-        brokers=[DescribeClusterBroker(broker_id=front.broker.node_id, host=host, port=port)],
+        controller_id=front.controller_id(),
+        brokers=[
+            DescribeClusterBroker(broker_id=node, host=host, port=port)
+            for node, (host, port) in front.brokers().items()
+        ],
     )
 
 
@@ -90,10 +93,12 @@ async def find_coordinator(
     if request.key_type in (_GROUP_KEY, _TRANSACTION_KEY):
         try:
             if request.key_type == _GROUP_KEY:
-                await front.broker.groups.ensure_topic()
+                topic = await front.broker.groups.ensure_topic()
+                number_of: Callable[[str], int] = front.broker.groups.partition_of
             else:
-                await front.broker.transactions.ensure_topic()
-            found = [_this_node(front, key) for key in keys]
+                topic = await front.broker.transactions.ensure_topic()
+                number_of = front.broker.transactions.partition_of
+            found = [_coordinator(front, topic, number_of(key), key) for key in keys]
         except GoQueueError as error:
             found = [_refused(key, code_of(error), str(error)) for key in keys]
     else:
@@ -111,9 +116,14 @@ async def find_coordinator(
     )
 
 
-def _this_node(front: FrontEnd, key: str) -> Coordinator:
-    host, port = front.advertised()
-    return Coordinator(key=key, node_id=front.broker.node_id, host=host, port=port)
+def _coordinator(front: FrontEnd, topic: Topic, number: int, key: str) -> Coordinator:
+    """Whoever leads the partition that the state of `key` is in."""
+    leader = front.broker.placement(topic, number).leader
+    address = front.brokers().get(leader)
+    if address is None:
+        message = "Nobody leads the partition of this key now; retry."
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
 
 
 def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:

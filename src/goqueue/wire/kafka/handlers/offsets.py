@@ -69,6 +69,7 @@ def _list(
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
         partition = front.broker.topics.get(topic).partition(wanted.partition_index)
+        partition.check_leading()
         partition.check_epoch(wanted.current_leader_epoch)
         _find(partition, wanted.timestamp, is_committed_only, answer)
     except GoQueueError as error:
@@ -123,6 +124,7 @@ def _epoch_end(front: FrontEnd, topic: str, wanted: OffsetForLeaderPartition) ->
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         partition = front.broker.topics.get(topic).partition(wanted.partition)
+        partition.check_leading()
         partition.check_epoch(wanted.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.epoch_end(wanted.leader_epoch)
     except GoQueueError as error:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
-_ACKS_ALLOWED = (-1, 0, 1)
+_ACKS_ALL = -1
+_ACKS_ALLOWED = (_ACKS_ALL, 0, 1)
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_OF_OLD_FORMATS = 2
 _FIRST_VERSION_WITH_ABORTABLE = 11
@@ -146,6 +147,8 @@ def _append(
         result.error_code = ErrorCode.INVALID_REQUIRED_ACKS
         return
     partition = topic.partition(data.index)
+    if request.acks == _ACKS_ALL and partition.shortage is not None:
+        raise partition.shortage
     records = data.records
     if not records:
         raise InvalidRecord("A produce request must bring a batch for each of its partitions.")
@@ -166,8 +169,10 @@ def _append(
     if request.acks == 0:
         return
     pending = answer.wait_for(result, appended)
-    if isinstance(appended, Appended):
+    if isinstance(appended, Appended) and request.acks == _ACKS_ALL:
         partition.when_committed(appended.last_offset, pending)
+    elif isinstance(appended, Appended):
+        partition.when_durable(appended.last_offset, pending)
     else:
         appended.when_committed(pending)
 

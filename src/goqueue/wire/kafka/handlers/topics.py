@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import (
@@ -51,18 +52,20 @@ from goqueue.wire.kafka.messages.metadata import (
 from goqueue.wire.kafka.primitives import UUID_ZERO
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Placement
     from goqueue.broker.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
 _BY_DEFAULT = -1
+_NO_LEADER = -1
+_LEADERLESS = ErrorCode.LEADER_NOT_AVAILABLE
 _FIRST_DELETE_VERSION_WITH_IDS = 6
 _FIRST_METADATA_VERSION_WITH_NULL_NAME = 12
 _PARTITIONS_PER_ANSWER_MAX = 2000
 
 
 async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> MetadataResponse:
-    host, port = front.advertised()
     broker = front.broker
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
@@ -73,9 +76,12 @@ async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> Met
             for one in request.topics or ()
         ]
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=broker.node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponseBroker(node_id=node, host=host, port=port)
+            for node, (host, port) in front.brokers().items()
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=front.controller_id(),
         topics=topics,
     )
 
@@ -104,15 +110,31 @@ async def _look_up(
 
 
 def _describe(front: FrontEnd, topic: Topic) -> MetadataResponseTopic:
-    node = [front.broker.node_id]
+    alive = front.brokers()
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
-            MetadataResponsePartition(0, number, node[0], partition.leader_epoch, node, node)
-            for number, partition in enumerate(topic.partitions)
+            _describe_partition(front.broker.placement(topic, number), number, alive)
+            for number in range(len(topic.partitions))
         ],
+    )
+
+
+def _describe_partition(
+    place: Placement, number: int, alive: Collection[int]
+) -> MetadataResponsePartition:
+    # A leader that clients cannot be sent to is none to them.
+    leader = place.leader if place.leader in alive else _NO_LEADER
+    return MetadataResponsePartition(
+        ErrorCode.NONE if leader != _NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
+        number,
+        leader,
+        place.leader_epoch,
+        list(place.replicas),
+        list(place.in_sync),
+        [node for node in place.replicas if node not in alive],
     )
 
 
@@ -158,22 +180,25 @@ def describe_topic_partitions(
 def _describe_page(
     front: FrontEnd, topic: Topic, first: int, last: int
 ) -> DescribeTopicPartitionsResponseTopic:
-    node = [front.broker.node_id]
+    alive = front.brokers()
+    places = [front.broker.placement(topic, number) for number in range(first, last)]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE if place.leader in alive else _LEADERLESS,
                 partition_index=number,
-                leader_id=node[0],
-                leader_epoch=topic.partitions[number].leader_epoch,
-                replica_nodes=node,
-                isr_nodes=node,
+                leader_id=place.leader if place.leader in alive else _NO_LEADER,
+                leader_epoch=place.leader_epoch,
+                replica_nodes=list(place.replicas),
+                isr_nodes=list(place.in_sync),
                 eligible_leader_replicas=[],
                 last_known_elr=[],
+                offline_replicas=[node for node in place.replicas if node not in alive],
             )
-            for number in range(first, last)
+            for number, place in enumerate(places, first)
         ],
     )
 
@@ -214,7 +239,11 @@ async def _create(
     topic_id = UUID_ZERO
     if not validate_only:
         topic = await broker.topics.create(
-            wanted.name, partition_count=partition_count, settings=settings
+            wanted.name,
+            partition_count=partition_count,
+            settings=settings,
+            replication_factor=wanted.replication_factor,
+            assignment=_assignment(wanted),
         )
         topic_id = topic.id
     return CreatableTopicResult(
@@ -222,7 +251,7 @@ async def _create(
         topic_id=topic_id,
         error_message=None,
         num_partitions=partition_count,
-        replication_factor=1,
+        replication_factor=_replication_factor(front, wanted, topic_id),
         configs=[
             CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.config_source)
             for one in describe_topic(broker.topics.defaults.values, settings)
@@ -237,18 +266,38 @@ def _partition_count(front: FrontEnd, wanted: CreatableTopic) -> int:
         numbers = sorted(one.partition_index for one in wanted.assignments)
         if numbers != list(range(len(numbers))):
             raise InvalidReplicaAssignment("Assigned partitions must be numbered from 0 on.")
-        if any(one.broker_ids != [front.broker.node_id] for one in wanted.assignments):
+        is_alone = front.broker.cluster is None
+        if is_alone and any(one.broker_ids != [front.broker.node_id] for one in wanted.assignments):
             raise InvalidReplicaAssignment(
                 f"Every partition must have the one replica {front.broker.node_id}."
             )
         return len(numbers)
-    if wanted.replication_factor not in (_BY_DEFAULT, 1):
+    if front.broker.cluster is None and wanted.replication_factor not in (_BY_DEFAULT, 1):
         raise InvalidReplicationFactor(
             f"Replication factor {wanted.replication_factor} is not possible with 1 broker; use 1."
         )
     if wanted.num_partitions == _BY_DEFAULT:
         return front.broker.settings.topics.partitions
     return wanted.num_partitions
+
+
+def _assignment(wanted: CreatableTopic) -> tuple[tuple[int, ...], ...]:
+    in_order = sorted(wanted.assignments, key=lambda one: one.partition_index)
+    return tuple(tuple(one.broker_ids) for one in in_order)
+
+
+def _replication_factor(front: FrontEnd, wanted: CreatableTopic, topic_id: bytes) -> int:
+    """What the topic has got, or would get."""
+    topic = front.broker.topics.find_by_id(topic_id)
+    if topic is not None and topic.partitions:
+        return len(front.broker.placement(topic, 0).replicas)
+    if wanted.assignments:
+        return len(wanted.assignments[0].broker_ids)
+    if wanted.replication_factor != _BY_DEFAULT:
+        return wanted.replication_factor
+    if front.broker.cluster is None:
+        return 1
+    return min(front.broker.settings.cluster.replication_factor, len(front.brokers()))
 
 
 async def delete_topics(

@@ -1,0 +1,244 @@
+"""Whole brokers in a cluster: production code on a virtual clock, disks and a network that fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from goqueue.broker import Broker
+from goqueue.broker.promise import Promise
+from goqueue.config import load
+from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.errors import GoQueueError
+from goqueue.partition import Appended, Partition
+from tests.simulation.clock import VirtualClock
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.network import Network
+
+T = TypeVar("T")
+
+NODE_SETTINGS = {
+    "groups.offsets_partitions": "3",
+    "transactions.state_partitions": "2",
+    "delivery.partitions": "2",
+    "schedules.partitions": "2",
+    "cluster.heartbeat_ms": "200",
+    "cluster.session_ms": "1000",
+    "replication.lag_ms": "2000",
+    "replication.retry_ms": "100",
+}
+
+
+class ClusterNode:
+    """One life after the other of a node."""
+
+    def __init__(self, world: ClusterWorld, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.disk = SimulatedDisk(world.random)
+        self.is_up = False
+        self.life = 0
+        self.start()
+
+    def start(self) -> None:
+        world = self.world
+        self.is_up = True
+        self.life += 1
+        self.clock = world.clock.node(skew_ms=world.random.randint(-3000, 3000))
+        self.clock.extra_ms = self.disk.take_delay_ms
+        settings = load(
+            environ={},
+            overrides={
+                **NODE_SETTINGS,
+                **world.settings,
+                "node.id": str(self.number),
+                "cluster.peers": world.peers,
+            },
+        )
+        self.broker = Broker(
+            settings,
+            self.disk,
+            self.clock,
+            world.random,
+            peers=world.network.join(self.number, self.clock),
+            addresses=lambda: {
+                "internal": f"node-{self.number}:7000",
+                "kafka": f"node-{self.number}:9092",
+            },
+        )
+        self.broker.open()
+
+    def kill(self) -> None:
+        """Kill the process; the operating system still has everything that was written."""
+        self._die()
+        self.disk.life += 1
+
+    def crash(self) -> None:
+        """Cut the power."""
+        self._die()
+        self.disk.crash()
+
+    def _die(self) -> None:
+        self.is_up = False
+        self.clock.die()
+        self.world.network.leave(self.number)
+
+    def partition(self, topic: str, number: int = 0) -> Partition | None:
+        found = self.broker.topics.find(topic)
+        return None if found is None else found.partition(number)
+
+
+class ClusterWorld:
+    """Nodes 1, 2, 3, … all of which vote."""
+
+    def __init__(self, seed: int, *, node_count: int = 3, **settings: str) -> None:
+        """Settings are given as `storage__fsync="none"`."""
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.clock = VirtualClock(self.random)
+        self.clock.blocking_ms_max = 2.0
+        self.network = Network(self.clock)
+        self.settings = {name.replace("__", ".", 1): value for name, value in settings.items()}
+        self.peers = ",".join(f"{one}@node-{one}:7000" for one in range(1, node_count + 1))
+        self._watermarks: dict[tuple[int, int, str, int, int], int] = {}
+        self.nodes = {one: ClusterNode(self, one) for one in range(1, node_count + 1)}
+
+    # Time
+
+    def run_for(self, ms: float) -> None:
+        self.clock.run_for(ms)
+        self.check()
+
+    def run_until(self, is_reached: Callable[[], bool], *, ms_max: float = 60_000) -> None:
+        self.clock.run_until(is_reached, ms_max=ms_max)
+        self.check()
+
+    def wait(self, promise: Promise[T]) -> T:
+        self.run_until(lambda: promise.is_done)
+        outcome: list[tuple[T | None, Exception | None]] = []
+        promise.then(lambda value, error: outcome.append((value, error)))
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
+
+    def heal(self) -> None:
+        """End all trouble, and wait until every copy is in sync and led."""
+        self.network.heal()
+        for node in self.nodes.values():
+            if not node.is_up:
+                node.start()
+        self.run_until(self.is_whole, ms_max=120_000)
+
+    def is_whole(self) -> bool:
+        controllers = [one for one in self.up() if one.broker.cluster.quorum.is_controller]  # type: ignore[union-attr]
+        if len(controllers) != 1:
+            return False
+        quorum = controllers[0].broker.cluster.quorum  # type: ignore[union-attr]
+        indexes = {one.broker.cluster.quorum.applied_index for one in self.up()}  # type: ignore[union-attr]
+        facts = [
+            fact
+            for topic in quorum.metadata.topics()
+            for fact in quorum.metadata.partitions.of_topic(topic.id)
+        ]
+        return (
+            len(indexes) == 1
+            and len(facts) > 0
+            and all(one.broker.cluster.membership.is_trusted for one in self.up())  # type: ignore[union-attr]
+            and all(
+                fact.leader >= 0 and set(fact.in_sync) == set(fact.members) and not fact.is_moving
+                for fact in facts
+            )
+        )
+
+    # Nodes
+
+    def up(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.is_up]
+
+    def leader_of(self, topic: str, number: int = 0) -> ClusterNode | None:
+        """The node that leads a partition; who was not told of its successor yet is none."""
+        leaders = []
+        for node in self.up():
+            found = node.broker.topics.find(topic)
+            assert node.broker.cluster is not None
+            if found is not None and node.broker.cluster.replicas.leads(found.id, number):
+                leaders.append((found.partition(number).leader_epoch, node.number))
+        return self.nodes[max(leaders)[1]] if leaders else None
+
+    # A client's work
+
+    def create(self, name: str, *, partitions: int = 1, **settings: str) -> None:
+        node = self.random.choice(self.up())
+        self.wait(node.broker.topics.create(name, partition_count=partitions, settings=settings))
+        self.run_until(
+            lambda: all(self.leader_of(name, one) is not None for one in range(partitions))
+        )
+
+    def produce(
+        self,
+        topic: str,
+        values: list[str],
+        acked: Callable[[list[str], GoQueueError | None], None],
+        *,
+        number: int = 0,
+    ) -> None:
+        """Send one batch to whoever leads; `acked` is told when there is an outcome (acks=all)."""
+        node = self.leader_of(topic, number)
+        if node is None:
+            acked(values, GoQueueError("nobody leads"))
+            return
+        partition = node.partition(topic, number)
+        assert partition is not None
+        batch = encode_batch([Record(b"", value.encode()) for value in values])
+        found = node.broker.topics.get(topic)
+        try:
+            if partition.shortage is not None:
+                raise partition.shortage
+            appended = node.broker.produce(found, partition, memoryview(batch))
+        except GoQueueError as error:
+            acked(values, error)
+            return
+        assert isinstance(appended, Appended)
+        partition.when_committed(appended.last_offset, lambda error: acked(values, error))
+
+    def read(self, node: ClusterNode, topic: str, number: int = 0) -> list[str]:
+        """All committed values in one node's copy."""
+        partition = node.partition(topic, number)
+        assert partition is not None
+        values: list[str] = []
+        offset = partition.start_offset
+        while offset < partition.high_watermark:
+            found = partition.read(offset, bytes_max=1 << 20)
+            if found is None:
+                break
+            data = memoryview(found.read())
+            at = 0
+            while at < len(data):
+                size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+                records = decode_batch(bytes(data[at : at + size]))
+                values += [(record.value or b"").decode() for record in records]
+                offset = max([offset, *(record.offset + 1 for record in records)])
+                at += size
+            offset = max(offset, found.end_offset)
+        return values
+
+    # What must be true at every moment
+
+    def check(self) -> None:
+        leaders: dict[tuple[str, int, int], int] = {}
+        for node in self.up():
+            cluster = node.broker.cluster
+            assert cluster is not None
+            for topic in node.broker.topics:
+                for number, partition in enumerate(topic.partitions):
+                    if not cluster.replicas.leads(topic.id, number):
+                        continue
+                    place = (topic.name, number, partition.leader_epoch)
+                    other = leaders.setdefault(place, node.number)
+                    assert other == node.number, f"seed {self.seed}: two leaders of {place}"
+                    key = (node.number, node.life, *place)
+                    mark = partition.high_watermark
+                    assert mark >= self._watermarks.get(key, 0), f"seed {self.seed}: {key}"
+                    self._watermarks[key] = mark
