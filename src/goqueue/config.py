@@ -190,6 +190,18 @@ class ListenerSettings:
         "clients of schema registries expect one of their own; the same is at /registry of http",
         "--listen-registry",
     )
+    internal: Address = _setting(
+        Address("127.0.0.1", 7000),
+        HostPort(),
+        "for the other nodes of a cluster; a node that is alone does not open it",
+        "--listen-internal",
+    )
+    internal_advertised: Address | None = _setting(
+        None,
+        Optional(HostPort(port_min=1)),
+        "the address that other nodes are told; empty tells them the one that is bound",
+        "--advertise-internal",
+    )
     allow_unauthenticated: bool = _setting(
         False,
         Switch(),
@@ -684,35 +696,28 @@ def contradictions(settings: Settings) -> list[str]:
 
     listeners, groups, compaction = settings.listeners, settings.groups, settings.compaction
     found = []
-    if not listeners.kafka.is_loopback and not listeners.allow_unauthenticated:
-        found.append(
-            f"{told('listeners.kafka')}: listens beyond this machine without authentication; "
-            "pass --allow-unauthenticated if that is meant"
-        )
-    if not listeners.http.is_loopback and not listeners.allow_unauthenticated:
-        found.append(
-            f"{told('listeners.http')}: listens beyond this machine without authentication; "
-            "pass --allow-unauthenticated if that is meant"
-        )
-    if not listeners.registry.is_loopback and not listeners.allow_unauthenticated:
-        found.append(
-            f"{told('listeners.registry')}: listens beyond this machine without authentication; "
-            "pass --allow-unauthenticated if that is meant"
-        )
+    for name in ("kafka", "http", "registry", "internal"):
+        if not getattr(listeners, name).is_loopback and not listeners.allow_unauthenticated:
+            found.append(
+                f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
+                "pass --allow-unauthenticated if that is meant"
+            )
     if listeners.http_body_bytes_max > listeners.receive_buffer_bytes_total_max:
         found.append(
             f"{told('listeners.http_body_bytes_max')} does not fit into "
             f"{told('listeners.receive_buffer_bytes_total_max')}"
         )
-    if listeners.kafka.is_wildcard and listeners.kafka_advertised is None:
-        found.append(
-            f"{told('listeners.kafka')}: clients cannot be told to connect to every address; "
-            "name one with --advertise-kafka HOST:PORT"
-        )
-    if listeners.kafka_advertised is not None and listeners.kafka_advertised.is_wildcard:
-        found.append(
-            f"{told('listeners.kafka_advertised')}: clients cannot connect to every address"
-        )
+    for name, who in (("kafka", "clients"), ("internal", "other nodes")):
+        bound, advertised = getattr(listeners, name), getattr(listeners, f"{name}_advertised")
+        if bound.is_wildcard and advertised is None:
+            found.append(
+                f"{told(f'listeners.{name}')}: {who} cannot be told to connect to every address; "
+                f"name one with --advertise-{name} HOST:PORT"
+            )
+        if advertised is not None and advertised.is_wildcard:
+            found.append(
+                f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to every address"
+            )
     if listeners.request_bytes_max > listeners.receive_buffer_bytes_total_max:
         found.append(
             f"{told('listeners.request_bytes_max')} does not fit into "

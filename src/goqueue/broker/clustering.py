@@ -12,12 +12,15 @@ from goqueue.broker.quorum import Quorum
 from goqueue.broker.replicas import Replicas
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topics
-from goqueue.cluster.facts import NodeFact
+from goqueue.cluster.facts import Decision, NodeFact
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings, ReplicationSettings
 from goqueue.storage.disk import Disk
+
+DRAIN_MS_MAX = 10_000  # a node that is told to stop stops, whoever could not take over
+DRAIN_LOOK_MS = 20
 
 _QUORUM_FOLDER = "meta/quorum"
 
@@ -95,6 +98,32 @@ class Clustering:
         self.replicas.start()
         self.quorum.start()
         self.membership.start()
+
+    def when_trusted(self, done: Callable[[], None]) -> None:
+        """Call `done` once the cluster counts on this node: then it knows what it has to know."""
+        is_told = False
+
+        def look(_: Decision) -> None:
+            nonlocal is_told
+            if not is_told and self.membership.is_trusted:
+                is_told = True
+                done()
+
+        self.quorum.on_applied(look)
+        look(())
+
+    def retire(self, done: Callable[[], None]) -> None:
+        """Have others lead what this node leads, if they soon can, and say goodbye."""
+        deadline_ms = self._scheduler.now_ms() + DRAIN_MS_MAX
+        self.membership.drain()
+
+        def look() -> None:
+            if not self.membership.is_drained and self._scheduler.now_ms() < deadline_ms:
+                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+                return
+            self.membership.leave().then(lambda _, error: done())
+
+        look()
 
     def stop(self) -> None:
         self.membership.stop()

@@ -33,6 +33,19 @@ def serve(
     listen_registry: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
     ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID@HOST:PORT,...",
+            help="The first voters of a cluster, by node id and internal address.",
+        ),
+    ] = None,
+    listen_internal: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where the other nodes connect.")
+    ] = None,
+    advertise_internal: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address that other nodes are told.")
+    ] = None,
     allow_unauthenticated: Annotated[
         bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
     ] = False,
@@ -65,6 +78,9 @@ def serve(
         "--advertise-kafka": advertise_kafka,
         "--listen-http": listen_http,
         "--listen-registry": listen_registry,
+        "--peers": peers,
+        "--listen-internal": listen_internal,
+        "--advertise-internal": advertise_internal,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,
         "--node-id": node_id,
         "--fsync": fsync,

@@ -8,12 +8,12 @@ import gc
 import json
 import logging
 import os
-import random
 import resource
 import signal
 import sys
 import time
 from pathlib import Path
+from random import SystemRandom
 
 import uvloop
 
@@ -21,6 +21,7 @@ from goqueue.broker import Broker
 from goqueue.config import Settings
 from goqueue.model.errors import InvalidSettings
 from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.sockets import Listener
 from goqueue.wire.http.application import Application
@@ -29,6 +30,7 @@ from goqueue.wire.http.front_end import Limits as HttpLimits
 from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
+from goqueue.wire.peers.frames import Hello
 
 # So many new objects may live before the garbage collector looks for cycles among them. There are
 # hardly any, and with Python's own 700 a few requests of a thousand messages each are enough to
@@ -65,57 +67,141 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
         write_piece_bytes=settings.storage.write_chunk_bytes,
     )
     scheduler = LoopScheduler(loop)
-    broker = Broker(settings, disk, scheduler, random.SystemRandom())
-    broker.open()
-    bound: tuple[str, int] = ("", 0)
-
-    def advertised() -> tuple[str, int]:
-        wanted = settings.listeners.kafka_advertised
-        return (wanted.host, wanted.port or bound[1]) if wanted is not None else bound
-
-    front = FrontEnd(broker, _limits(settings), advertised=advertised)
-    listener = Listener(
-        loop,
-        front.connect,
-        connections_max=settings.listeners.connections_max,
-        connections_per_address_max=settings.listeners.connections_per_address_max,
-        idle_timeout_ms=settings.listeners.idle_timeout_ms,
-        receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
-        send_buffer_bytes=settings.listeners.send_buffer_bytes,
-    )
-    address = settings.listeners.kafka
-    bound = listener.listen(address.host, address.port)
-    http, registry = _http_applications(settings, broker)
-    http_listener = _http_listener(loop, settings, http)
-    http_address = settings.listeners.http
-    http_bound = http_listener.listen(http_address.host, http_address.port)
-    registry_listener = _http_listener(loop, settings, registry)
-    registry_address = settings.listeners.registry
-    registry_bound = registry_listener.listen(registry_address.host, registry_address.port)
+    node = _Node(loop, settings, disk, scheduler)
+    node.open()
+    if not await _either(node.ready, stopping):
+        await node.close()
+        scheduler.close()
+        return
+    node.accept()
     # What start-up made lives as long as the process; there is no need to visit it ever again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS)
-    addresses = {
-        "kafka": _join(*bound),
-        "http": _join(*http_bound),
-        "registry": _join(*registry_bound),
-    }
-    _announce(settings, addresses, ready_file, time.perf_counter() - started)
+    _announce(settings, node.addresses, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")
-    listener.close()
-    for application in (http, registry):
-        answered = asyncio.Event()
-        application.stop(answered.set)
-        await answered.wait()
-    http_listener.close()
-    registry_listener.close()
-    closed = asyncio.Event()
-    broker.close(closed.set)
-    await closed.wait()
+    await node.close()
     scheduler.close()
     _log.info("stopped")
+
+
+async def _either(wanted: asyncio.Event, other: asyncio.Event) -> bool:
+    """Wait for one of two events; whether it was the first."""
+    waits = [asyncio.ensure_future(one.wait()) for one in (wanted, other)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    return wanted.is_set()
+
+
+class _Node:
+    """A broker, its front ends, and the addresses they listen at."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        disk: LocalDisk,
+        scheduler: LoopScheduler,
+    ) -> None:
+        self.addresses: dict[str, str] = {}
+        self.ready = asyncio.Event()
+        self._settings = settings
+        self._scheduler = scheduler
+        listeners = settings.listeners
+        random = SystemRandom()
+        self._peers: PeerConnections | None = None
+        if settings.cluster.peers:
+            self._peers = PeerConnections(loop, scheduler, random, hello=self._hello)
+        self.broker = Broker(
+            settings,
+            disk,
+            scheduler,
+            random,
+            peers=self._peers,
+            addresses=lambda: self._told_addresses(),
+        )
+        front = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
+        kafka = Listener(
+            loop,
+            front.connect,
+            connections_max=listeners.connections_max,
+            connections_per_address_max=listeners.connections_per_address_max,
+            idle_timeout_ms=listeners.idle_timeout_ms,
+            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+            send_buffer_bytes=listeners.send_buffer_bytes,
+        )
+        self._applications = _http_applications(settings, self.broker)
+        http, registry = (
+            _http_listener(loop, settings, application) for application in self._applications
+        )
+        self._listeners = {"kafka": kafka, "http": http, "registry": registry}
+        self._internal: Listener | None = None
+        if self._peers is not None:
+            self._internal = _internal_listener(loop, settings, self._peers)
+
+    def open(self) -> None:
+        """Open the data; `ready` tells when the node can serve."""
+        if self.broker.cluster is None:
+            # Whoever connects while logs are examined should be refused, not kept waiting.
+            self.broker.open()
+            self._bind()
+            self.ready.set()
+            return
+        assert self._internal is not None
+        self._bind()
+        address = self._settings.listeners.internal
+        self.addresses["internal"] = _join(*self._internal.listen(address.host, address.port))
+        self.broker.open()
+        self.broker.cluster.when_trusted(self.ready.set)
+
+    def accept(self) -> None:
+        for listener in self._listeners.values():
+            listener.accept()
+
+    async def close(self) -> None:
+        if self.broker.cluster is not None and self.ready.is_set():
+            retired = asyncio.Event()
+            self.broker.cluster.retire(retired.set)
+            await retired.wait()
+        self._listeners["kafka"].close()
+        if self.ready.is_set():
+            for application in self._applications:
+                answered = asyncio.Event()
+                application.stop(answered.set)
+                await answered.wait()
+        for listener in self._listeners.values():
+            listener.close()
+        closed = asyncio.Event()
+        self.broker.close(closed.set)
+        await closed.wait()
+        if self._peers is not None and self._internal is not None:
+            self._peers.stop()
+            self._internal.close()
+
+    def _bind(self) -> None:
+        for name, listener in self._listeners.items():
+            address = getattr(self._settings.listeners, name)
+            self.addresses[name] = _join(*listener.bind(address.host, address.port))
+
+    def _advertised(self) -> tuple[str, int]:
+        host, _, port = self._told("kafka").rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def _told_addresses(self) -> dict[str, str]:
+        """Where other nodes, and their clients, find this one."""
+        return {name: self._told(name) for name in self.addresses}
+
+    def _told(self, name: str) -> str:
+        bound = self.addresses[name]
+        wanted = getattr(self._settings.listeners, f"{name}_advertised", None)
+        if wanted is None:
+            return bound
+        return _join(wanted.host, wanted.port or int(bound.rpartition(":")[2]))
+
+    def _hello(self) -> Hello:
+        return Hello(self.broker.cluster_id, self.broker.node_id)
 
 
 def _raise_file_limit() -> None:
@@ -158,6 +244,19 @@ def _http_listener(
         connections_per_address_max=listeners.connections_per_address_max,
         idle_timeout_ms=listeners.http_idle_timeout_ms,
         receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+    )
+
+
+def _internal_listener(
+    loop: asyncio.AbstractEventLoop, settings: Settings, peers: PeerConnections
+) -> Listener:
+    return Listener(
+        loop,
+        peers.server.connect,
+        connections_max=settings.listeners.connections_max,
+        connections_per_address_max=settings.listeners.connections_per_address_max,
+        idle_timeout_ms=settings.listeners.idle_timeout_ms,
+        receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
     )
 
 

@@ -109,6 +109,12 @@ class Listener:
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to accept; the address that was really bound."""
+        bound = self.bind(host, port)
+        self.accept()
+        return bound
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take an address. Whoever connects waits until `accept`."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -116,10 +122,14 @@ class Listener:
         listening.listen(1024)
         listening.setblocking(False)
         self._socket = listening
-        self.loop.add_reader(listening.fileno(), self._accept)
-        self._sweep()
         bound = listening.getsockname()
         return bound[0], bound[1]
+
+    def accept(self) -> None:
+        """Begin to accept at the address that was taken."""
+        assert self._socket is not None
+        self.loop.add_reader(self._socket.fileno(), self._accept)
+        self._sweep()
 
     def close(self) -> None:
         """Accept no more, and end the connections there are."""

@@ -1,0 +1,84 @@
+"""Other nodes over real connections: one that is made to each of them, and those they make."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from goqueue.broker.peers import Answered, Handler, NoticeHandler, PeerKind
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.model.compression import Buffer
+from goqueue.model.errors import RequestTimedOut
+from goqueue.runtime.dialing import Dialer
+from goqueue.wire.peers.calling import Calling
+from goqueue.wire.peers.frames import Hello
+from goqueue.wire.peers.serving import PeerServer
+
+
+class PeerConnections:
+    """The `Peers` of a node that runs as a process."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: Scheduler,
+        random: Random,
+        *,
+        hello: Callable[[], Hello],
+    ) -> None:
+        self.server = PeerServer(hello)
+        self._loop = loop
+        self._scheduler = scheduler
+        self._random = random
+        self._hello = hello
+        self._callings: dict[int, Calling] = {}
+        self._dialers: dict[int, Dialer] = {}
+        self._addresses: dict[int, str] = {}
+
+    def locate(self, node: int, address: str) -> None:
+        if self._addresses.get(node) == address:
+            return
+        self._addresses[node] = address
+        dialer = self._dialers.pop(node, None)
+        if dialer is not None:
+            dialer.stop()
+        calling = self._callings.get(node)
+        if calling is None:
+            calling = self._callings[node] = Calling(self._scheduler, node, self._hello)
+        host, _, port = address.rpartition(":")
+        self._dialers[node] = Dialer(
+            self._loop, calling.connect, host.strip("[]"), int(port), self._random
+        )
+
+    def call(
+        self,
+        node: int,
+        kind: PeerKind,
+        head: bytes,
+        body: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+    ) -> Promise[Answered]:
+        calling = self._callings.get(node)
+        if calling is not None:
+            return calling.call(kind, head, body, timeout_ms=timeout_ms)
+        promise: Promise[Answered] = Promise()
+        promise.reject(RequestTimedOut(f"Nobody has said yet where node {node} is; retry."))
+        return promise
+
+    def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
+        calling = self._callings.get(node)
+        if calling is not None:
+            calling.notify(kind, head, body)
+
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        self.server.handlers[kind] = handler
+
+    def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
+        self.server.notice_handlers[kind] = handler
+
+    def stop(self) -> None:
+        for dialer in self._dialers.values():
+            dialer.stop()
