@@ -15,12 +15,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SERVE_STAMP := $(VENV)/.serve-stamp
 TEST_STAMP := $(VENV)/.test-stamp
 SPARK_STAMP := $(VENV)/.spark-stamp
-DECODER := src/goqueue/model/_decode
+COMPILED := src/goqueue/model/_
 LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat serve test check format bench demo simulate campaign \
+.PHONY: help setup setup-test setup-spark java kcat curl serve test check format bench demo simulate campaign \
 	campaign-transactions lock codecs docs-settings postman clean
 
 help: ## Show this list
@@ -36,11 +36,11 @@ $(BIN)/python:
 
 # Hashes are checked, dependencies come from the lock alone, and the build backend is in the lock
 # too, so the same commit always installs the same bytes.
-$(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(wildcard $(DECODER)*.[ch]) | $(BIN)/python
+$(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(wildcard $(COMPILED)*.[ch]) | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
-	@rm -f $(DECODER).*.so
+	@rm -f $(COMPILED)*.so
 	$(PIP) install --no-deps --no-build-isolation --editable .
-	@ls $(DECODER).*.so >/dev/null 2>&1 || echo "Without a C compiler records are decoded in Python," \
+	@ls $(COMPILED)*.so >/dev/null 2>&1 || echo "Without a C compiler records are decoded in Python," \
 		"which is slower; on Debian: apt-get install gcc python3-dev, then make setup" >&2
 	@touch $@
 
@@ -57,27 +57,28 @@ $(SPARK_STAMP): requirements/spark.lock $(SERVE_STAMP)
 	$(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements/spark.lock
 	@touch $@
 
-# Spark runs on Java 17 or newer; where it cannot be had, only Spark is missing.
-java:
-	@if ! command -v java >/dev/null; then \
-		if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
-		if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
-			$$as_root apt-get update -qq && $$as_root apt-get install -y -qq default-jre-headless; \
-		else \
-			echo "Spark needs Java 17 or newer; install it first (on Debian: apt-get install default-jre-headless)." >&2; \
-		fi; \
-	fi
+# $(call debian_package,COMMAND,PACKAGE,WHY): installed where that can be done; elsewhere people are told.
+define debian_package
+@if ! command -v $(1) >/dev/null; then \
+	if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
+	if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
+		$$as_root apt-get update -qq && $$as_root apt-get install -y -qq $(2); \
+	else \
+		echo "$(3); install it first (on Debian: apt-get install $(2))." >&2; \
+	fi; \
+fi
+endef
 
-# Without kcat only the tests that use it fail, so a machine where it cannot be had is told and no more.
+# Without it only Spark is missing.
+java:
+	$(call debian_package,java,default-jre-headless,Spark needs Java 17 or newer)
+
+# Without it only the tests that use it fail.
 kcat:
-	@if ! command -v kcat >/dev/null; then \
-		if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
-		if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
-			$$as_root apt-get update -qq && $$as_root apt-get install -y -qq kcat; \
-		else \
-			echo "Some integration tests use kcat; install it first (on Debian: apt-get install kcat)." >&2; \
-		fi; \
-	fi
+	$(call debian_package,kcat,kcat,Some integration tests use kcat)
+
+curl:
+	$(call debian_package,curl,curl,The demo uses curl)
 
 serve: setup ## Run a broker; flags in ARGS="..."
 	@exec $(BIN)/goqueue serve $(ARGS)
@@ -99,7 +100,7 @@ format: $(TEST_STAMP) ## Format the code and sort its imports
 bench: setup-test ## Run the benchmarks; choose in ARGS="..."
 	$(BIN)/python -m bench $(ARGS)
 
-demo: setup-test ## Watch a broker at work
+demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 SEEDS ?= 25
@@ -147,5 +148,5 @@ postman: setup ## Write the Postman collection of the HTTP API
 	$(BIN)/python tools/postman_collection.py > docs/goqueue.postman_collection.json
 
 clean: ## Remove what can be made again; keeps data/
-	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info $(DECODER).*.so
+	rm -rf $(VENV) .cache build dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info $(COMPILED)*.so
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# A tour of GoQueue in about a minute: a broker, a topic, messages, a group, a crash.
-# Everything lives in a temporary folder and is gone afterwards. `make demo` runs it.
+# A tour of GoQueue in two to three minutes: a log, a queue, a schedule, a dead letter, a
+# transaction, a schema, a crash, and Spark, which archives a topic, replays it and writes a report.
+# Everything lives in a temporary folder and is gone afterwards, except the report. `make demo` runs it.
+#
+# DEMO_PAUSE   seconds to read each part on a terminal (1.5)
+# DEMO_REPORT  folder to keep the report in (./demo-report)
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-work="$(mktemp -d)"
-address="127.0.0.1:0" # the first start takes a free port, later ones take it again
-broker=""
+report="${DEMO_REPORT:-$PWD/demo-report}"
+work="$(mktemp -d "${TMPDIR:-/tmp}/goqueue-demo.XXXXXX")"
+# The first start takes free ports, later ones take them again.
+kafka="127.0.0.1:0" http="127.0.0.1:0" registry="127.0.0.1:0"
+broker="" producer="" part=0
 export GOQUEUE_CLI_CONFIG="$work/contexts.yaml"
+unset GOQUEUE_SPARK_MASTER # Spark is to run here, whatever the user has elsewhere
 
 bold="" dim="" blue="" plain="" pause=0
 if [ -t 1 ]; then
@@ -16,7 +23,12 @@ fi
 
 say() { # a heading, and time to read what stood above it
 	sleep "$pause"
-	printf '\n%s%s%s\n' "$bold" "$*" "$plain"
+	part=$((part + 1))
+	printf '\n%s%2d  %s%s\n' "$bold" "$part" "$*" "$plain"
+}
+
+note() {
+	printf '%s%s%s\n' "$dim" "$*" "$plain"
 }
 
 show() { # a command as one would type it, and what it prints
@@ -24,50 +36,122 @@ show() { # a command as one would type it, and what it prints
 	eval "$*"
 }
 
+show_refusal() { # a command that must not succeed
+	printf '%s$ %s%s\n' "$blue" "$*" "$plain"
+	if eval "$*" 2>&1; then
+		echo "That should have been refused." >&2
+		exit 1
+	fi
+}
+
+ask() { # curl, with the end of line that JSON over HTTP does without
+	show "curl -s $*"
+	echo
+}
+
+need() {
+	command -v "$1" >/dev/null || { echo "$1 is not on the path; $2" >&2; exit 1; }
+}
+
+address_of() { # of a listener, from the file that the broker writes when it serves
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/ready" "$1"
+}
+
 start_broker() {
 	rm -f "$work/ready"
-	goqueue serve --data-dir "$work/data" --listen-kafka "$address" --listen-http 127.0.0.1:0 \
-		--listen-registry 127.0.0.1:0 --ready-file "$work/ready" >"$work/broker.log" 2>&1 &
+	goqueue serve --data-dir "$work/data" --listen-kafka "$kafka" --listen-http "$http" \
+		--listen-registry "$registry" --ready-file "$work/ready" >"$work/broker.log" 2>&1 &
 	broker=$!
 	disown "$broker" # so that the shell does not comment on its end
 	until [ -s "$work/ready" ]; do
 		kill -0 "$broker" 2>/dev/null || { cat "$work/broker.log" >&2; exit 1; }
 		sleep 0.05
 	done
-	address="$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kafka"])' "$work/ready")"
-	export GOQUEUE_BOOTSTRAP="$address"
-	printf '%s%s%s\n' "$dim" "$(cat "$work/broker.log")" "$plain"
+	kafka="$(address_of kafka)" http="$(address_of http)" registry="$(address_of registry)"
+	export GOQUEUE_BOOTSTRAP="$kafka" GOQUEUE_HTTP="$http"
+	note "$(cat "$work/broker.log")"
+}
+
+quiet_spark() { # what Spark says of itself goes to a file; scripts that start it read this one first
+	mkdir -p "$work/spark"
+	echo "exec 2>>'$work/spark.log'" >"$work/spark/spark-env.sh"
+	export SPARK_CONF_DIR="$work/spark" SPARK_LOCAL_IP=127.0.0.1
 }
 
 clean_up() {
+	[ "$?" = 0 ] || [ ! -s "$work/spark.log" ] || tail -n 40 "$work/spark.log" >&2
+	[ -z "$producer" ] || kill "$producer" 2>/dev/null || true
 	[ -z "$broker" ] || kill -9 "$broker" 2>/dev/null || true
 	rm -rf "$work"
 }
 trap clean_up EXIT
 
-command -v goqueue >/dev/null || { echo "goqueue is not on the path; run \`make demo\`." >&2; exit 1; }
+need goqueue "run \`make demo\`."
+need curl "on Debian: apt-get install curl"
+need java "Spark runs on Java 17 or newer; on Debian: apt-get install default-jre-headless"
 python3 "$here/orders.py" 10000 >"$work/orders.txt"
+quiet_spark
 cd "$work"
 
-say "1. One process, one folder. Nothing else to install or to start."
+say "One process, one folder. Nothing else to install or to start."
 start_broker
 
-say "2. A topic, and ten thousand orders; the customer is the key."
+say "A log: ten thousand orders in three partitions; the customer is the key."
 show "goqueue topic create orders -p 3 --config retention_ms=7d"
 show "head -2 orders.txt"
 show "goqueue produce orders -f orders.txt --key-separator : --compression zstd"
-show "goqueue produce orders -k customer-42 -m '{\"item\": \"harp\"}'"
-
-say "3. Read it back: some of it, as text, as JSON, from a point in time."
+if command -v kcat >/dev/null; then
+	note "Any Kafka client does the same:"
+	show "echo 'customer-42:{\"item\": \"harp\"}' | kcat -P -b $kafka -t orders -K :"
+else
+	show "goqueue produce orders -k customer-42 -m '{\"item\": \"harp\"}'"
+fi
 show "goqueue consume orders -n 3 --template '%p@%o  %k  %s\n'"
-show "goqueue consume orders -p 0 --from 5m -n 1 --format json"
 
-say "4. A group remembers how far it is; its lag is what it has still to read."
-show "goqueue consume orders --group billing -n 7000 --format raw | wc -c"
+say "A group remembers how far it is; its lag is what it has still to read."
+show "goqueue consume orders --group billing -n 9000 --template '%k\n' | wc -l"
 show "goqueue group lag billing"
-show "goqueue group reset-offsets billing --topic orders --by-duration 2h --dry-run"
+goqueue pipeline run lag --to lag -g billing >/dev/null # for the report at the end
 
-say "5. A producer writes 300,000 more, and half way through the broker is killed with kill -9."
+say "A queue, with nothing but curl: receive a message, and acknowledge it."
+show "goqueue topic create mails"
+ask "$http/v1/topics/mails/publish -d '{\"value\": \"welcome\", \"priority\": \"high\"}'"
+ask "$http/v1/groups/post/receive -d '{\"topic\": \"mails\"}' | tee received.json"
+receipt_of="grep -o '\"receipt\":\"[^\"]*' received.json | cut -d'\"' -f4"
+show "receipt=\$($receipt_of)"
+ask "$http/v1/groups/post/ack -d '{\"receipts\": [\"'\$receipt'\"]}'"
+
+say "A schedule: this message appears in three seconds, not earlier, whatever happens meanwhile."
+ask "$http/v1/topics/mails/publish -d '{\"value\": \"a reminder\", \"delay_ms\": 3000}'"
+show "goqueue schedule list"
+show "goqueue queue receive mails --group post --wait 20s --ack"
+
+say "A dead letter: a message that cannot succeed is put aside with its reason, and brought back."
+show "goqueue produce mails -k customer-7 -m 'to nowhere'"
+show "curl -s $http/v1/groups/post/receive -d '{\"topic\": \"mails\", \"wait_ms\": 9000}' >received.json"
+show "receipt=\$($receipt_of)"
+show "goqueue queue reject --group post --reason 'no such address' \$receipt"
+show "goqueue queue dead-letters mails -o yaml | grep -E '^  (value|reason|attempts|source):'"
+note "Somebody has corrected the address:"
+show "goqueue queue redrive mails --reason 'no such address'"
+show "goqueue queue receive mails --group post --wait 20s --ack"
+
+say "A transaction: what is received and what is made of it count together, or not at all."
+note "From examples/all_or_nothing.py:"
+sed -n '/^        \[message\]/,/^        print(/{/^        print(/!s/^        //p}' "$here/all_or_nothing.py"
+show "python3 $here/all_or_nothing.py $http"
+
+say "A schema: the registry knows what a reading is, and the topic refuses everything else."
+echo '{"type": "object", "required": ["celsius"], "properties": {"celsius": {"type": "number"}}}' \
+	>reading.json
+show "cat reading.json"
+show "goqueue schema register readings-value reading.json"
+ask "$registry/subjects/readings-value/versions/latest"
+show "goqueue topic create readings --config schema.validation=value"
+show "printf '\\0\\0\\0\\0\\1{\"celsius\": 21.5}\n' | goqueue produce readings"
+show_refusal "printf '\\0\\0\\0\\0\\1{\"celsius\": \"warm\"}\n' | goqueue produce readings"
+
+say "A crash: a producer writes 300,000 more, and half way through the broker is killed, kill -9."
 show "goqueue produce orders --count 300000 --size 100 >producer.log 2>&1 &"
 producer=$!
 until [ "$(du -sm data | cut -f1)" -ge 15 ]; do
@@ -75,14 +159,36 @@ until [ "$(du -sm data | cut -f1)" -ge 15 ]; do
 	sleep 0.02
 done
 show "kill -9 $broker"
-printf '%sThe producer keeps trying. The broker starts again on the same folder:%s\n' "$dim" "$plain"
+note "The producer keeps trying. The broker starts again on the same folder:"
 start_broker
 wait "$producer"
+producer=""
 show "cat producer.log"
-
-say "6. 10,000 + 1 + 300,000 records, in three partitions: none is lost, none came twice."
-show "goqueue topic describe orders | sed -n 1,6p"
+note "10,000 + 1 + 300,000 records, none lost, none twice:"
 show "goqueue consume orders --template '%p@%o\n' | sort -u | wc -l"
 show "goqueue group lag billing"
+goqueue pipeline run lag --to lag -g billing >/dev/null
 
-say "That was it. \`goqueue --help\` shows the rest; \`make serve\` starts a broker that stays."
+say "Spark archives the topic as Parquet, and reads it again to compare every count and checksum."
+show "goqueue pipeline run archive orders --to archive/orders --verify"
+show "find archive/orders -name '*.parquet' | head -3"
+
+say "Spark replays the archive into another topic: the same checksum, records where their keys go."
+show "goqueue topic create orders-again -p 6"
+show "goqueue pipeline run replay --archive archive/orders --to orders-again --run demo"
+
+say "Dead letters by their reason, lag with its forecast, and one page about all of it."
+show "goqueue pipeline run deadletters mails --by reason --by hour --save letters"
+show "goqueue consume orders --group billing -n 150000 --template '%o\n' | wc -l"
+show "goqueue pipeline run lag --to lag -g billing"
+mkdir -p "$report"
+show "goqueue pipeline report --to $report/report.html --archive archive/orders --lag lag \\
+    --dead-letters letters"
+
+sleep "$pause"
+printf '\n%sThat was it. What to look at:%s\n' "$bold" "$plain"
+printf '  %s%s%s\n      %s\n' \
+	"$blue" "$report/report.html" "$plain" "the report; open it in a browser" \
+	"$blue" "make serve" "$plain" "a broker that stays; its API to try out is at http://127.0.0.1:8080/docs" \
+	"$blue" "docs/walkthrough.md" "$plain" "archives and replays with Spark, step by step" \
+	"$blue" ".venv/bin/goqueue --help" "$plain" "everything else"

@@ -15,11 +15,11 @@ from goqueue import AsyncClient, ReceivedMessage
 async def main(address: str) -> None:
     async with AsyncClient(address) as client:
         await client.topics.create("reminders")
-        soon = await client.publish("reminders", "drink tea", delay=0.3)
         meeting = await client.publish("reminders", "meeting", delay=timedelta(hours=3))
         dentist = await client.publish("reminders", "dentist", delay=timedelta(days=200))
         print(f"{await client.schedules.count(topic='reminders')} reminders wait")
 
+        soon = await client.publish("reminders", "drink tea", delay=0.3)
         await client.schedules.reschedule(meeting.schedule_id or "", delay=0.6)
         await client.schedules.cancel(dentist.schedule_id or "")
 

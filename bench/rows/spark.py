@@ -22,6 +22,7 @@ from bench.report import (
     at_most,
     times_at_least,
 )
+from bench.rows.spark_writes import PAYLOAD, Rows, measure_writes
 from bench.session import NONE, Session
 from bench.systems import Server, Unavailable
 from bench.topics import Topic, end_offsets, fresh_topic
@@ -67,6 +68,8 @@ def measure(session: Session) -> None:
         "Spark reads the same rows from Parquet with zstd; the two take turns.",
         "The plain loop reads and decodes in one Python process, with no Spark.",
         "A count reads no column; Parquet would answer it from its footers.",
+        "Rows that are written come from Parquet and have keys. Parquet beside them is Spark "
+        "writing the same rows there, the loop one process that encodes and sends them.",
     ]
     try:
         spark, server = _start(session), session.server(NONE)
@@ -143,6 +146,9 @@ def _measure_size(
     section.add(f"{name}, counted", runs["count"], *rate, reference=runs["loop"])
     section.add(f"{name}, written to Parquet", runs["write"], *rate, reference=runs["copy"])
     section.add(f"{name}, streamed, discarded", runs["stream"], *rate, reference=runs[TOPIC])
+    section.add(f"{name}, streamed, payload", runs["stream"], "mb_per_s", PAYLOAD)
+    rows = Rows(spark, server, bench.parquet, bench.rows, size, folder)
+    measure_writes(session, section, rows)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -166,7 +172,9 @@ def _timed(bench: Bench, case: Callable[[], int | None]) -> Outcome:
     rate = bench.rows / (time.monotonic() - begin)
     is_whole = found in (None, bench.rows)
     void = "" if is_whole else f"{bench.rows:,} rows are stored, {found:,} were read"
-    return Outcome({"messages_per_s": rate, "gb_per_s": rate * bench.size / 1e9}, void)
+    payload = rate * bench.size
+    figures = {"messages_per_s": rate, "gb_per_s": payload / 1e9, "mb_per_s": payload / 1e6}
+    return Outcome(figures, void)
 
 
 def _stored(bench: Bench) -> DataFrame:

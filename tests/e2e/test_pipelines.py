@@ -18,7 +18,13 @@ from pyspark.sql import SparkSession
 
 from goqueue import Client
 from goqueue.cli.main import main
-from goqueue.client import LogClient, Position, ReadRecord, partition_of_key
+from goqueue.client import (
+    LogClient,
+    Position,
+    ReaderSettings,
+    ReadRecord,
+    partition_of_key,
+)
 from goqueue.spark import pipelines
 from goqueue.spark.pipelines.manifests import load_archive
 from tests.e2e.conftest import NewTopic, write
@@ -169,30 +175,38 @@ def test_an_archive_that_is_killed_loses_nothing_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_a_marked_replay_that_is_killed_writes_each_record_once(
-    spark: SparkSession, broker: Broker, client: LogClient, new_topic: NewTopic, tmp_path: Path
+@pytest.mark.parametrize("is_machine", [True, False], ids=["machine", "driver"])
+def test_a_replay_that_is_killed_writes_each_record_once(
+    spark: SparkSession,
+    broker: Broker,
+    client: LogClient,
+    new_topic: NewTopic,
+    tmp_path: Path,
+    is_machine: bool,
 ) -> None:
     source, target, folder = new_topic(2), new_topic(3), tmp_path / "archive"
-    count = 60_000
+    count = 200_000
     write_all_kinds(client, source, count)
     done = pipelines.archive(spark, broker.bootstrap, [source], folder).manifest
     assert done is not None
-    words = ["run", "replay", "--archive", str(folder), "--to", target, "--run", "r", "--mark"]
+    words = ["run", "replay", "--archive", str(folder), "--to", target, "--run", "r"]
     process = start_cli(broker, tmp_path, [*words, "--master", "local[1]"])
     eventually(
-        lambda: stored(client, target) > 12_000 or process.poll() is not None,
+        lambda: steps_noted(folder / "replays" / "r") >= 2 or process.poll() is not None,
         because="the replay has written some records",
         within=120,
     )
-    kill_all(process)
-    assert stored(client, target) < count, "the run was over before it was killed"
-    again = pipelines.replay(
-        spark, broker.bootstrap, target, run_id="r", archive=folder, is_marked=True
-    )
+    (kill_all if is_machine else kill_driver)(process)
+    before = len(read_committed(client, target))
+    assert before < count, "the run was over before it was killed"
+    again = pipelines.replay(spark, broker.bootstrap, target, run_id="r", archive=folder)
+    assert again.present >= before
     assert again.present > 0
     assert again.verified == count
     assert again.digest == done.digest
-    assert stored(client, target) == count
+    found = read_committed(client, target)
+    assert contents(found) == contents(read(client, source))
+    assert not client.transactions.open_in(client.partitions([target]))
 
 
 def test_a_replay_takes_only_what_is_selected(
@@ -372,6 +386,17 @@ def read(client: LogClient, topic: str) -> list[ReadRecord]:
     return list(reader.records())
 
 
+def read_committed(client: LogClient, topic: str) -> list[ReadRecord]:
+    settings = ReaderSettings(is_committed_only=True)
+    reader = client.reader([topic], Position.earliest(), until=Position.latest(), settings=settings)
+    return list(reader.records())
+
+
+def steps_noted(folder: Path) -> int:
+    """How many steps a copy has noted; each file begins with a line about itself."""
+    return sum(max(file.read_bytes().count(b"\n") - 1, 0) for file in folder.glob("*.steps"))
+
+
 def contents(records: Iterable[ReadRecord]) -> Counter[Any]:
     return Counter((one.key, one.value, one.headers, one.timestamp_ms) for one in records)
 
@@ -411,6 +436,13 @@ def start_cli(broker: Broker, folder: Path, words: Sequence[str]) -> subprocess.
         )
 
 
+def kill_driver(process: subprocess.Popen[bytes]) -> None:
+    """The Python driver alone; its JVM and its workers notice that in their own time."""
+    assert process.poll() is None, "the process has ended by itself"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def kill_all(process: subprocess.Popen[bytes]) -> None:
     """The driver, its JVM and its workers, as a machine that loses power ends them."""
     assert process.poll() is None, "the process has ended by itself"
@@ -428,6 +460,8 @@ def test_the_page_about_pipelines_does_what_it_says(
     try:
         node.start()
         code = code.replace("127.0.0.1:9092", node.bootstrap).replace("/archive", str(tmp_path))
+        code = code.replace("http://127.0.0.1:8080", node.http)
+        code = code.replace("http://127.0.0.1:8081", node.registry)
         exec(compile(code, str(page), "exec"), {})
     finally:
         node.close()

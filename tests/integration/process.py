@@ -71,12 +71,21 @@ class Broker:
 
     def start(self) -> None:
         """Start the node and wait until it serves."""
+        self.launch()
+        self.until_ready()
+
+    def launch(self) -> None:
+        """Start the node."""
         ready_file = self.directory / "ready.json"
         ready_file.unlink(missing_ok=True)
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command(ready_file), stdout=output, stderr=subprocess.STDOUT
             )
+
+    def until_ready(self) -> None:
+        """Wait until the node serves."""
+        ready_file = self.directory / "ready.json"
         eventually(
             lambda: ready_file.exists() or self._process_ended(),
             because="the node wrote its ready file",

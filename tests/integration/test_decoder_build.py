@@ -1,4 +1,4 @@
-"""The compiled decoder: built where that can be done, left out where not, and sound in memory."""
+"""The compiled decoder and encoder: built where possible, left out elsewhere, sound in memory."""
 
 from __future__ import annotations
 
@@ -12,55 +12,78 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SOURCE = REPOSITORY / "src" / "goqueue" / "model" / "_decode.c"
-FUZZ_CASES = 20_000
+MODEL = REPOSITORY / "src" / "goqueue" / "model"
+# Columns take longer to make than bytes.
+FUZZ_CASES = {"_decode": 20_000, "_encode": 4_000}
 
-_FUZZ = """
+# What both do with a module that stands at the path of the first argument.
+_LOAD = """
 import importlib.util, random, sys
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, sys.argv[1])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+_FUZZ = {
+    "_decode": """
 from goqueue.model import decode_reference
 from tests.unit.model.decoder_cases import hostile_payload, outcomes
 
-spec = importlib.util.spec_from_file_location("goqueue.model._decode", sys.argv[1])
-decoder = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(decoder)
+decoder = load("goqueue.model._decode")
 for seed in range(int(sys.argv[2])):
     payload, count = hostile_payload(random.Random(seed))
     # Bytes of their own on the heap, so that a look outside them is one outside an allocation.
     payload = bytes(bytearray(payload))
     assert outcomes(decoder, payload, count) == outcomes(decode_reference, payload, count), seed
 print("sound")
-"""
+""",
+    "_encode": """
+from goqueue.model import encode_reference
+from tests.unit.model.encoder_cases import hostile_columns, outcomes
+
+encoder = load("goqueue.model._encode")
+for seed in range(int(sys.argv[2])):
+    columns, places = hostile_columns(random.Random(seed))
+    assert outcomes(encoder, columns, places) == outcomes(encode_reference, columns, places), seed
+print("sound")
+""",
+}
 
 
 def build(where: Path, compiler: str | None = None) -> list[Path]:
-    """Build the extension outside the tree, as an install would; what came of it."""
+    """Build the extensions outside the tree, as an install would; what came of it."""
     environment = os.environ | ({"CC": compiler} if compiler else {})
     command = [sys.executable, "setup.py", "-q", "build_ext"]
     command += ["--build-lib", str(where / "lib"), "--build-temp", str(where / "temp")]
     subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True)
-    return list(where.glob("lib/goqueue/model/_decode*"))
+    return sorted(where.glob("lib/goqueue/model/_*"))
 
 
-def test_an_install_without_a_compiler_goes_on_without_the_decoder(tmp_path: Path) -> None:
+def test_an_install_without_a_compiler_goes_on_without_them(tmp_path: Path) -> None:
     assert build(tmp_path, compiler="/nonexistent/cc") == []
 
 
-def test_an_install_with_a_compiler_has_it(tmp_path: Path) -> None:
+def test_an_install_with_a_compiler_has_them(tmp_path: Path) -> None:
     _need_compiler()
-    assert len(build(tmp_path)) == 1
+    assert [one.name.partition(".")[0] for one in build(tmp_path)] == ["_decode", "_encode"]
 
 
-def test_hostile_records_do_not_make_it_look_outside_its_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", _FUZZ)
+def test_hostile_records_do_not_make_them_look_outside_their_memory(
+    tmp_path: Path, name: str
+) -> None:
     compiler = _need_compiler()
     libraries = [_library(compiler, name) for name in ("libasan.so", "libubsan.so")]
     if None in libraries:
         pytest.skip("the compiler has no sanitizers")
-    module = tmp_path / "_decode.so"
+    module = tmp_path / f"{name}.so"
     subprocess.run(
         [
             *(compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"),
             *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
-            *("-I", sysconfig.get_path("include"), "-o", str(module), str(SOURCE)),
+            *("-I", sysconfig.get_path("include"), "-o", str(module), str(MODEL / f"{name}.c")),
         ],
         check=True,
     )
@@ -71,7 +94,7 @@ def test_hostile_records_do_not_make_it_look_outside_its_memory(tmp_path: Path) 
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
     }
     ran = subprocess.run(
-        [sys.executable, "-c", _FUZZ, str(module), str(FUZZ_CASES)],
+        [sys.executable, "-c", _LOAD + _FUZZ[name], str(module), str(FUZZ_CASES[name])],
         env=environment,
         capture_output=True,
         text=True,

@@ -154,6 +154,11 @@ def test_two_names_of_one_setting_must_agree() -> None:
             {"compaction.lag_min_ms": "2s", "compaction.lag_max_ms": "1s"},
             "is above compaction.lag_max_ms = 1s",
         ),
+        ({"cluster.heartbeat_ms": "1500"}, "at most half of cluster.session_ms"),
+        (
+            {"cluster.peers": "1@a:1", "cluster.discovery": "nodes.example:9094"},
+            "both say who the first voters are",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(

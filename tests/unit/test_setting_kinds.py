@@ -15,6 +15,7 @@ from goqueue.setting_kinds import (
     Address,
     HostPort,
     Number,
+    Peers,
     Ratio,
     Switch,
     Unit,
@@ -127,3 +128,29 @@ def test_a_word_has_no_blanks_and_an_end() -> None:
     for text in ("a b", "abcdef", "ä"):
         with pytest.raises(ValueError, match="is not a name"):
             Word(5).read(text)
+
+
+def test_peers_are_nodes_with_addresses() -> None:
+    text = "1@a.example:9094,2@[::1]:9094"
+    assert Peers().read(f" {text.replace(',', ' , ')} ") == text
+    assert Peers().read("") == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:1",
+        "x@a:1",
+        "1@a",
+        "1@a:0",
+        "1@a:1,1@b:1",
+        "1@a:1,2@a:1",
+        "1@a:1,",
+        "-1@a:1",
+        "1@",
+        "@a:1",
+    ],
+)
+def test_what_is_not_a_list_of_peers_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|twice"):
+        Peers().read(text)

@@ -73,13 +73,18 @@ class Call:
         Who names only the other listener means the same machine: a command must not empty a queue
         of this one because the flag was left out.
         """
+        return self.http_named or beside(self.bootstrap)
+
+    @property
+    def http_named(self) -> str | None:
+        """The same if somebody has named it: a command that can ask the broker does so else."""
         if self.http_given:
             return self.http_given
         if not self.context_given and self.environ.get(HTTP_VARIABLE):
             return self.environ[HTTP_VARIABLE]
         if self.context.http and not self.bootstrap_given:
             return self.context.http
-        return beside(self.bootstrap)
+        return None
 
     @property
     def output(self) -> OutputForm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from goqueue.client.settings import ProducerSettings
 from goqueue.model.batch import (
@@ -17,6 +18,7 @@ from goqueue.model.batch import (
 )
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.model.packing import PackedRecords
 
 UNKNOWN_OFFSET = -1
 # What a record adds to its key, value and headers at most: lengths and deltas.
@@ -46,6 +48,7 @@ class Batch:
     partition: TopicPartition
     opened_at: float
     records: list[Record] = field(default_factory=list)
+    packed: PackedRecords | None = None  # instead of `records`, what somebody has encoded
     size: int = 0
     encoded: bytearray | None = None
     is_uncertain: bool = False  # it was sent and never answered: it may be stored
@@ -61,12 +64,16 @@ class Batch:
         self.size += record_size(record)
         return len(self.records) - 1
 
+    @property
+    def count(self) -> int:
+        return len(self.records) if self.packed is None else self.packed.count
+
     def encode(self, settings: ProducerSettings, lane: Lane | None) -> bytearray:
         """The bytes to send: numbered the first time, and the same ever after."""
         if self.encoded is None:
-            first = lane.take(len(self.records)) if lane else NO_SEQUENCE
-            self.encoded = encode_batch(
-                self.records,
+            first = lane.take(self.count) if lane else NO_SEQUENCE
+            encode = self.packed.encode if self.packed else partial(encode_batch, self.records)
+            self.encoded = encode(
                 codec=settings.compression,
                 producer_id=lane.producer_id if lane else NO_PRODUCER,
                 producer_epoch=lane.producer_epoch if lane else NO_EPOCH,
@@ -135,6 +142,11 @@ class Accumulator:
         if batch is not None and self._is_full(batch):
             closed.append(self._open.pop(partition))
         return closed + self.take_due(now=now)
+
+    def take(self, partition: TopicPartition) -> list[Batch]:
+        """Close the batch of a partition, if one is open."""
+        batch = self._open.pop(partition, None)
+        return [] if batch is None else [batch]
 
     def take_due(self, *, now: float) -> list[Batch]:
         """Close the batches that have lingered long enough."""

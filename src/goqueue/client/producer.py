@@ -32,6 +32,7 @@ from goqueue.model.errors import (
     UnknownProducer,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.packing import PackedRecords
 from goqueue.wire.kafka.messages import init_producer_id, produce
 
 _ASK_MS_MAX: Final = 30_000  # how long a broker may wait for other replicas
@@ -159,9 +160,22 @@ class Producer:
         now = self._cluster.clock()
         self._dispatch(self._accumulator.add_all(partition, records, now=now))
 
+    def send_packed(self, packed: Sequence[tuple[TopicPartition, PackedRecords]]) -> list[Batch]:
+        """Take over records that are encoded already, each as a batch of its own.
+
+        What became of a batch can be seen in it after `flush`.
+        """
+        now = self._cluster.clock()
+        ready, sent = [], []
+        for partition, records in packed:
+            sent.append(Batch(partition, now, packed=records))
+            ready += [*self._accumulator.take(partition), sent[-1]]
+        self._dispatch(ready)
+        return sent
+
     def choose_partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
         """Where a record goes: where it says, or where its key belongs, or to any."""
-        count = self._partition_count(topic)
+        count = self.partition_count(topic)
         if partition is not None:
             if not 0 <= partition < count:
                 raise UnknownPartition(TopicPartition(topic, partition))
@@ -199,7 +213,8 @@ class Producer:
 
     # Choosing
 
-    def _partition_count(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; it is waited for if the broker is to create it."""
         view = self._cluster.known_topic(topic) or self._cluster.retrying(
             lambda: self._cluster.topic(topic, is_created=True),
             final=(),

@@ -4,7 +4,8 @@
  * which the tests compare; where this module cannot be built, that one is used. It knows nothing
  * but bytes: headers of batches, compression and checksums are seen to before.
  *
- * `_decode_reading.h` reads the bytes, `_decode_json.h` writes JSON; they are parts of this file.
+ * `_decode_reading.h` reads the bytes, `_decode_columns.h` makes columns for Arrow,
+ * `_decode_checksums.h` sums up fields and `_decode_json.h` writes JSON; they are parts of this file.
  */
 #define _GNU_SOURCE /* for memmem */
 #define PY_SSIZE_T_CLEAN
@@ -414,6 +415,8 @@ static PyObject *headers(PyObject *module, PyObject *arguments) {
     return found;
 }
 
+#include "_decode_checksums.h"
+#include "_decode_columns.h"
 #include "_decode_json.h"
 
 /* ---- Searching ---- */
@@ -444,6 +447,8 @@ static PyMethodDef functions[] = {
     {"records", records, METH_VARARGS, records_doc},
     {"raw_records", raw_records, METH_VARARGS, raw_records_doc},
     {"index", index_records, METH_VARARGS, index_doc},
+    {"columns", columns, METH_VARARGS, columns_doc},
+    {"checksums", checksums, METH_VARARGS, checksums_doc},
     {"slices", slices, METH_VARARGS, slices_doc},
     {"texts", texts, METH_VARARGS, texts_doc},
     {"headers", headers, METH_VARARGS, headers_doc},
@@ -464,6 +469,7 @@ PyMODINIT_FUNC PyInit__decode(void) {
     PyObject *errors = PyImport_ImportModule("goqueue.model.errors");
     if (errors == NULL)
         return NULL;
+    fill_crc_table();
     corrupt_batch = PyObject_GetAttrString(errors, "CorruptBatch");
     Py_DECREF(errors);
     return corrupt_batch == NULL ? NULL : PyModule_Create(&module_definition);

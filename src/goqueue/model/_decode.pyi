@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from goqueue.model.compression import Buffer
-from goqueue.model.decode_reference import Headers, Index, JsonColumn
+from goqueue.model.decode_fields import Headers
+from goqueue.model.decode_reference import Batch, Index, JsonColumn, TableColumns
 
 Row = TypeVar("Row")
 
@@ -24,6 +25,8 @@ def raw_records(
 def index(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None, /
 ) -> Index: ...
+def columns(batches: Sequence[Batch], start: int, end: int, wanted: int, /) -> TableColumns: ...
+def checksums(data: Buffer, bounds: memoryview, /) -> bytes: ...
 def slices(
     data: bytes, starts: memoryview, ends: memoryview, places: Sequence[int], /
 ) -> list[bytes | None]: ...

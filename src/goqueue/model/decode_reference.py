@@ -307,12 +307,21 @@ class _Columns:
         self.has_headers = False
 
     def fill(self, data: bytes, count: int) -> int:
-        """Read so many records, and return where they end."""
-        position = 0
+        """Read so many records, and return where they end.
+
+        Numbers of one or two bytes are read here, the others by a call. Such a number is
+        `first & 0x7F | second << 7`; its lowest bit is the sign.
+        """
+        size, position = len(data), 0
         for _ in range(count):
-            length, position = read_varint(data, position)
+            byte, second = data[position], data[position + 1]
+            if byte >= 0x80 and second < 0x80 and not byte & 1:
+                length = (byte & 0x7F | second << 7) >> 1
+                position += 2
+            else:
+                length, position = read_varint(data, position)
             end = position + length
-            if length < RECORD_BYTES_MIN or end > len(data):
+            if length < RECORD_BYTES_MIN or end > size:
                 raise CorruptBatch(BEYOND_BATCH)
             position = self._read_deltas(data, position)
             position = self._read_fields(data, position, end)
@@ -322,7 +331,7 @@ class _Columns:
         return position
 
     def _read_deltas(self, data: bytes, position: int) -> int:
-        """Time and offset, which are small numbers most of the time and then read here."""
+        """Time and offset."""
         byte = data[position + 1]
         if byte < 0x80:
             self.shifts.append((byte >> 1) ^ -(byte & 1))
@@ -330,20 +339,32 @@ class _Columns:
         else:
             shift, position = read_varint(data, position + 1)
             self.shifts.append(shift)
-        byte = data[position]
+        byte, second = data[position], data[position + 1]
         if byte < 0x80:
             self.deltas.append((byte >> 1) ^ -(byte & 1))
             return position + 1
+        if second < 0x80 and not byte & 1:
+            self.deltas.append((byte & 0x7F | second << 7) >> 1)
+            return position + 2
         delta, position = read_varint(data, position)
         self.deltas.append(delta)
         return position
 
     def _read_fields(self, data: bytes, position: int, end: int) -> int:
         """Key, value and headers."""
-        start, stop, position = read_field(data, position, end)
+        if data[position] == 1:  # minus one
+            start = stop = -1
+            position += 1
+        else:
+            start, stop, position = read_field(data, position, end)
         self.key_starts.append(start)
         self.key_ends.append(stop)
-        start, stop, position = read_field(data, position, end)
+        byte, second = data[position], data[position + 1]
+        if byte >= 0x80 and second < 0x80 and not byte & 1:
+            start = position + 2
+            stop = position = start + ((byte & 0x7F | second << 7) >> 1)
+        else:
+            start, stop, position = read_field(data, position, end)
         self.value_starts.append(start)
         self.value_ends.append(stop)
         if position < end and data[position] == 0:

@@ -1,4 +1,8 @@
-"""The decoder of records that this process uses: the compiled one where it could be built."""
+"""The decoder of records that this process uses: the compiled one where it could be built.
+
+Where it could not, numpy does the work if it happens to be there, as it is with Spark, and plain
+Python if not.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ try:
 
     IS_COMPILED = True
 except ImportError:  # There was no compiler where GoQueue was installed.
-    from goqueue.model import decode_reference as decoder  # type: ignore[no-redef]
-
     IS_COMPILED = False
+    try:
+        from goqueue.model import decode_vectors as decoder  # type: ignore[no-redef]
+    except ImportError:
+        from goqueue.model import decode_reference as decoder  # type: ignore[no-redef]
 
 __all__ = ["IS_COMPILED", "decoder"]

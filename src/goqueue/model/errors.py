@@ -196,7 +196,9 @@ class UnknownNode(GoQueueError):
     code = "unknown_node"
 
     def __init__(self, node: int) -> None:
-        super().__init__(f"No node {node} is registered in this cluster; the list of nodes shows all.")
+        super().__init__(
+            f"No node {node} is registered in this cluster; list the nodes to see all."
+        )
 
 
 class NodeConflict(GoQueueError):

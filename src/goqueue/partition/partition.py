@@ -306,8 +306,8 @@ class Partition:
 
     def write(self, batch: memoryview, *, now_ms: int, is_append_time: bool = False) -> Appended:
         """Put a batch that is known to be good at the end of the log."""
-        if self.is_following and self._refusal is not None:
-            raise self._refusal
+        if self.is_following:
+            raise self._refusal or NotLeader(self.name, NO_LEADER)
         stamp(batch, base_offset=self.log.end_offset, leader_epoch=self.leader_epoch)
         if is_append_time:
             stamp_append_time(batch, now_ms)
@@ -503,12 +503,16 @@ class Partition:
 
     def _keep(self, offset: int) -> None:
         """Records before `offset` are as durable here as promised."""
-        keeping = self._keeping
-        while keeping and keeping[0][0] < offset:
-            keeping.popleft()[1](None)
+        if self._keeping:
+            self._tell_kept(offset)
         self._advance(offset)
         if self.on_durable is not None:
             self.on_durable()
+
+    def _tell_kept(self, offset: int) -> None:
+        keeping = self._keeping
+        while keeping and keeping[0][0] < offset:
+            keeping.popleft()[1](None)
 
     def _flush_again(self) -> None:
         """A round was for a part of the log that has been replaced; its successor needs another."""
@@ -547,7 +551,8 @@ class Partition:
 
     def _advance(self, offset: int) -> None:
         """Raise the high watermark, as far as it may, and tell everyone who waits for it."""
-        offset = min(offset, self._commit_limit)
+        if offset > self._commit_limit:
+            offset = self._commit_limit
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset

@@ -1,15 +1,12 @@
 """Batches of records as columns of Arrow.
 
-The decoder says where every field of a batch is; Arrow's own `take` then puts the fields together.
-To Arrow the bytes of a batch are one array of pieces: what lies before the first value, the first
-value, what lies before the second, and so on. Every other piece is a value. No record is ever an
-object of Python.
+The decoder copies the fields of many batches into columns that are laid out as Arrow wants them.
+No record is ever an object of Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +15,14 @@ import pyarrow as pa
 from goqueue.client import RawBatch
 from goqueue.model.batch import LOG_APPEND_TIME, BatchHeader, read_header, unpack_payload
 from goqueue.model.compression import Compression
-from goqueue.model.decode_reference import Index
+from goqueue.model.decode_reference import (
+    WANTS_HEADERS,
+    WANTS_KEYS,
+    WANTS_VALUES,
+    Batch,
+    BinaryColumn,
+    HeaderColumns,
+)
 from goqueue.model.decoding import decoder
 from goqueue.spark.planning import OffsetRange
 
@@ -26,28 +30,23 @@ from goqueue.spark.planning import OffsetRange
 CHUNK_BYTES = 1 << 20
 CHUNK_RECORDS_MAX = 100_000
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-_ABSENT = -1
 _TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
-_ENDS = 2  # which of the decoder's columns begins with a zero
+_WANTED = {"key": WANTS_KEYS, "value": WANTS_VALUES, "headers": WANTS_HEADERS}
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 
 class Chunk(NamedTuple):
-    """The records of some batches of one partition, and where their fields are in `data`."""
+    """The wanted records of some batches of one partition, as the decoder gives them."""
 
-    data: bytes
-    offsets: Ints
-    timestamps: Ints
-    timestamp_types: Ints
-    ends: Ints  # where each record ends
-    key_starts: Ints
-    key_ends: Ints
-    value_starts: Ints
-    value_ends: Ints
-    header_starts: Ints  # -1: no headers
+    offsets: bytes
+    timestamps: bytes
+    timestamp_types: bytes
+    keys: BinaryColumn | None
+    values: BinaryColumn | None
+    headers: HeaderColumns | None
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self.offsets) // 8
 
 
 def record_batches(
@@ -55,7 +54,9 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The wanted records of a partition, the wanted columns of them, in chunks of a good size."""
     makers = [_MAKERS[name] for name in schema.names]
-    for chunk in _chunks(batches, wanted):
+    fields = sum(_WANTED.get(name, 0) for name in schema.names)
+    for parts in _parts(batches):
+        chunk = Chunk(*decoder.columns(parts, wanted.start, wanted.end, fields))
         arrays = [make(chunk, wanted) for make in makers]
         if arrays:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -109,214 +110,94 @@ def _microseconds(timestamp_ms: int) -> int:
 # Chunks
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One batch, unpacked, and what the decoder says of it."""
-
-    data: bytes
-    header: BatchHeader
-    index: Index
-
-    @property
-    def count(self) -> int:
-        return self.header.record_count
-
-
-def _chunks(batches: Iterable[RawBatch], wanted: OffsetRange) -> Iterator[Chunk]:
-    parts: list[_Part] = []
+def _parts(batches: Iterable[RawBatch]) -> Iterator[list[Batch]]:
+    """Batches by the chunk, as the decoder wants them."""
+    parts: list[Batch] = []
     size = records = 0
     for batch in batches:
-        part = _unpack(batch)
-        if not part.count:
+        header = read_header(batch.data)
+        if not header.record_count:
             continue  # Compaction keeps a batch without records for its producer's sake.
-        size += len(part.data)
-        records += part.count
-        if parts and (size > CHUNK_BYTES or records > CHUNK_RECORDS_MAX):
-            yield _join(parts, wanted)
-            parts, size, records = [], len(part.data), part.count
-        parts.append(part)
+        data = unpack_payload(batch.data, header)
+        if parts and (
+            size + len(data) > CHUNK_BYTES or records + header.record_count > CHUNK_RECORDS_MAX
+        ):
+            yield parts
+            parts, size, records = [], 0, 0
+        size += len(data)
+        records += header.record_count
+        append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+        parts.append(
+            (data, header.record_count, header.base_offset, header.base_timestamp, append_time)
+        )
     if parts:
-        yield _join(parts, wanted)
-
-
-def _unpack(batch: RawBatch) -> _Part:
-    header = read_header(batch.data)
-    data = bytes(unpack_payload(batch.data, header))
-    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    index = decoder.index(
-        data, header.record_count, header.base_offset, header.base_timestamp, append_time
-    )
-    return _Part(data, header, index)
-
-
-def _join(parts: list[_Part], wanted: OffsetRange) -> Chunk:
-    """Put batches together: few calls for many records, however small their batches are."""
-    counts = [part.count for part in parts]
-    sizes = [len(part.data) for part in parts]
-    before = np.repeat(np.cumsum([0, *sizes[:-1]]), counts)
-    ends, *fields = (_places(parts, counts, before, number) for number in range(2, 8))
-    types = [int(bool(part.header.attributes & LOG_APPEND_TIME)) for part in parts]
-    chunk = Chunk(
-        parts[0].data if len(parts) == 1 else b"".join(part.data for part in parts),
-        _offset_numbers(parts, counts),
-        np.concatenate([np.frombuffer(part.index[1], np.int64) for part in parts]),
-        np.repeat(np.array(types, np.int64), counts),
-        ends,
-        *fields,
-    )
-    if parts[0].header.base_offset >= wanted.start and parts[-1].header.last_offset < wanted.end:
-        return chunk
-    inside = (chunk.offsets >= wanted.start) & (chunk.offsets < wanted.end)
-    return Chunk(chunk.data, *(column[inside] for column in chunk[1:]))
-
-
-def _places(parts: list[_Part], counts: list[int], before: Ints, number: int) -> Ints:
-    """One column of the decoder's places, moved to where the bytes of its batch are now."""
-    found = []
-    for part, count in zip(parts, counts, strict=True):
-        view = part.index[number]
-        if view is None:
-            found.append(np.full(count, _ABSENT, np.int32))
-        else:
-            column = np.frombuffer(view, np.int32)
-            found.append(column[1:] if number == _ENDS else column)
-    places: Ints = np.concatenate(found).astype(np.int64)
-    if len(parts) > 1:
-        places += np.where(places >= 0, before, 0)
-    return places
-
-
-def _offset_numbers(parts: list[_Part], counts: list[int]) -> Ints:
-    """Given in full only where compaction has left gaps."""
-    if all(part.index[0] is None for part in parts):
-        first = np.cumsum([0, *counts[:-1]])
-        bases = np.array([part.header.base_offset for part in parts], np.int64) - first
-        numbers: Ints = np.arange(sum(counts), dtype=np.int64) + np.repeat(bases, counts)
-        return numbers
-    return np.concatenate(
-        [
-            np.frombuffer(part.index[0], np.int64)
-            if part.index[0] is not None
-            else np.arange(count, dtype=np.int64) + part.header.base_offset
-            for part, count in zip(parts, counts, strict=True)
-        ]
-    )
+        yield parts
 
 
 # Columns
 
 
-def _fields(data: bytes, starts: Ints, ends: Ints, stops: Ints, kind: pa.DataType) -> pa.Array:
-    """The bytes from start to end of each row; `stops` is a place after each row's own bytes."""
-    absent = starts < 0
-    bounds = np.empty(2 * len(starts) + 1, dtype=np.int32)
-    bounds[0] = 0
-    if absent.any():
-        bounds[1::2] = np.where(absent, stops, starts)
-        bounds[2::2] = np.where(absent, stops, ends)
-    else:
-        bounds[1::2] = starts
-        bounds[2::2] = ends
-    pieces = pa.Array.from_buffers(
-        pa.binary(), 2 * len(starts), [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    )
-    chosen = np.arange(1, 2 * len(starts), 2, dtype=np.int32)
-    found = pieces.take(pa.array(chosen, mask=absent if absent.any() else None))
-    return found if kind == pa.binary() else found.cast(kind)
+def _binary(column: BinaryColumn | None, rows: int, kind: pa.DataType) -> pa.Array:
+    assert column is not None, "the decoder was asked for this column"
+    bounds, content, present = column
+    buffers = [None if present is None else pa.py_buffer(present), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(kind, rows, [*buffers, pa.py_buffer(content)])
 
 
 def _keys(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    return _fields(chunk.data, chunk.key_starts, chunk.key_ends, chunk.ends, pa.binary())
+    return _binary(chunk.keys, len(chunk), pa.binary())
 
 
 def _values(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    return _fields(chunk.data, chunk.value_starts, chunk.value_ends, chunk.ends, pa.binary())
+    return _binary(chunk.values, len(chunk), pa.binary())
 
 
 def _topics(chunk: Chunk, wanted: OffsetRange) -> pa.Array:
-    return pa.repeat(pa.scalar(wanted.partition.topic, pa.string()), len(chunk))
+    name = wanted.partition.topic.encode()
+    bounds = np.arange(len(chunk) + 1, dtype=np.int32) * np.int32(len(name))
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(name * len(chunk))]
+    return pa.Array.from_buffers(pa.string(), len(chunk), buffers)
 
 
 def _partitions(chunk: Chunk, wanted: OffsetRange) -> pa.Array:
-    return pa.repeat(pa.scalar(wanted.partition.partition, pa.int32()), len(chunk))
+    numbers = np.full(len(chunk), wanted.partition.partition, np.int32)
+    return pa.Array.from_buffers(pa.int32(), len(chunk), [None, pa.py_buffer(numbers)])
+
+
+def _numbers(column: bytes, rows: int, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)])
 
 
 def _offsets(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    return pa.array(chunk.offsets, pa.int64())
+    return _numbers(chunk.offsets, len(chunk), pa.int64())
 
 
 def _timestamps(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    times = np.clip(chunk.timestamps, -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX) * 1000
-    return pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    milliseconds = np.frombuffer(chunk.timestamps, np.int64)
+    times = np.clip(milliseconds, -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX) * 1000
+    kind = pa.timestamp("us", tz="UTC")
+    return pa.Array.from_buffers(kind, len(chunk), [None, pa.py_buffer(times)])
 
 
 def _timestamp_types(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    return pa.array(chunk.timestamp_types, pa.int64()).cast(pa.int32())
+    return _numbers(chunk.timestamp_types, len(chunk), pa.int32())
 
 
-def _headers(chunk: Chunk, _: OffsetRange) -> pa.Array:
-    """A list for each record that has headers, nothing for the others, as Kafka's source has it.
-
-    All records are read in step: first the first header of each, then the second, and so on.
-    """
-    names: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]] = []
-    rows = np.flatnonzero(chunk.header_starts >= 0)
-    bytes_ = np.frombuffer(chunk.data, dtype=np.uint8)
-    left, at = _varints(bytes_, chunk.header_starts[rows])
-    counts = np.zeros(len(chunk), dtype=np.int64)
-    counts[rows] = left
-    number = 0
-    while True:
-        going = left > number
-        rows, at, left = rows[going], at[going], left[going]
-        if not len(rows):
-            break
-        name_length, name_start = _varints(bytes_, at)
-        name_end = name_start + name_length
-        value_length, value_start = _varints(bytes_, name_end)
-        at = value_start + np.maximum(value_length, 0)
-        value_start_or_none = np.where(value_length < 0, _ABSENT, value_start)
-        place = np.full(len(rows), number, dtype=np.int64)
-        names.append((rows, place, name_start, name_end, value_start_or_none, at))
-        number += 1
-    return _header_lists(chunk, counts, names)
-
-
-def _header_lists(
-    chunk: Chunk, counts: Ints, found: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]]
-) -> pa.Array:
-    empty = (np.empty(0, dtype=np.int64),) * 6
-    columns = [np.concatenate(column) for column in zip(*(found or [empty]), strict=True)]
-    order = np.lexsort((columns[1], columns[0]))
-    _, _, name_starts, name_ends, value_starts, value_ends = (one[order] for one in columns)
-    names = _fields(chunk.data, name_starts, name_ends, name_ends, pa.string())
-    values = _fields(chunk.data, value_starts, value_ends, value_ends, pa.binary())
-    kind = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    entries = pa.StructArray.from_arrays([names, values], fields=list(kind))
-    bounds = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=bounds[1:])
-    present = np.packbits(counts > 0, bitorder="little")
+def _headers(chunk: Chunk, wanted: OffsetRange) -> pa.Array:
+    """A list for each record that has headers, nothing for the others, as Kafka's source has it."""
+    assert chunk.headers is not None, "the decoder was asked for this column"
+    (bounds, _, present), names, values = chunk.headers
+    count = len(names[0]) // 4 - 1
+    entries = pa.StructArray.from_arrays(
+        [_binary(names, count, pa.string()), _binary(values, count, pa.binary())],
+        fields=list(_HEADER),
+    )
     return pa.Array.from_buffers(
-        pa.list_(pa.field("element", kind)),
-        len(counts),
-        [pa.py_buffer(present), pa.py_buffer(bounds)],
+        pa.list_(pa.field("element", _HEADER)),
+        len(chunk),
+        [None if present is None else pa.py_buffer(present), pa.py_buffer(bounds)],
         children=[entries],
     )
-
-
-def _varints(data: np.ndarray[Any, np.dtype[np.uint8]], at: Ints) -> tuple[Ints, Ints]:
-    """The numbers at these places, and the places after them; the decoder has checked them."""
-    raw = np.zeros(len(at), dtype=np.int64)
-    position = at.copy()
-    going = np.ones(len(at), dtype=bool)
-    shift = 0
-    while going.any():
-        byte = data[position[going]].astype(np.int64)
-        raw[going] |= (byte & 0x7F) << shift
-        position[going] += 1
-        going[going] = byte >= 0x80
-        shift += 7
-    return (raw >> 1) ^ -(raw & 1), position
 
 
 _MAKERS: dict[str, Callable[[Chunk, OffsetRange], pa.Array]] = {

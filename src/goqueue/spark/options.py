@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.typed.options import NAMES as TYPING_NAMES
+from goqueue.spark.typed.options import TypingOptions, read_typing
 
 EARLIEST = -2  # how Kafka's JSON of offsets writes the two ends
 LATEST = -1
@@ -66,6 +68,7 @@ class ReadOptions:
     trigger_bytes_max: int | None = None
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
     group_id: str | None = None  # where a stream shows how far it is
+    typing: TypingOptions | None = None  # None: key and value are bytes
 
 
 VIEWS = ("records", "batches")
@@ -96,6 +99,7 @@ _READ_NAMES = (
     "subscribePattern",
     "topic",
     "view",
+    *TYPING_NAMES,
 )
 # Options of Kafka's consumer that change nothing here may stay when a job moves over. These would
 # change something, and cannot be had.
@@ -291,7 +295,10 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         trigger_bytes_max=reader.number("maxBytesPerTrigger"),
         trigger_delay_ms_max=reader.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         group_id=reader.text("group", "kafka.group.id"),
+        typing=read_typing(reader, topics or tuple(assigned)),
     )
+    if found.typing is not None and found.view != VIEWS[0]:
+        reader.problems.append("Batches have no values; leave schema.registry out, or view.")
     reader.raise_problems()
     return found
 

@@ -10,9 +10,9 @@ from goqueue.client import LogClient, PartitionRange, RawBatch, Reader, ReaderSe
 from goqueue.model.batch import read_header
 from goqueue.model.errors import GoQueueError, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from goqueue.spark import losses
-from goqueue.spark.connecting import connect_again
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import OffsetRange
+from goqueue.spark.workers import leave_client, settle_process, take_client
 
 FETCH_BYTES = 4 << 20  # with larger ones the bytes leave the cache before they are decoded
 FETCHES_AHEAD = 2
@@ -25,14 +25,21 @@ _CLOSE_S = 5.0  # how long a task waits for a fetch that nobody wants any more
 
 def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch]:
     """The batches that hold the wanted offsets, of what the broker still has."""
-    client = connect_again(options.bootstrap)
+    settle_process()
+    client = take_client(options.bootstrap)
+    is_done = False
     try:
         for batch in _ahead(RangeReader(client, options, wanted)):
             # An answer is filled up with what comes after the range.
             if read_header(batch.data).base_offset < wanted.end:
                 yield batch
+        is_done = True
     finally:
-        client.close()
+        # After an error, or when nobody wants the rest, an answer may still be on its way.
+        if is_done:
+            leave_client(options.bootstrap, client)
+        else:
+            client.close()
 
 
 class RangeReader:

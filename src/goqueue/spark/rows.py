@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from typing import Any, NamedTuple
+import time
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -22,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from goqueue.model.attributes import DELIVER_AT_HEADER, PRIORITY_HEADER
-from goqueue.model.batch import Header, Record
+from goqueue.model.encode_reference import Column, Columns, HeaderLists
 from goqueue.model.errors import InvalidRequest
 
 _DATA = (BinaryType, StringType)
@@ -50,12 +51,12 @@ _SAID = {
 }
 
 
-class Row(NamedTuple):
-    """A record, and where it goes; the partition is None when its key decides."""
+_WIDE_TYPES = (pa.large_binary(), pa.large_string())
+_DATA_TYPES = (pa.binary(), pa.string(), *_WIDE_TYPES)
+_NO_BOUNDS = np.zeros(1, np.int32)
+_TIME_MAX_MS = 1 << 61  # the distance of two times still is a 64-bit number
 
-    topic: str
-    partition: int | None
-    record: Record
+Times = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def check_columns(schema: StructType, *, has_topic: bool) -> None:
@@ -95,65 +96,93 @@ def _fits(name: str, kind: DataType) -> bool:
     )
 
 
-def rows_of(batch: pa.RecordBatch, topic: str | None, *, now_ms: int) -> Iterator[Row]:
-    """The rows of one Arrow batch. `topic` wins over a column, as in Spark's Kafka sink."""
-    topics = repeat(topic) if topic is not None else _named(list(_values(batch, "topic")))
-    records = map(
-        Record,
-        _data(batch, "key"),
-        _data(batch, "value"),
-        _headers(batch),
-        _moments(batch, "timestamp", default=now_ms),
+def columns_of(
+    rows: pa.RecordBatch, *, now_ms: int | None = None, extras: Sequence[tuple[str, pa.Array]] = ()
+) -> Columns:
+    """What the encoder takes: the buffers of one Arrow batch, as far as that can be.
+
+    Rows without a timestamp have the time `now_ms`. `extras` are more headers, by name, for those
+    rows for which there is a value.
+    """
+    default_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return (
+        _data(rows, "key"),
+        _data(rows, "value"),
+        _header_lists(rows),
+        tuple((name.encode(), bytes_column(one)) for name, one in (*_own_headers(rows), *extras)),
+        _times(rows, default_ms).data,
     )
-    return map(Row, topics, _values(batch, "partition"), records)
 
 
-def _named(topics: Sequence[str | None]) -> Sequence[str]:
-    if not all(topics):
-        raise InvalidRequest("A row has no topic: column 'topic' must not be null or empty.")
-    return topics  # type: ignore[return-value]
+def bytes_column(array: pa.Array) -> Column:
+    """The buffers of an array of bytes or texts, whatever part of them it is."""
+    bounds, data = _bounds(array), array.buffers()[2]
+    validity = array.buffers()[0] if array.null_count else None
+    return b"" if data is None else memoryview(data), bounds, validity, array.offset
 
 
-def _values(batch: pa.RecordBatch, name: str) -> Iterable[Any]:
-    if name not in batch.schema.names:
-        return repeat(None, batch.num_rows)
-    return batch.column(name).to_pylist()  # type: ignore[no-any-return]
+def _data(rows: pa.RecordBatch, name: str) -> Column:
+    return _as_data(rows.column(name)) if name in rows.schema.names else None
 
 
-def _data(batch: pa.RecordBatch, name: str) -> Iterable[bytes | None]:
-    if name not in batch.schema.names:
-        return repeat(None, batch.num_rows)
-    return batch.column(name).cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
+def _as_data(array: pa.Array) -> Column:
+    return bytes_column(array if array.type in _DATA_TYPES else array.cast(pa.binary()))
 
 
-def _moments(batch: pa.RecordBatch, name: str, *, default: int | None) -> Iterable[Any]:
+def _bounds(array: pa.Array) -> memoryview:
+    """Where the values of an array of bytes, texts or lists begin and end."""
+    buffer = array.buffers()[1]
+    if buffer is None or not buffer.size:
+        return _NO_BOUNDS.data
+    is_wide = array.type in _WIDE_TYPES or pa.types.is_large_list(array.type)
+    numbers = memoryview(buffer).cast("q" if is_wide else "i")
+    return numbers[array.offset : array.offset + len(array) + 1]
+
+
+def _header_lists(rows: pa.RecordBatch) -> HeaderLists:
+    if "headers" not in rows.schema.names:
+        return None
+    lists = rows.column("headers")
+    if lists.null_count == len(lists):
+        return None
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    inside = lists.flatten()  # without what lies under a list that is null
+    if inside.null_count or inside.field("key").null_count:
+        raise InvalidRequest("A header has no name: its key must not be null.")
+    names, contents = lists.values.field("key"), lists.values.field("value")
+    validity = lists.buffers()[0] if lists.null_count else None
+    return _bounds(lists), validity, lists.offset, _as_data(names), _as_data(contents)
+
+
+def _own_headers(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    """The columns that become headers, as texts."""
+    found = []
+    if "priority" in rows.schema.names:
+        found.append((PRIORITY_HEADER, rows.column("priority").cast(pa.string())))
+    if "deliver_at" in rows.schema.names:
+        found.append((DELIVER_AT_HEADER, _moments(rows.column("deliver_at")).cast(pa.string())))
+    return found
+
+
+def _times(rows: pa.RecordBatch, default_ms: int) -> Times:
+    if "timestamp" not in rows.schema.names:
+        return np.full(rows.num_rows, default_ms, np.int64)
+    moments = _moments(rows.column("timestamp")).fill_null(default_ms)
+    times: Times = moments.to_numpy(zero_copy_only=False)
+    if len(times) and not -_TIME_MAX_MS <= times.min() <= times.max() <= _TIME_MAX_MS:
+        raise InvalidRequest(
+            "A timestamp is no time: column 'timestamp' holds milliseconds since 1970 if it is a "
+            "long."
+        )
+    return np.ascontiguousarray(times)
+
+
+def _moments(column: pa.Array) -> pa.Array:
     """Milliseconds since 1970; a part of one counts as a whole, so that nothing is early."""
-    if name not in batch.schema.names:
-        return repeat(default, batch.num_rows)
-    column = batch.column(name)
     if not pa.types.is_timestamp(column.type):
-        return [default if one is None else one for one in column.to_pylist()]
-    micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
-    return [default if one is None else -(-one // 1000) for one in micros]
-
-
-def _headers(batch: pa.RecordBatch) -> Iterable[tuple[Header, ...]]:
-    if not {"headers", "priority", "deliver_at"} & set(batch.schema.names):
-        return repeat((), batch.num_rows)
-    headers: list[tuple[Header, ...]] = [
-        tuple((one["key"], _bytes(one["value"])) for one in some or ())
-        for some in _values(batch, "headers")
-    ]
-    for name, header in (("priority", PRIORITY_HEADER), ("deliver_at", DELIVER_AT_HEADER)):
-        if name not in batch.schema.names:
-            continue
-        is_moment = name == "deliver_at"
-        values = _moments(batch, name, default=None) if is_moment else _values(batch, name)
-        for place, value in enumerate(values):
-            if value is not None:
-                headers[place] += ((header, str(value).encode()),)
-    return headers
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+        return column.cast(pa.int64())
+    micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
+    absent = micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None
+    return pa.array(-(-numbers // 1000), mask=absent)

@@ -54,11 +54,13 @@ def session(
 def enable(spark: SparkSession) -> SparkSession:
     """Make `format("goqueue")` known to a session, and let brokers see how far its streams are."""
     from goqueue.spark.progress import ProgressListener
+    from goqueue.spark.queue_listener import QueueListener
     from goqueue.spark.source import GoQueueDataSource
 
     spark.dataSource.register(GoQueueDataSource)
     if spark not in _listened_to:
         spark.streams.addListener(ProgressListener())
+        spark.streams.addListener(QueueListener())
         _listened_to.add(spark)
     return spark
 

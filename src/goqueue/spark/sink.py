@@ -133,7 +133,7 @@ def _commit(
             f"Tasks wrote for different runs of the query ({sorted(runs)}); it is started twice."
         )
     ((query_id, run, epoch),) = runs
-    with control(options) as client:
+    with control(options.http) as client:
         client.queries.commit(
             query_id,
             epoch,
@@ -153,7 +153,7 @@ def _abort(options: WriteOptions, query_ids: Collection[str]) -> None:
 
     if not query_ids or not options.is_exactly_once:
         return
-    with control(options) as client, contextlib.suppress(GoQueueError):
+    with control(options.http) as client, contextlib.suppress(GoQueueError):
         for query_id in query_ids:
             client.queries.describe(query_id)  # One that was never opened has nothing to abort.
             client.queries.open(query_id)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from goqueue.client import LogClient, Producer, ProducerSettings, ProducerTransaction
+from goqueue.client import LogClient, ProducerSettings, ProducerTransaction
 from goqueue.client.http import Client, HttpSettings, RetrySettings
-from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, UnknownTransaction
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import ProducerIdentity
 from goqueue.model.queries import Attempt
 from goqueue.spark.connecting import PATIENCE_MS, connect_again
-from goqueue.spark.rows import rows_of
+from goqueue.spark.row_batches import RowWriter
 from goqueue.spark.sink import Written
 from goqueue.spark.write_options import WriteOptions
 from goqueue.wire.http.bodies.queries import Query
@@ -26,7 +24,6 @@ from goqueue.wire.http.bodies.transactions import Begun
 # A broker that restarts must not end a job. Waits are drawn from up to a second, on average half.
 _RETRIES_MAX = 2 * PATIENCE_MS // 1000
 _BACKOFF_MS_MAX = 1_000
-_BATCH_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +35,10 @@ class Part:
     epoch: int
 
 
-def control(options: WriteOptions) -> Client:
+def control(address: str) -> Client:
     """A patient client of the API at which transactions begin and end."""
     retry = RetrySettings(retries_max=_RETRIES_MAX, backoff_ms_max=_BACKOFF_MS_MAX)
-    return Client(options.http, HttpSettings(retry=retry))
+    return Client(address, HttpSettings(retry=retry))
 
 
 def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -54,7 +51,7 @@ def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBat
         with connect_again(options.bootstrap) as client:
             _write(options, client, None, first, filled)
         return Written(part.query_id, 0, part.epoch, None)
-    with control(options) as api, connect_again(options.bootstrap) as client:
+    with control(options.http) as api, connect_again(options.bootstrap) as client:
         run, begun = _begin(options, api, part)
         if begun is None:
             _drain(filled)
@@ -107,34 +104,17 @@ def _write(
     first: pa.RecordBatch,
     others: Iterator[pa.RecordBatch],
 ) -> None:
-    settings = ProducerSettings(
-        compression=options.compression,
-        batch_bytes_max=_BATCH_BYTES_MAX,
-        delivery_ms_max=PATIENCE_MS,
-        linger_ms=1_000,
-    )
+    settings = ProducerSettings(compression=options.compression, delivery_ms_max=PATIENCE_MS)
     transaction = None
     if begun is not None:
         identity = ProducerIdentity(begun.producer_id, begun.producer_epoch)
         transaction = ProducerTransaction(begun.transactional_id, identity)
     with client.producer(settings, transaction=transaction) as producer:
-        _send(producer, first, options.topic)
+        writer = RowWriter(producer, options.topic)
+        writer.write(first)
         for batch in others:
-            _send(producer, batch, options.topic)
-
-
-def _send(producer: Producer, batch: pa.RecordBatch, topic: str | None) -> None:
-    """Sort the rows by where they go, and hand them over so: one by one costs twice as much."""
-    sorted_: dict[tuple[str, int], list[Record]] = {}
-    now_ms = time.time_ns() // 1_000_000
-    for name, partition, record in rows_of(batch, topic, now_ms=now_ms):
-        place = (name, producer.choose_partition(name, record.key, partition))
-        try:
-            sorted_[place].append(record)
-        except KeyError:
-            sorted_[place] = [record]
-    for (name, number), records in sorted_.items():
-        producer.send_all(TopicPartition(name, number), records)
+            writer.write(batch)
+        writer.push()
 
 
 def _drain(batches: Iterator[pa.RecordBatch]) -> None:

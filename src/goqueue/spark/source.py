@@ -28,8 +28,11 @@ from pyspark.sql.types import StructType
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions, read_options
 from goqueue.spark.planning import chosen_ranges, look, record_bytes, split
+from goqueue.spark.queue_options import is_queue, queue_options, refuse_table
 from goqueue.spark.schema import arrow_schema, table_schema
 from goqueue.spark.tasks import Task, read_task
+from goqueue.spark.typed.table import TypedColumns, TypedStep, load_schemas, typed_table_schema
+from goqueue.spark.workers import settle_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,22 +41,47 @@ if TYPE_CHECKING:
 class GoQueueDataSource(DataSource):
     """What Spark makes of the options of one table or stream."""
 
+    # Looked up when a table is loaded. Spark copies this object, so that reading knows them too.
+    _typed: TypedColumns | None = None
+
     @classmethod
     def name(cls) -> str:
         return "goqueue"
 
     def schema(self) -> StructType:
+        if is_queue(self.options):
+            from goqueue.spark.queue_tasks import queue_schema
+
+            return queue_schema(has_headers=queue_options(self.options).read.has_headers)
         # Whether it will be a table or a stream is not known yet, so only what both share is read.
         options = read_options(self.options, is_streaming=None)
-        return table_schema(has_headers=options.has_headers, view=options.view)
+        plain = table_schema(has_headers=options.has_headers, view=options.view)
+        typed = self._typed_columns(options)
+        return plain if typed is None else typed_table_schema(plain, typed)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(read_options(self.options, is_streaming=False), schema)
+        refuse_table(self.options)
+        options = read_options(self.options, is_streaming=False)
+        return TableReader(options, schema, self._step(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from goqueue.spark.streaming import StreamReader
 
-        return StreamReader(read_options(self.options, is_streaming=True), schema)
+        if is_queue(self.options):
+            from goqueue.spark.queue_streaming import QueueStreamReader
+
+            return QueueStreamReader(queue_options(self.options), schema)
+        options = read_options(self.options, is_streaming=True)
+        return StreamReader(options, schema, self._step(options, schema))
+
+    def _step(self, options: ReadOptions, schema: StructType) -> TypedStep | None:
+        typed = self._typed_columns(options)
+        return None if typed is None else TypedStep(typed, schema)
+
+    def _typed_columns(self, options: ReadOptions) -> TypedColumns | None:
+        if self._typed is None and options.typing is not None:
+            self._typed = load_schemas(options.typing)
+        return self._typed
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from goqueue.spark.sink import TableWriter
@@ -71,11 +99,16 @@ class GoQueueDataSource(DataSource):
 class TableReader(DataSourceReader):
     """Reads what is there now."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, step: TypedStep | None = None
+    ) -> None:
         self._options = options
-        self._schema = arrow_schema(schema, view=options.view)
+        self._step = step
+        plain = schema if step is None else step.plain_schema(schema)
+        self._schema = arrow_schema(plain, view=options.view)
 
     def partitions(self) -> Sequence[InputPartition]:
+        settle_process()
         options = self._options
         with connect(options.bootstrap) as client:
             seen = look(client, options)
@@ -84,4 +117,4 @@ class TableReader(DataSourceReader):
         return [Task(one) for one in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_task(self._options, partition, self._schema)
+        return read_task(self._options, partition, self._schema, self._step)

@@ -50,6 +50,8 @@ from goqueue.spark.tasks import Task, read_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goqueue.spark.typed.table import TypedStep
+
 SNAPSHOT_AGE_MS_MAX = 1_000  # how old the answer may be that a batch is planned with
 SIZES_AGE_MS_MAX = 30_000  # sizes of records are averages, and change slowly
 
@@ -57,9 +59,13 @@ SIZES_AGE_MS_MAX = 30_000  # sizes of records are averages, and change slowly
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches. Spark keeps one as long as a query runs, and sends copies to tasks."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, step: TypedStep | None = None
+    ) -> None:
         self._options = options
-        self._schema = arrow_schema(schema, view=options.view)
+        self._step = step
+        plain = schema if step is None else step.plain_schema(schema)
+        self._schema = arrow_schema(plain, view=options.view)
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(one) for one in self._driver.tasks(read_offset(start), read_offset(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_task(self._options, partition, self._schema)
+        return read_task(self._options, partition, self._schema, self._step)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._driver.show(read_offset(end))

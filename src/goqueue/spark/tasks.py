@@ -13,6 +13,8 @@ from goqueue.spark.planning import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goqueue.spark.typed.table import TypedStep
+
 
 class Task(InputPartition):
     """A range of offsets for one task."""
@@ -23,13 +25,17 @@ class Task(InputPartition):
 
 
 def read_task(
-    options: ReadOptions, task: InputPartition, schema: pa.Schema
+    options: ReadOptions, task: InputPartition, schema: pa.Schema, step: TypedStep | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Spark reads an empty table with a task that says nothing."""
+    """The rows of one task, typed if there is a step for that.
+
+    Spark reads an empty table with a task that says nothing.
+    """
     # Imported by the worker that reads, not by the driver that plans.
     from goqueue.spark.columns import header_batches, record_batches
     from goqueue.spark.reading import read_batches
 
     if isinstance(task, Task):
         decode = header_batches if options.view == "batches" else record_batches
-        yield from decode(read_batches(options, task.wanted), task.wanted, schema)
+        batches = decode(read_batches(options, task.wanted), task.wanted, schema)
+        yield from batches if step is None else step.apply(batches, task.wanted.partition)

@@ -71,23 +71,31 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def located(options: WriteOptions) -> WriteOptions:
     """The same options with the address of the HTTP API, which the broker is asked for."""
-    if options.http or not options.is_exactly_once:
+    if not options.is_exactly_once:
         return options
-    with connect(options.bootstrap) as client:
+    return replace(options, http=located_http(options.bootstrap, options.http))
+
+
+def located_http(bootstrap: str, http: str | None) -> str:
+    """The address of the HTTP API: the given one, or what the broker says."""
+    if http:
+        return http
+    with connect(bootstrap) as client:
         found = _listener(client)
-    bootstrap = read_addresses(options.bootstrap)[0]
-    return replace(options, http=str(_reachable(found, bootstrap)))
+    return str(_reachable(found, read_addresses(bootstrap)[0]))
 
 
 def _listener(client: LogClient) -> Address:
     node = client.cluster.nodes()[0]
     entries = client.configs.describe(ConfigOwner.BROKER, str(node.id))
     for one in entries:
-        if one.name == _HTTP_SETTING and one.value:
+        # A broker that took any free port does not know it as a setting.
+        if one.name == _HTTP_SETTING and one.value and not one.value.endswith(":0"):
             return read_addresses(one.value)[0]
     raise InvalidRequest(
         "The broker does not say where its HTTP API is, which commits what is written; give it "
-        "with option http.address, or write with option delivery=at-least-once."
+        "with option http.address (of a pipeline: --http HOST:PORT), or write with option "
+        "delivery=at-least-once."
     )
 
 

@@ -35,6 +35,9 @@ def recover_segments(
     finish_swap(disk, folder)
     drop_leftovers(disk, folder)
     segments = _open_segments(disk, folder, now_ms=now_ms)
+    # Of the segments that were being removed a crash may bring back some and not others.
+    while len(segments) > 1 and segments[1].base_offset <= start_offset:
+        segments.pop(0).remove()
     if not segments:
         # A partition that was never written to needs no files; any later segment does, because
         # its name is what tells where the log goes on.

@@ -1,4 +1,4 @@
-"""The decoders of records, of which there are two where there is a compiler."""
+"""The decoders of records, of which there are three where there are a compiler and numpy."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import pytest
 from goqueue.model import batch, columns, decode_reference
 
 DECODERS = [pytest.param(decode_reference, id="plain")]
+if importlib.util.find_spec("numpy") is not None:
+    vectors = importlib.import_module("goqueue.model.decode_vectors")
+    DECODERS.append(pytest.param(vectors, id="vectors"))
 if importlib.util.find_spec("goqueue.model._decode") is not None:
     DECODERS.append(pytest.param(importlib.import_module("goqueue.model._decode"), id="compiled"))
 
 
 @pytest.fixture(scope="session", params=DECODERS)
-def decoder(request: pytest.FixtureRequest) -> ModuleType:
-    """Each of the decoders, by itself."""
+def decoder(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """Each of the decoders, by itself; that with numpy takes few records too."""
     module: ModuleType = request.param
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "RECORDS_MIN", 1, raising=False)
+        yield module
 
 
 @pytest.fixture(scope="module")

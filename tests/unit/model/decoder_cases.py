@@ -6,6 +6,7 @@ Used by the unit tests and by the run with the sanitizers, which has no test run
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -40,6 +41,8 @@ def outcomes(decoder: ModuleType, payload: bytes, count: int, **base: int | None
         _outcome(lambda: decoder.raw_records(payload, 0, count, RawRecord)),
         _outcome(lambda: decoder.headers(payload, 0, len(payload))),
         _outcome(lambda: _fields(decoder, payload, count)),
+        _outcome(lambda: _tables(decoder, payload, count, place)),
+        _outcome(lambda: _checksums(decoder, payload, count)),
     ]
 
 
@@ -85,6 +88,34 @@ def _outcome(read: Callable[[], Any]) -> Any:
 
 def _columns(index: tuple[memoryview | None, ...]) -> list[list[int] | None]:
     return [None if column is None else column.tolist() for column in index]
+
+
+def _tables(
+    decoder: ModuleType, payload: bytes, count: int, place: tuple[int | None, ...]
+) -> list[Any]:
+    """The same batch twice, and a sound one between: all of it and some, all columns and few."""
+    records = [(4, Record(b"k", None, (("n", b"v"),))), (5, Record(b"", b"v"))]
+    sound = encode_records(records, base_timestamp=0)
+    batches = [
+        (payload, count, *place),
+        (memoryview(bytearray(sound)), 2, 1, -1, None),
+        (payload, count, *place),
+    ]
+    first = min(place[0] or 0, (1 << 62))  # an offset has 64 bits
+    everything = (-(1 << 63), (1 << 63) - 1)
+    asked = [(*everything, 7), (first + 1, first + 3, 2), (5, 6, 7), (*everything, 0)]
+    return [decoder.columns(batches, *one) for one in asked]
+
+
+def _checksums(decoder: ModuleType, payload: bytes, count: int) -> list[bytes]:
+    """Of pieces of the bytes, cut anywhere, and of the records if they are sound."""
+    size = len(payload)
+    cuts = [
+        array("i", sorted((place * 7919) % (size + 1) for place in range(rows))) for rows in (1, 5)
+    ]
+    sums = [decoder.checksums(payload, memoryview(cut)) for cut in cuts]
+    ends = decoder.index(payload, count, 0, 0, None)[2]
+    return [*sums, decoder.checksums(bytearray(payload), ends)]
 
 
 def _all_records(

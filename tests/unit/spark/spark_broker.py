@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from goqueue.client import Groups, LogClient, Nodes, Offsets
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.names import TopicPartition
+from goqueue.spark import workers
 from goqueue.spark.options import ReadOptions, read_options
 from goqueue.wire.kafka.messages import (
     describe_log_dirs,
@@ -142,3 +145,9 @@ def stream_options(**options: str) -> ReadOptions:
     if "subscribePattern" in options or "assign" in options:
         del given["subscribe"]
     return read_options(given, is_streaming=True)
+
+
+def serve_tasks(broker: SparkBroker, patch: pytest.MonkeyPatch) -> None:
+    """Tasks read from this broker, and what they leave for the next is not the next test's."""
+    patch.setattr(workers, "connect_again", lambda _: broker.client())
+    patch.setattr(workers, "_idle", {})

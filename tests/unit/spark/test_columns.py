@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from goqueue.client import RawBatch
-from goqueue.model import decode_reference
+from goqueue.model import decode_reference, decode_vectors
 from goqueue.model.batch import (
     LOG_APPEND_TIME,
     Record,
@@ -136,15 +136,16 @@ def test_a_range_may_cut_batches_at_both_ends(
     assert rows_of(batches, wanted) == expected(batches, wanted)
 
 
+@pytest.mark.parametrize("decoder", [decode_reference, decode_vectors])
 @settings(max_examples=50, deadline=None)
 @given(logs())
-def test_without_the_compiled_decoder_rows_are_the_same(batches: list[bytearray]) -> None:
-    compiled = columns.decoder
-    columns.decoder = decode_reference
-    try:
+def test_without_the_compiled_decoder_rows_are_the_same(
+    decoder: ModuleType, batches: list[bytearray]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "decoder", decoder)
+        patch.setattr(decode_vectors, "RECORDS_MIN", 1)
         assert rows_of(batches) == expected(batches)
-    finally:
-        columns.decoder = compiled
 
 
 def test_chunks_are_cut_by_bytes_and_by_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,22 +251,3 @@ def test_a_batch_says_what_its_header_says() -> None:
         "leaderEpoch": 2,
         "isTransactional": True,
     }
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(-(1 << 31), 1 << 31), max_size=20))
-def test_lengths_are_read_in_step(numbers: list[int]) -> None:
-    encoded = [_varint(number) for number in numbers]
-    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    data = np.frombuffer(b"".join(encoded) or b"\0", dtype=np.uint8)
-    found, ends = columns._varints(data, starts[:-1])
-    assert found.tolist() == numbers
-    assert ends.tolist() == starts[1:].tolist()
-
-
-def _varint(number: int) -> bytes:
-    left, found = (number << 1) ^ (number >> 63), bytearray()
-    while left >= 0x80:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])

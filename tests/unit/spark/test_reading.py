@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
 import pytest
 
-from goqueue.client import RawBatch
+from goqueue.client import LogClient, RawBatch
 from goqueue.model.batch import encode_marker, read_header
 from goqueue.model.errors import GoQueueError
-from goqueue.spark import reading
+from goqueue.spark import reading, workers
 from goqueue.spark.losses import DataLost
 from goqueue.spark.planning import OffsetRange
 from goqueue.spark.reading import RangeReader, read_batches
-from tests.unit.spark.spark_broker import ZERO, SparkBroker, table_options
+from tests.unit.spark.spark_broker import ZERO, SparkBroker, serve_tasks, table_options
 
 
 @pytest.fixture
@@ -107,10 +111,68 @@ def test_a_broker_that_never_sends_what_it_says_it_has_is_named(
         list(reader(broker, 0, 30).rounds())
 
 
+def test_a_task_goes_on_with_the_connection_of_the_one_before(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients: list[LogClient] = []
+
+    def connect(_: str) -> LogClient:
+        clients.append(broker.client())
+        return clients[-1]
+
+    monkeypatch.setattr(workers, "connect_again", connect)
+    monkeypatch.setattr(workers, "_idle", {})
+    wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
+    for _ in range(3):
+        assert bases(list(read_batches(table_options(), wanted))) == [10, 20, 30]
+    assert len(clients) == 1
+    stopped = read_batches(table_options(), wanted)
+    next(stopped)
+    stopped.close()  # Its last answer may still be on its way: the next task must not get it.
+    assert bases(list(read_batches(table_options(), wanted))) == [10, 20, 30]
+    assert len(clients) == 2
+
+
+def test_what_a_kept_client_knew_of_a_topic_is_not_believed(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_tasks(broker, monkeypatch)
+    wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
+    assert bases(list(read_batches(table_options(), wanted))) == [10, 20, 30]
+    broker.lives["orders"] = 1  # the same name, another topic
+    with pytest.raises(DataLost, match="created again"):
+        list(read_batches(table_options(), wanted))
+
+
+def test_clients_of_few_brokers_are_kept(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_idle", {})
+    clients = [broker.client() for _ in range(workers.IDLE_CLIENTS_MAX + 2)]
+    for number, client in enumerate(clients):
+        workers.leave_client(f"broker{number}:9092", client)
+    assert list(workers._idle.values()) == clients[: workers.IDLE_CLIENTS_MAX]
+    assert workers.take_client("broker1:9092") is clients[1]
+
+
+def test_only_processes_of_spark_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[bool] = []
+    monkeypatch.setattr(workers.gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(workers, "_settled", set())
+    workers.settle_process()
+    assert not frozen
+    main = ModuleType("__main__")
+    main.__spec__ = ModuleSpec("pyspark.daemon", None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    workers.settle_process()
+    workers.settle_process()
+    assert len(frozen) == 1
+
+
 def test_batches_are_fetched_by_a_thread_that_ends_with_the_task(
     broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    serve_tasks(broker, monkeypatch)
     wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
     assert bases(list(read_batches(table_options(), wanted))) == [10, 20, 30]
     started = read_batches(table_options(), wanted)
@@ -122,7 +184,7 @@ def test_batches_are_fetched_by_a_thread_that_ends_with_the_task(
 def test_an_error_of_the_thread_is_the_tasks(
     broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    serve_tasks(broker, monkeypatch)
     broker.starts[ZERO] = 50
     wanted = OffsetRange(ZERO, 15, 40, broker.topic_id("orders").hex())
     with pytest.raises(DataLost):

@@ -47,7 +47,7 @@ def test_the_broker_is_not_asked_where_its_api_is_when_that_is_known_or_not_need
         WriteOptions("nowhere:1", http="a:2"),
         WriteOptions("nowhere:1", is_exactly_once=False),
     ):
-        assert located(options) is options
+        assert located(options) == options
 
 
 def test_an_api_that_listens_everywhere_is_met_where_the_broker_is() -> None:

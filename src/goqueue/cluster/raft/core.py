@@ -270,12 +270,11 @@ class Raft:
         self._count_aye(self.node_id)
 
     def _may_stand(self) -> bool:
-        """Whether this node is a voter, or has to see to it that its removal gets committed.
+        """Whether this node is a voter, or was one until a change that may not be committed.
 
         It may be the only one that has the entry that removes it, and then nobody else can win.
         """
-        committed = self.log.members_at(self.log.commit_index)
-        return self.node_id in self.members.voters or self.node_id in committed.voters
+        return any(self.node_id in members.voters for members in self.log.possible_members())
 
     def _stand(self, *, is_transfer: bool) -> None:
         """Become a candidate in a new term. The own vote counts when it is on disk."""

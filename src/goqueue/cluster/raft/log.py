@@ -66,6 +66,11 @@ class RaftLog:
     def members_at(self, index: int) -> Members:
         return next(members for at, members in reversed(self._members) if at <= index)
 
+    def possible_members(self) -> list[Members]:
+        """All lists that the quorum may have agreed on by now, as far as this node knows."""
+        later = [members for at, members in self._members if at > self.commit_index]
+        return [self.members_at(self.commit_index), *later]
+
     def term_at(self, index: int) -> int | None:
         """The term of an entry; None where there is no entry (any more)."""
         if index == self.base.index:

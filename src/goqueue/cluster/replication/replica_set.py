@@ -97,6 +97,7 @@ class ReplicaSet:
         self._alive = dict(alive)
         self._pending: ProposeInSync | None = None
         self._pending_ms = 0
+        self._quiet_until_ms = now_ms  # after a refusal, lest the same is asked at every turn
         # Members of proposals that were refused. A copy of one may still be on its way, so they
         # count until the version has changed.
         self._withdrawn: frozenset[int] = frozenset()
@@ -197,13 +198,14 @@ class ReplicaSet:
         """The controller has refused a proposal and says which version it knows.
 
         If that is a later one, the change will come to be known here. Else the proposal may still
-        be accepted when it comes a second time, so it is made void by another one.
+        be accepted when it comes a second time, so `tick` makes it void by another one.
         """
         if version != self.version or self._pending is None:
             return []
         self._withdrawn |= frozenset(self._pending.in_sync) - self.in_sync
         self._pending = None
-        return self._propose(self.in_sync, now_ms) if self._withdrawn else []
+        self._quiet_until_ms = now_ms + self._retry_ms
+        return []
 
     def in_sync_min_changed(self, in_sync_min: int) -> list[Effect]:
         """The topic's settings have changed."""
@@ -217,7 +219,7 @@ class ReplicaSet:
                 return []
             self._pending_ms = now_ms
             return [self._pending]
-        return self._repropose(now_ms)
+        return self._repropose(now_ms) if now_ms >= self._quiet_until_ms else []
 
     # What follows
 
@@ -236,7 +238,8 @@ class ReplicaSet:
         if durable >= progress.mark_offset:
             progress.mark_offset, progress.mark_ms = end_offset, now_ms
         effects = self._advance()
-        if self._pending is None and node not in self.in_sync and self._may_join(node):
+        is_free = self._pending is None and now_ms >= self._quiet_until_ms
+        if is_free and node not in self.in_sync and self._may_join(node):
             effects += self._propose(self.in_sync | {node}, now_ms)
         return effects
 
@@ -260,7 +263,9 @@ class ReplicaSet:
             node for node in self._progress.keys() - self.in_sync - lagging if self._may_join(node)
         }
         wanted = (self.in_sync - lagging) | joining
-        if wanted == self.in_sync and not self._withdrawn:
+        if self._withdrawn:
+            wanted = self.in_sync  # First of all nobody may be waited for who was refused.
+        elif wanted == self.in_sync:
             return []
         return self._propose(wanted, now_ms)
 

@@ -21,6 +21,13 @@ from goqueue.spark.pipelines.redistributing import RedistributeResult, redistrib
 from goqueue.spark.pipelines.replaying import ReplayResult, replay
 from goqueue.spark.pipelines.report import write_report
 from goqueue.spark.pipelines.selection import Selection, select
+from goqueue.spark.pipelines.typing_tables import (
+    TypedResult,
+    read_typed,
+    read_undecodable,
+    typed,
+    verify_typed,
+)
 
 __all__ = [
     "ArchiveCheck",
@@ -32,6 +39,7 @@ __all__ = [
     "RedriveResult",
     "ReplayResult",
     "Selection",
+    "TypedResult",
     "append_lag",
     "archive",
     "compact",
@@ -41,12 +49,16 @@ __all__ = [
     "latest_per_key",
     "read_archive",
     "read_lag",
+    "read_typed",
+    "read_undecodable",
     "redistribute",
     "redrive",
     "replay",
     "sample_lag",
     "select",
     "triage",
+    "typed",
     "verify_archive",
+    "verify_typed",
     "write_report",
 ]

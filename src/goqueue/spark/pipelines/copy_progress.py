@@ -1,8 +1,9 @@
 """How far a copy into a topic is: one log for each source partition, a line for each step.
 
-A line is written when the records of its step are stored in the target, and says where. After a
-crash the copy goes on behind the last line, so that only the records of the unfinished step can be
-in the target twice.
+A step is one transaction. Its line is written when all of its records are stored, and says where;
+the transaction is committed after that, as an epoch of the copy of this source partition. So at
+most the last line of a log is undecided after a crash, and the broker knows whether its epoch is
+committed: then the step counts, and else its line is dropped and its records are written again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy as np
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.spark.pipelines.digests import Digest, total
-from goqueue.spark.pipelines.folders import sync_folder
+from goqueue.spark.pipelines.folders import sync_folder, write_over
 
 FORMAT = "goqueue-copy"
-VERSION = 1
+VERSION = 2
 _SUFFIX = ".steps"
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -45,11 +46,12 @@ class StoredRange(msgspec.Struct, frozen=True, array_like=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Records of one source partition that are stored, and the offset to go on with."""
 
+    run: int  # of the copy, as the broker numbered it
+    epoch: int
     offset_next: int
     digest: Digest
     stored: tuple[StoredRange, ...]
     unplaced: int = 0  # records whose place the broker did not tell
-    ends: dict[int, int] = {}  # of the target before the next step; a search begins there
 
 
 class Steps:
@@ -64,23 +66,45 @@ class Steps:
         return self.done[-1].offset_next if self.done else 0
 
     @property
-    def ends(self) -> dict[int, int] | None:
-        """Where the target ended before what may have been written without a line."""
-        return self.done[-1].ends if self.done else None
+    def epoch_next(self) -> int:
+        return self.done[-1].epoch + 1 if self.done else 0
+
+    def settle(self, *, run: int, epoch: int | None) -> None:
+        """Keep what is committed, by what the broker answered when this run of the copy began.
+
+        The broker forgets a copy in time, or is another one: then nobody can tell any more.
+        """
+        last = self.done[-1].epoch if self.done else -1
+        committed = -1 if epoch is None else epoch
+        is_known = not self.done or run > self.done[-1].run
+        if not is_known or committed not in (last, last - 1):
+            raise DamagedProgress(
+                f"{self._file} ends with step {last}, and the broker has committed "
+                f"{'none' if epoch is None else epoch} of this copy. It is another broker, or has "
+                "forgotten the copy, or the file was changed; begin another run."
+            )
+        if committed < last:
+            self.done.pop()
+            write_over(self._file, _HEAD + b"".join(map(_line, self.done)))
 
     def add(self, step: Step) -> None:
         """Note a step, on the disk."""
         is_new = not self._file.exists() or self._file.stat().st_size == 0
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        head = {"format": FORMAT, "version": VERSION}
-        line = msgspec.json.encode(step) + b"\n"
         with self._file.open("ab") as opened:
-            opened.write(msgspec.json.encode(head) + b"\n" + line if is_new else line)
+            opened.write(_HEAD + _line(step) if is_new else _line(step))
             opened.flush()
             os.fsync(opened.fileno())
         if is_new:
             sync_folder(self._file.parent)
         self.done.append(step)
+
+
+_HEAD = msgspec.json.encode({"format": FORMAT, "version": VERSION}) + b"\n"
+
+
+def _line(step: Step) -> bytes:
+    return msgspec.json.encode(step) + b"\n"
 
 
 def read_steps(file: Path) -> list[Step]:
@@ -96,10 +120,23 @@ def read_steps(file: Path) -> list[Step]:
     lines = whole.split(b"\n") if whole else []
     try:
         if lines and msgspec.json.decode(lines[0]) != {"format": FORMAT, "version": VERSION}:
-            raise DamagedProgress(f"{file} was written by another version of this program.")
-        return [msgspec.json.decode(line, type=Step) for line in lines[1:]]
+            raise DamagedProgress(
+                f"{file} was written by another version of this program; begin another run."
+            )
+        return _counting([msgspec.json.decode(line, type=Step) for line in lines[1:]])
     except msgspec.MsgspecError as error:
         raise DamagedProgress(f"{file} cannot be read: {error}") from error
+
+
+def _counting(steps: Iterable[Step]) -> list[Step]:
+    """Without what a task wrote that had been given up, and did not know it yet."""
+    counting: dict[int, Step] = {}
+    run = 0
+    for step in steps:
+        if step.run >= run:
+            run = step.run
+            counting[step.epoch] = step
+    return [counting[epoch] for epoch in sorted(counting)]
 
 
 def all_steps(folder: Path) -> dict[TopicPartition, list[Step]]:
@@ -113,18 +150,6 @@ def all_steps(folder: Path) -> dict[TopicPartition, list[Step]]:
 
 def copied(steps: Iterable[Sequence[Step]]) -> Digest:
     return total(step.digest for some in steps for step in some)
-
-
-def ranges_of(places: Iterable[tuple[int, int]]) -> tuple[StoredRange, ...]:
-    """Places, as partition and offset, gathered into ranges."""
-    found: list[StoredRange] = []
-    for partition, offset in sorted(places):
-        last = found[-1] if found else None
-        if last is not None and last.partition == partition and last.last + 1 == offset:
-            found[-1] = StoredRange(partition, last.first, offset)
-        else:
-            found.append(StoredRange(partition, offset, offset))
-    return tuple(found)
 
 
 def merged(ranges: Iterable[StoredRange]) -> dict[int, list[tuple[int, int]]]:

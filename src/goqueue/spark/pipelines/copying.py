@@ -1,41 +1,58 @@
-"""Records of a DataFrame into a topic, in the order of their source partitions.
+"""Records of a DataFrame into a topic, each once, in the order of their source partitions.
 
 The frame has the columns of the data source. It is laid out so that one task has all records of a
 source partition, by offset, whichever task that is: how far a copy is depends on source partition
 and offset alone, and a second run finds its place however Spark spreads the work.
 
-Each step of STEP_RECORDS is stored before it is noted. After a crash the records of one unfinished
-step per source partition are written again, unless they are marked: then the target is searched for
-them first.
+The copy of a source partition is a query of the broker, and each step of STEP_RECORDS an epoch of
+it: written in a transaction, prepared, noted on the disk, committed. A step that was not committed
+before a crash is aborted when the copy begins again, and written again. A task that was given up
+and lives on is turned away, since the one after it has opened the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import contextlib
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from goqueue.client import Delivery, LogClient, ProducerSettings, Reader
-from goqueue.model.batch import Header
+from goqueue.client import LogClient, Producer, ProducerSettings, ProducerTransaction
+from goqueue.client.batching import Batch
+from goqueue.client.http import Client
 from goqueue.model.compression import Compression
-from goqueue.model.errors import InvalidRequest
-from goqueue.model.names import TopicPartition
-from goqueue.spark.connecting import connect_again
-from goqueue.spark.pipelines.copy_progress import Step, Steps, is_within, ranges_of
+from goqueue.model.errors import GoQueueError, InvalidRequest
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.queries import Attempt
+from goqueue.spark.connecting import PATIENCE_MS, connect_again
+from goqueue.spark.pipelines.copy_progress import (
+    DamagedProgress,
+    Step,
+    Steps,
+    StoredRange,
+    all_steps,
+)
 from goqueue.spark.pipelines.digests import Digest, digest_of
+from goqueue.spark.row_batches import RowWriter
+from goqueue.spark.rows import columns_of
+from goqueue.spark.sink_tasks import control
+from goqueue.spark.write_options import TIMEOUT_MS_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from goqueue.spark.planning import OffsetRange
 
-STEP_RECORDS = 10_000
+STEP_RECORDS = 20_000
 # On a copied record, if it is marked: run, and topic, partition and offset of its source.
 MARK_HEADER = "goqueue-copied-from"
 RESULT_SCHEMA = "topic string, partition int, copied long, present long"
@@ -48,13 +65,14 @@ class CopyOrder:
     """Where records go, and how."""
 
     bootstrap: str
+    http: str  # of the broker's HTTP API, where transactions begin and end
     target: str
     run_id: str
+    copy_id: str  # under which the broker knows the copy; another run has another one
     state: Path
     keeps_timestamps: bool = True
     partitioning: Partitioning = "key"
     is_marked: bool = False
-    target_ends: Mapping[int, int] = field(default_factory=dict)  # when the run began
     compression: Compression = Compression.NONE
 
 
@@ -69,57 +87,97 @@ def copy_frame(records: DataFrame, order: CopyOrder, *, tasks: int) -> DataFrame
     return ordered.mapInArrow(partial(copy_rows, order), RESULT_SCHEMA)
 
 
+def settle(order: CopyOrder) -> None:
+    """Begin another run of each copy that has begun, and let go of what it had not committed."""
+    begun = all_steps(order.state)
+    if begun:
+        with control(order.http) as api:
+            for source in begun:
+                open_copy(order, source, api)
+
+
+def open_copy(order: CopyOrder, source: TopicPartition, api: Client) -> tuple[Steps, int]:
+    """What is done of a source partition, and the number of the run that begins with this."""
+    opened = api.queries.open(query_of(order, source))
+    steps = Steps(order.state, source)
+    steps.settle(run=opened.run, epoch=opened.epoch)
+    return steps, opened.run
+
+
+def query_of(order: CopyOrder, source: TopicPartition) -> str:
+    """Under which name the broker knows the copy of one source partition."""
+    topic = hashlib.sha256(source.topic.encode()).hexdigest()[:16]  # names may be too long
+    return f"copy-{order.copy_id}-{topic}-{source.partition}"
+
+
 def copy_rows(order: CopyOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of one task, which come in order; runs on a worker."""
-    client: LogClient | None = None
-    copy: PartitionCopy | None = None
     done: list[dict[str, Any]] = []
-    try:
+    with contextlib.ExitStack() as stack:
+        copy: PartitionCopy | None = None
+        clients: tuple[LogClient, Client] | None = None
         for source, rows in by_source(batches):
-            client = client or connect_again(order.bootstrap)
+            if clients is None:
+                log = stack.enter_context(connect_again(order.bootstrap))
+                clients = log, stack.enter_context(control(order.http))
             if copy is None or copy.source != source:
                 if copy is not None:
                     done.append(copy.finish())
-                copy = PartitionCopy(order, source, client)
+                copy = stack.enter_context(PartitionCopy(order, source, *clients))
             copy.add(rows)
         if copy is not None:
             done.append(copy.finish())
-    finally:
-        if client is not None:
-            client.close()
     if done:
         yield pa.RecordBatch.from_pylist(done, schema=_RESULT_ARROW)
 
 
 class PartitionCopy:
-    """Copies the records of one source partition."""
+    """Copies the records of one source partition, step by step."""
 
-    def __init__(self, order: CopyOrder, source: TopicPartition, client: LogClient) -> None:
+    def __init__(
+        self, order: CopyOrder, source: TopicPartition, client: LogClient, api: Client
+    ) -> None:
         self.source = source
         self._order = order
         self._client = client
-        self._steps = Steps(order.state, source)
+        self._api = api
+        self._steps, self._run = open_copy(order, source, api)
         self._start = self._steps.offset_next
         self._present = 0
         self._copied = 0
-        self._marks = Marks(order.run_id, source)
-        # Records of this source that are stored and not noted, by offset: where they are.
-        self._found: Mapping[int, tuple[int, int]] = {}
-        if order.is_marked:
-            since = self._steps.ends if self._steps.ends is not None else order.target_ends
-            self._found = self._marks.search(client, order.target, since)
-        self._producer = client.producer(ProducerSettings(compression=order.compression))
+        self._open: OpenStep | None = None
+
+    def __enter__(self) -> PartitionCopy:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let readers of the target not wait for a step that failed."""
+        if self._open is not None:
+            with contextlib.suppress(GoQueueError):
+                self._api.transactions.abort(self._open.transaction_id)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows over, in steps; those that an earlier run has stored are passed over."""
         before = len(rows)
         rows = rows.filter(pa.array(rows["offset"].to_numpy() >= self._start))
         self._present += before - len(rows)
-        for at in range(0, len(rows), STEP_RECORDS):
-            self._step(rows.slice(at, STEP_RECORDS))
+        while len(rows):
+            step = self._open = self._open or self._begin()
+            taken = rows.slice(0, STEP_RECORDS - step.digest.records)
+            step.add(taken)
+            rows = rows.slice(len(taken))
+            if step.digest.records >= STEP_RECORDS:
+                self._commit()
 
     def finish(self) -> dict[str, Any]:
-        self._producer.close()
+        """Commit the rest, and say what was done."""
+        if self._open is not None:
+            self._commit()
         return {
             "topic": self.source.topic,
             "partition": self.source.partition,
@@ -127,122 +185,96 @@ class PartitionCopy:
             "present": self._present,
         }
 
-    def _step(self, rows: pa.RecordBatch) -> None:
-        places: list[tuple[int, int]] = []
-        deliveries = []
-        for row in _plain_rows(rows):
-            if row[0] in self._found:
-                places.append(self._found[row[0]])
-            else:
-                deliveries.append(self._send(*row))
-        self._present += len(places)
-        self._producer.flush()
-        stored = [delivery.result() for delivery in deliveries]
-        places += [(one.partition, one.offset) for one in stored if one.offset >= 0]
-        self._copied += len(stored)
-        self._steps.add(
-            Step(
-                offset_next=int(rows["offset"][-1].as_py()) + 1,
-                digest=digest_of(rows),
-                stored=ranges_of(places),
-                unplaced=len(rows) - len(places),
-                ends=topic_ends(self._client, self._order.target) if self._order.is_marked else {},
+    def _begin(self) -> OpenStep:
+        name = f"step-{uuid.uuid4().hex[:16]}"
+        query, epoch = query_of(self._order, self.source), self._steps.epoch_next
+        attempt = Attempt(query, self._run, epoch, name)
+        begun = self._api.queries.begin(attempt, timeout=TIMEOUT_MS_DEFAULT / 1000)
+        transaction = ProducerTransaction(
+            begun.transactional_id, ProducerIdentity(begun.producer_id, begun.producer_epoch)
+        )
+        return OpenStep(self._order, self.source, begun.id, transaction, self._client)
+
+    def _commit(self) -> None:
+        """Note the open step, and commit it: in this order, as `Steps.settle` relies on it."""
+        step = self._open
+        assert step is not None, "there is a step"
+        stored = step.stored()
+        self._api.queries.prepare(step.transaction_id)
+        noted = Step(
+            run=self._run,
+            epoch=self._steps.epoch_next,
+            offset_next=step.offset_next,
+            digest=step.digest,
+            stored=stored,
+            unplaced=step.digest.records - sum(one.last - one.first + 1 for one in stored),
+        )
+        self._steps.add(noted)
+        self._open = None  # From here on only the broker knows what becomes of it.
+        done = self._api.queries.commit(
+            query_of(self._order, self.source),
+            noted.epoch,
+            run=self._run,
+            transactions=[step.transaction_id],
+        )
+        if done.outcome != "committed":
+            raise DamagedProgress(
+                f"Step {noted.epoch} of {self.source} was committed by another task; run the "
+                "pipeline again."
             )
-        )
+        self._copied += noted.digest.records
 
-    def _send(
+
+class OpenStep:
+    """A step that is being written, in a transaction of its own."""
+
+    def __init__(
         self,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[Header, ...],
-        time_ms: int,
-    ) -> Delivery:
+        order: CopyOrder,
+        source: TopicPartition,
+        transaction_id: str,
+        transaction: ProducerTransaction,
+        client: LogClient,
+    ) -> None:
+        self.transaction_id = transaction_id
+        self.digest = Digest()
+        self.offset_next = 0
+        self._order = order
+        self._source = source
+        settings = ProducerSettings(compression=order.compression, delivery_ms_max=PATIENCE_MS)
+        # It shares the connections of the task, which is why it is flushed and never closed.
+        self._producer = Producer(client.cluster, settings, transaction=transaction)
+        self._writer = RowWriter(self._producer, order.target)
+        self._sent: list[Batch] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows, without waiting until they are stored."""
         order = self._order
-        return self._producer.send(
-            order.target,
-            value,
-            key=key,
-            headers=(*headers, self._marks.header(offset)) if order.is_marked else headers,
-            timestamp_ms=time_ms if order.keeps_timestamps else None,
-            partition=self.source.partition if order.partitioning == "same" else None,
+        left_out = [] if order.partitioning == "same" else ["partition"]
+        left_out += [] if order.keeps_timestamps else ["timestamp"]
+        extras = []
+        if order.is_marked:
+            extras.append((MARK_HEADER, marks(order.run_id, self._source, rows["offset"])))
+        kept = rows.drop_columns(left_out) if left_out else rows
+        self._sent += self._writer.write_columns(kept, columns_of(kept, extras=extras))
+        self.digest += digest_of(rows)
+        self.offset_next = int(rows["offset"][-1].as_py()) + 1
+
+    def stored(self) -> tuple[StoredRange, ...]:
+        """Wait until all rows are stored; where they are, as far as the broker has told."""
+        self._sent += self._writer.push()
+        self._producer.flush()
+        return tuple(
+            StoredRange(one.partition.partition, one.base_offset, one.base_offset + one.count - 1)
+            for one in self._sent
+            if one.base_offset >= 0
         )
 
 
-class Marks:
-    """A header by which a copied record is known again: run, and place of its source."""
-
-    def __init__(self, run_id: str, source: TopicPartition) -> None:
-        self._prefix = f"{run_id}/{source.topic}/{source.partition}/".encode()
-
-    def header(self, offset: int) -> Header:
-        return MARK_HEADER, self._prefix + b"%d" % offset
-
-    def search(
-        self, client: LogClient, topic: str, since: Mapping[int, int]
-    ) -> dict[int, tuple[int, int]]:
-        """Marked records of this source at `since` or later: their places by source offset."""
-        partitions = client.partitions([topic])
-        kept = client.offsets.ranges(partitions)
-        starts = {one: since.get(one.partition, 0) for one in partitions}
-        reader = Reader(
-            client.cluster,
-            {one: min(max(starts[one], kept[one].start), kept[one].end) for one in partitions},
-            ends={one: kept[one].end for one in partitions},
-        )
-        found: dict[int, tuple[int, int]] = {}
-        for record in reader.records():
-            for header in record.headers:
-                offset = self._offset_in(header)
-                if offset is not None:
-                    found.setdefault(offset, (record.partition, record.offset))
-        return found
-
-    def _offset_in(self, header: Header) -> int | None:
-        name, content = header
-        if name != MARK_HEADER or content is None or not content.startswith(self._prefix):
-            return None
-        number = content.removeprefix(self._prefix)
-        return int(number) if number.isdigit() else None
-
-
-def topic_ends(client: LogClient, topic: str) -> dict[int, int]:
-    """The next offset of each partition."""
-    ranges = client.offsets.ranges(client.partitions([topic]))
-    return {partition.partition: found.end for partition, found in ranges.items()}
-
-
-# Proof
-
-
-def target_digest(bootstrap: str, wanted: OffsetRange, ranges: list[tuple[int, int]]) -> Digest:
-    """The digest of what a copy has stored in a range of the target; runs on a worker."""
-    from goqueue.spark.columns import record_batches
-    from goqueue.spark.options import ReadOptions
-    from goqueue.spark.pipelines.archiving import archive_schema
-    from goqueue.spark.reading import read_batches
-
-    options = ReadOptions(bootstrap=bootstrap, topics=(wanted.partition.topic,), has_headers=True)
-    found = Digest()
-    for batch in record_batches(read_batches(options, wanted), wanted, archive_schema()):
-        inside = is_within(batch["offset"].to_numpy(), ranges)
-        found += digest_of(without_marks(batch.filter(pa.array(inside))))
-    return found
-
-
-def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records as they were before they were marked."""
-    place = batch.schema.get_field_index("headers")
-    headers = batch["headers"]
-    if headers.null_count == len(batch):
-        return batch
-    bare = [
-        None
-        if row is None or not (kept := [one for one in row if one["key"] != MARK_HEADER])
-        else kept
-        for row in headers.to_pylist()
-    ]
-    return batch.set_column(place, batch.schema.field(place), pa.array(bare, headers.type))
+def marks(run_id: str, source: TopicPartition, offsets: pa.Array) -> pa.Array:
+    """What the header of marked records says: run, and place of the source."""
+    prefix = f"{run_id}/{source.topic}/{source.partition}/"
+    return pc.binary_join_element_wise(prefix, offsets.cast(pa.string()), "")
 
 
 # Rows
@@ -255,7 +287,6 @@ _RESULT_ARROW = pa.schema(
         pa.field("present", pa.int64()),
     ]
 )
-_Row = tuple[int, bytes | None, bytes | None, tuple[Header, ...], int]
 
 
 def by_source(
@@ -272,22 +303,6 @@ def by_source(
         for start, end in pairwise(bounds):
             source = TopicPartition(batch["topic"][start].as_py(), int(numbers[start]))
             yield source, batch.slice(start, end - start)
-
-
-def _plain_rows(rows: pa.RecordBatch) -> Iterator[_Row]:
-    times_ms = rows["timestamp"].cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
-    return zip(
-        rows["offset"].to_pylist(),
-        rows["key"].to_pylist(),
-        rows["value"].to_pylist(),
-        map(_headers, rows["headers"].to_pylist()),
-        times_ms.tolist(),
-        strict=True,
-    )
-
-
-def _headers(row: list[Mapping[str, Any]] | None) -> tuple[Header, ...]:
-    return tuple((one["key"], one["value"]) for one in row or ())
 
 
 def check_order(order: CopyOrder, *, source_partitions: int, target_partitions: int) -> None:

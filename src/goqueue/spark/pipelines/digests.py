@@ -7,19 +7,21 @@ the timestamp, which a copy may or may not keep.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
+import pyarrow.compute as pc
+
+from goqueue.model.decoding import decoder
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
+Bounds = np.ndarray[Any, np.dtype[np.int32]]
 
 _MASK = (1 << 64) - 1
+_LENGTHS_BYTES = 8  # of the two numbers before a header
 _ABSENT = 1 << 32  # no checksum of bytes is so large: nothing and empty are told apart
 # Odd numbers without a pattern, so that a key and a value that change places change the sum.
 _KEY, _VALUE, _HEADERS, _TIME = (
@@ -71,31 +73,42 @@ def _checksums(column: pa.Array) -> Words:
     if column.type != pa.binary():  # Spark can be told to hand out large ones.
         column = column.cast(pa.binary())
     _, bounds, data = column.buffers()
-    offsets = np.frombuffer(bounds, np.int32)[column.offset : column.offset + len(column) + 1]
-    view = memoryview(data or b"")
-    found = [crc32c(view[start:end]) for start, end in pairwise(offsets.tolist())]
-    words = np.array(found, np.uint64)
+    words = _sums_between(data, np.frombuffer(bounds, np.int32), column.offset, len(column))
     if column.null_count:
         words[column.is_null().to_numpy(zero_copy_only=False)] = _ABSENT
     return words
 
 
 def _header_checksums(column: pa.Array) -> Words:
-    words = np.zeros(len(column), np.uint64)
-    present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    for row, headers in zip(present.tolist(), column.drop_null().to_pylist(), strict=True):
-        words[row] = _headers_checksum(headers)
-    return words
+    """That of a record's headers, each with its lengths before it, and how many they are.
+
+    No headers and an empty list of them are the same to a topic, and so here.
+    """
+    counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    if not counts.any():
+        return np.zeros(len(column), np.uint64)
+    entries = column.flatten()  # of this slice, and without what nulls hide
+    names, values = entries.field("key"), entries.field("value")
+    lengths = np.empty((len(entries), 2), ">i4")
+    lengths[:, 0] = pc.binary_length(names).to_numpy(zero_copy_only=False)
+    lengths[:, 1] = pc.binary_length(values).fill_null(-1).to_numpy(zero_copy_only=False)
+    bounds = np.arange(len(entries) + 1, dtype=np.int32) * np.int32(_LENGTHS_BYTES)
+    heads = pa.Array.from_buffers(
+        pa.binary(), len(entries), [None, pa.py_buffer(bounds), pa.py_buffer(lengths.tobytes())]
+    )
+    parts = [heads, names.cast(pa.binary()), values.fill_null(b""), b""]
+    _, bounds_buffer, data = pc.binary_join_element_wise(*parts).buffers()
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    found = _sums_between(data, np.frombuffer(bounds_buffer, np.int32)[ends], 0, len(column))
+    found += counts.astype(np.uint64)
+    return found
 
 
-def _headers_checksum(headers: Sequence[dict[str, Any]]) -> int:
-    """No headers and an empty list of them are the same to a topic, and so here."""
-    found = 0
-    for header in headers:
-        name, value = header["key"].encode(), header["value"]
-        length = -1 if value is None else len(value)
-        found = crc32c(struct.pack(">ii", len(name), length) + name + (value or b""), found)
-    return found + len(headers)
+def _sums_between(data: pa.Buffer | None, bounds: Bounds, first: int, rows: int) -> Words:
+    """The checksums of so many rows from a first one on."""
+    chosen = memoryview(bounds[first : first + rows + 1].tobytes()).cast("i")
+    sums = decoder.checksums(memoryview(data or b""), chosen)
+    return np.frombuffer(sums, np.uint32).astype(np.uint64)
 
 
 def _mixed(words: Words, factor: int) -> Words:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-WIDTH, HEIGHT = 760, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 40
-COLOURS = ("#2563eb", "#db2777", "#059669", "#d97706", "#7c3aed", "#0891b2", "#dc2626", "#4b5563")
+WIDTH, HEIGHT = 760, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+_WIDE, _TALL = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+COLOURS = ("#2563eb", "#db2777", "#059669", "#d97706", "#7c3aed", "#0891b2", "#dc2626", "#6b7280")
 POINTS_MAX = 600  # of one line; more would not be seen
+DOTS_MAX = 40  # on one line; more would hide it
+_BARS_MIN = 10  # there is room for so many, so that one bar does not become a wall
+_STEPS_MAX = 5  # of the scale
+_LETTER_WIDE = 6.0
 
 
 def bars(values: Sequence[tuple[str, float]], *, what: str) -> str:
     """One bar for each name, as tall as its value."""
     if not values:
         return empty()
-    top = max(value for _, value in values) or 1
-    wide = (WIDTH - _LEFT - _RIGHT) / len(values)
-    every = max(1, len(values) * 70 // (WIDTH - _LEFT - _RIGHT) + 1)
-    parts = [_axis(0, top)]
+    marks = scale(max(value for _, value in values))
+    wide = _WIDE / max(len(values), _BARS_MIN)
+    longest = max(len(name) for name, _ in values) * _LETTER_WIDE
+    every = math.ceil((longest + 3) / wide)
+    parts = [_axis(marks)]
     for number, (name, value) in enumerate(values):
-        x, tall = _LEFT + number * wide, (HEIGHT - _TOP - _BOTTOM) * value / top
+        x, tall = _LEFT + number * wide, _TALL * value / marks[-1]
         parts.append(
-            f'<rect x="{x + wide * 0.1:.1f}" y="{HEIGHT - _BOTTOM - tall:.1f}" '
-            f'width="{max(wide * 0.8, 0.5):.1f}" height="{tall:.1f}" fill="{COLOURS[0]}">'
+            f'<rect x="{x + wide * 0.12:.1f}" y="{_TOP + _TALL - tall:.1f}" rx="2" '
+            f'width="{max(wide * 0.76, 0.5):.1f}" height="{tall:.1f}" fill="{COLOURS[0]}">'
             f"<title>{escape(name)}: {value:,.0f} {escape(what)}</title></rect>"
         )
-        if number % every == 0:
-            parts.append(_label(x + wide / 2, HEIGHT - _BOTTOM + 16, name, "middle"))
+        if number % every == 0 and x + wide / 2 + longest / 2 <= WIDTH:
+            parts.append(_label(x + wide / 2, HEIGHT - 8, name, "middle"))
     return _picture(parts, what)
 
 
@@ -38,22 +45,23 @@ def lines(series: Mapping[str, Sequence[tuple[int, float]]], *, what: str) -> st
     if not points:
         return empty()
     low, high = min(time for time, _ in points), max(time for time, _ in points)
-    top = max(value for _, value in points) or 1
-    parts = [_axis(0, top)]
-    for share, anchor in ((0.0, "start"), (1.0, "end")):
-        moment = round(low + (high - low) * share)
-        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * share
-        parts.append(_label(x, HEIGHT - _BOTTOM + 16, show_time(moment), anchor))
+    marks = scale(max(value for _, value in points))
+    parts = [_axis(marks), *_moments(low, high)]
     for number, (name, some) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
-        drawn = " ".join(_point(point, low, high, top) for point in thinned(some))
+        drawn = [_place(point, low, high, marks[-1]) for point in thinned(some)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in drawn)
         parts.append(
-            f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="1.5">'
-            f"<title>{escape(name)}</title></polyline>"
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" '
+            f'stroke-linejoin="round"><title>{escape(name)}</title></polyline>'
         )
-        if len(some) == 1:
-            at = _point(some[0], low, high, top).split(",")
-            parts.append(f'<circle cx="{at[0]}" cy="{at[1]}" r="3" fill="{colour}"/>')
+        if len(some) <= DOTS_MAX:
+            for (x, y), (time, value) in zip(drawn, some, strict=True):
+                said = f"{name}, {show_time(time)}: {value:,.0f} {what}"
+                parts.append(
+                    f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}">'
+                    f"<title>{escape(said)}</title></circle>"
+                )
     return _picture(parts, what) + _legend(list(series))
 
 
@@ -66,16 +74,28 @@ def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [max(some, key=lambda point: point[1]) for some in stretches]
 
 
+def scale(top: float) -> list[float]:
+    """Round numbers from zero to `top` or more. What is shown is counted, so steps are whole."""
+    size = 1.0
+    while True:
+        for digit in (1, 2, 5):
+            step = size * digit
+            if step * _STEPS_MAX >= top:
+                return [step * number for number in range(max(math.ceil(top / step), 1) + 1)]
+        size *= 10
+
+
 def empty() -> str:
     return '<p class="none">Nothing to show yet.</p>'
 
 
 def show_time(time_ms: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a producer may write any number
-        return f"{time_ms} ms"
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return _shown(time_ms, "%Y-%m-%d %H:%M:%S")
+
+
+def show_minute(time_ms: int) -> str:
+    """For a label, where the year is known and there is little room."""
+    return _shown(time_ms, "%m-%d %H:%M")
 
 
 def show_count(value: float) -> str:
@@ -86,22 +106,46 @@ def show_count(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _point(point: tuple[int, float], low: int, high: int, top: float) -> str:
+def show_size(size_bytes: int) -> str:
+    """A size in units of a thousand, as disks are sold."""
+    for limit, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size_bytes >= limit:
+            return f"{size_bytes / limit:.3g} {unit}"
+    return f"{size_bytes} B"
+
+
+def _shown(time_ms: int, form: str) -> str:
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # a producer may write any number
+        return f"{time_ms} ms"
+    return moment.strftime(form)
+
+
+def _place(point: tuple[int, float], low: int, high: int, top: float) -> tuple[float, float]:
     time, value = point
-    x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (time - low) / max(high - low, 1)
-    y = HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top
-    return f"{x:.1f},{y:.1f}"
+    share = (time - low) / (high - low) if high > low else 0.5
+    return _LEFT + _WIDE * share, _TOP + _TALL - _TALL * value / top
 
 
-def _axis(low: float, high: float) -> str:
+def _axis(marks: Sequence[float]) -> str:
     parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * share
+    for mark in marks:
+        y = _TOP + _TALL - _TALL * mark / marks[-1]
         parts.append(
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
         )
-        parts.append(_label(_LEFT - 6, y + 4, show_count(low + (high - low) * share), "end"))
+        parts.append(_label(_LEFT - 8, y + 4, show_count(mark), "end"))
     return "".join(parts)
+
+
+def _moments(low: int, high: int) -> list[str]:
+    """The first, the last and the middle of the times below a plot; of one moment, that."""
+    shares = ((0.0, "start"), (0.5, "middle"), (1.0, "end")) if high > low else ((0.5, "middle"),)
+    return [
+        _label(_LEFT + _WIDE * share, HEIGHT - 8, show_time(round(low + (high - low) * share)), at)
+        for share, at in shares
+    ]
 
 
 def _label(x: float, y: float, text: str, anchor: str) -> str:

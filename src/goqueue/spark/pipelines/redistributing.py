@@ -8,8 +8,9 @@ there is nothing left, move the producers over, and run it a last time.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,31 +23,34 @@ from goqueue.spark import losses
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.pipelines.copy_progress import Step, all_steps, copied
-from goqueue.spark.pipelines.copying import CopyOrder, topic_ends
+from goqueue.spark.pipelines.copy_verifying import verify_copy
+from goqueue.spark.pipelines.copying import CopyOrder, settle
 from goqueue.spark.pipelines.digests import Digest
 from goqueue.spark.pipelines.folders import folder_of, locked, write_new
 from goqueue.spark.pipelines.jobs import OnProgress
-from goqueue.spark.pipelines.replaying import run_copy, topic_frame, verify_copy
+from goqueue.spark.pipelines.replaying import run_copy, topic_frame
 from goqueue.spark.pipelines.selection import Selection
 from goqueue.spark.planning import Snapshot, look
+from goqueue.spark.write_options import located_http
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLAN = "redistribute.json"
+_PLAN_VERSION = 2
 
 
 class RedistributePlan(msgspec.Struct, frozen=True, kw_only=True):
     """From where to where, noted by the first run; a second one must want the same."""
 
     format: str = "goqueue-redistribute"
-    version: int = 1
+    version: int = _PLAN_VERSION
+    copy_id: str = ""  # under which the broker knows the copy
     source: str
     source_id: str
     target: str
     target_id: str
     is_marked: bool
-    target_ends: dict[int, int]  # when the first run began
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +74,60 @@ def redistribute(
     partitions: int | None = None,
     is_marked: bool = False,
     is_verified: bool = True,
+    http: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> RedistributeResult:
     """Copy what is new in `source` into `target`, which is made if it is not there.
 
-    Keys go where every client of the target sends them.
+    Keys go where every client of the target sends them. `http` is the address of the broker's HTTP
+    API, which it is asked for if it is not given.
     """
     if source == target:
         raise InvalidRequest("A topic cannot be redistributed into itself; name another target.")
     began = time.monotonic()
     folder = folder_of(state)
-    options = ReadOptions(bootstrap=bootstrap, topics=(source,))
     with connect(bootstrap) as client:
-        seen = look(client, options)
+        seen = look(client, ReadOptions(bootstrap=bootstrap, topics=(source,)))
         count = settled_target(client, source, target, partitions)
         wanted = _plan(client, seen, source, target, is_marked)
     with locked(folder):
         plan = settled_plan(folder, wanted)
-        before = all_steps(folder)
-        starts, ends = open_ranges(seen, before)
         order = CopyOrder(
             bootstrap=bootstrap,
+            http=located_http(bootstrap, http),
             target=target,
             run_id=folder.name,
+            copy_id=plan.copy_id,
             state=folder,
             is_marked=is_marked,
-            target_ends=plan.target_ends,
         )
-        frame = topic_frame(spark, bootstrap, source, starts=starts, ends=ends)
-        done, _ = run_copy(spark, frame, Selection(), order, len(starts), on_progress)
-        after = all_steps(folder)
-        fresh = {one: steps[len(before.get(one, ())) :] for one, steps in after.items()}
-        verified = 0
-        if is_verified:
-            verified = verify_copy(spark, order, fresh, on_progress=on_progress)
+        done = _run(spark, seen, source, order, is_verified, on_progress)
+    return replace(done, partitions=count, seconds=time.monotonic() - began)
+
+
+def _run(
+    spark: SparkSession,
+    seen: Snapshot,
+    source: str,
+    order: CopyOrder,
+    is_verified: bool,
+    on_progress: OnProgress | None,
+) -> RedistributeResult:
+    """Copy what earlier runs have not; the caller adds what it knows better."""
+    settle(order)
+    before = all_steps(order.state)
+    starts, ends = open_ranges(seen, before)
+    frame = topic_frame(spark, order.bootstrap, source, starts=starts, ends=ends)
+    done, _ = run_copy(spark, frame, Selection(), order, len(starts), on_progress)
+    after = all_steps(order.state)
+    fresh = {one: steps[len(before.get(one, ())) :] for one, steps in after.items()}
+    verified = verify_copy(spark, order, fresh, on_progress=on_progress) if is_verified else 0
     return RedistributeResult(
         copied=done,
         verified=verified,
         digest=copied(after.values()),
-        partitions=count,
-        seconds=time.monotonic() - began,
+        partitions=0,
+        seconds=0.0,
     )
 
 
@@ -159,7 +177,7 @@ def settled_plan(folder: Path, wanted: RedistributePlan) -> RedistributePlan:
         write_new(file, msgspec.json.format(msgspec.json.encode(wanted)))
         return wanted
     plan = msgspec.json.decode(file.read_bytes(), type=RedistributePlan)
-    if msgspec.structs.replace(wanted, target_ends=plan.target_ends) != plan:
+    if msgspec.structs.replace(wanted, copy_id=plan.copy_id) != plan:
         raise InvalidRequest(
             f"{folder} belongs to another redistribution: topic {plan.source!r} into "
             f"{plan.target!r}, as they were then; name another folder."
@@ -176,5 +194,5 @@ def _plan(
         target=target,
         target_id=client.topics.view(target).id.hex(),
         is_marked=is_marked,
-        target_ends=topic_ends(client, target) if is_marked else {},
+        copy_id=uuid.uuid4().hex,
     )

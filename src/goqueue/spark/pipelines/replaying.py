@@ -2,54 +2,50 @@
 
 A run has a name and a folder for its state. The first call of a run notes what it is to do; a
 second one with the same name does what is left of exactly that, and one with other arguments is
-refused.
+refused. Whatever ends a call, the calls of a run together write each record once.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.model.errors import GoQueueError, InvalidRequest, UnknownTopic
+from goqueue.model.errors import InvalidRequest, UnknownTopic
 from goqueue.model.names import TopicPartition
 from goqueue.spark.connecting import connect
-from goqueue.spark.options import SPLIT_BYTES_DEFAULT, ReadOptions, Start
+from goqueue.spark.options import ReadOptions, Start
 from goqueue.spark.pipelines.archive_reading import empty_frame, frame_of, open_archive
-from goqueue.spark.pipelines.copy_progress import Step, all_steps, copied, merged
+from goqueue.spark.pipelines.copy_progress import all_steps, copied
+from goqueue.spark.pipelines.copy_verifying import verify_copy
 from goqueue.spark.pipelines.copying import (
     CopyOrder,
     Partitioning,
     check_order,
     copy_frame,
-    target_digest,
-    topic_ends,
+    settle,
 )
-from goqueue.spark.pipelines.digests import Digest, total
+from goqueue.spark.pipelines.digests import Digest
 from goqueue.spark.pipelines.folders import folder_of, locked, write_new
-from goqueue.spark.pipelines.jobs import OnProgress, plain_errors, run_units, watched
+from goqueue.spark.pipelines.jobs import OnProgress, plain_errors, watched
 from goqueue.spark.pipelines.manifests import Archive, DamagedArchive
 from goqueue.spark.pipelines.selection import Selection, select
-from goqueue.spark.planning import OffsetRange, chosen_ranges, look, record_bytes, split
+from goqueue.spark.planning import chosen_ranges, look
+from goqueue.spark.write_options import located_http
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PLAN = "replay.json"
 REPLAYS = "replays"
+_PLAN_VERSION = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-class ReplayDiffers(GoQueueError):
-    """What is in the target is not what was replayed."""
-
-    code = "replay_differs"
 
 
 class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +60,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does, noted before it begins; a second call must want the same."""
 
     format: str = "goqueue-replay"
-    version: int = 1
+    version: int = _PLAN_VERSION
+    copy_id: str = ""  # under which the broker knows the run; a name can be used again, this not
     source: str  # a folder, or a topic
     is_archive: bool
     manifests: int = 0  # how many of the archive's are replayed
@@ -74,9 +71,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     selection: Selection
     keeps_timestamps: bool
-    partitioning: str
+    partitioning: Partitioning
     is_marked: bool
-    target_ends: dict[int, int] = {}  # when the run began; marked records are looked for behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +104,14 @@ def replay(
     partitioning: Partitioning = "key",
     is_marked: bool = False,
     is_verified: bool = True,
+    http: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> ReplayResult:
-    """Replay what is selected of an archive or of a topic, and verify it in the target."""
-    if (archive is None) == (topic is None):
-        raise InvalidRequest("Name an archive or a topic to replay, one of them.")
-    if not _NAME.fullmatch(run_id):
-        raise InvalidRequest(
-            f"{run_id!r} is no name of a run; take letters, digits, dots, dashes, underlines."
-        )
-    if topic is not None and topic == target:
-        raise InvalidRequest("A topic cannot be replayed into itself; name another target.")
-    began = time.monotonic()
-    folder = _state_folder(archive, state, run_id)
+    """Replay what is selected of an archive or of a topic, and verify it in the target.
+
+    `http` is the address of the broker's HTTP API, which it is asked for if it is not given.
+    """
+    _check_names(run_id, archive, topic, target)
     wanted = ReplayPlan(
         source=str(folder_of(archive)) if archive is not None else topic or "",
         is_archive=archive is not None,
@@ -134,38 +125,65 @@ def replay(
     # What is wrong is said before the name of the run is taken.
     target_partitions = partition_count(bootstrap, target)
     select(empty_frame(spark), wanted.selection)
+    folder = _state_folder(archive, state, run_id)
+    began = time.monotonic()
     with locked(folder):
         plan = settled_plan(folder, wanted, start, end)
-        order = CopyOrder(
-            bootstrap=bootstrap,
-            target=target,
-            run_id=run_id,
-            state=folder,
-            keeps_timestamps=keeps_timestamps,
-            partitioning=partitioning,
-            is_marked=is_marked,
-            target_ends=plan.target_ends,
+        order = _order_of(plan, run_id, folder, located_http(bootstrap, http))
+        done = _run(spark, plan, order, target_partitions, is_verified, on_progress)
+    return replace(done, seconds=time.monotonic() - began)
+
+
+def _check_names(run_id: str, archive: str | Path | None, topic: str | None, target: str) -> None:
+    if (archive is None) == (topic is None):
+        raise InvalidRequest("Name an archive or a topic to replay, one of them.")
+    if not _NAME.fullmatch(run_id):
+        raise InvalidRequest(
+            f"{run_id!r} is no name of a run; take letters, digits, dots, dashes, underlines."
         )
-        records, sources = _source_frame(spark, plan)
-        check_order(
-            order,
-            source_partitions=max((one.partition for one in sources), default=-1) + 1,
-            target_partitions=target_partitions,
-        )
-        counts = run_copy(spark, records, plan.selection, order, len(sources), on_progress)
-        steps = all_steps(folder)
-        _check_source(plan, copied(steps.values()))
-        verified = 0
-        if is_verified:
-            verified = verify_copy(spark, order, steps, on_progress=on_progress)
-    return ReplayResult(
+    if topic is not None and topic == target:
+        raise InvalidRequest("A topic cannot be replayed into itself; name another target.")
+
+
+def _order_of(plan: ReplayPlan, run_id: str, folder: Path, http: str) -> CopyOrder:
+    return CopyOrder(
+        bootstrap=plan.bootstrap,
+        http=http,
+        target=plan.target,
         run_id=run_id,
+        copy_id=plan.copy_id,
+        state=folder,
+        keeps_timestamps=plan.keeps_timestamps,
+        partitioning=plan.partitioning,
+        is_marked=plan.is_marked,
+    )
+
+
+def _run(
+    spark: SparkSession,
+    plan: ReplayPlan,
+    order: CopyOrder,
+    target_partitions: int,
+    is_verified: bool,
+    on_progress: OnProgress | None,
+) -> ReplayResult:
+    """Do what is left of a plan; how long it took is added by the caller."""
+    records, sources = _source_frame(spark, plan)
+    last = max((one.partition for one in sources), default=-1)
+    check_order(order, source_partitions=last + 1, target_partitions=target_partitions)
+    settle(order)
+    counts = run_copy(spark, records, plan.selection, order, len(sources), on_progress)
+    steps = all_steps(order.state)
+    _check_source(plan, copied(steps.values()))
+    verified = verify_copy(spark, order, steps, on_progress=on_progress) if is_verified else 0
+    return ReplayResult(
+        run_id=order.run_id,
         copied=counts[0],
         present=counts[1],
         digest=copied(steps.values()),
         verified=verified,
         unplaced=sum(step.unplaced for some in steps.values() for step in some),
-        seconds=time.monotonic() - began,
+        seconds=0.0,
     )
 
 
@@ -188,40 +206,6 @@ def run_copy(
     return sum(row["copied"] for row in rows), sum(row["present"] for row in rows)
 
 
-def verify_copy(
-    spark: SparkSession,
-    order: CopyOrder,
-    steps: Mapping[TopicPartition, Sequence[Step]],
-    *,
-    on_progress: OnProgress | None = None,
-) -> int:
-    """Read what was stored again, and compare its number and sums with the source's."""
-    expected = copied(steps.values())
-    if any(step.unplaced for some in steps.values() for step in some):
-        return 0  # Some answers of the broker were lost, so their places are not known.
-    stored = merged(one for some in steps.values() for step in some for one in step.stored)
-    units = _target_units(order, stored)
-    found = total(
-        run_units(
-            spark,
-            units,
-            partial(_unit_digest, order.bootstrap),
-            on_progress=on_progress,
-        )
-    )
-    is_equal = found.records == expected.records and found.content == expected.content
-    if order.keeps_timestamps:
-        is_equal = is_equal and found.timed == expected.timed
-    if not is_equal:
-        raise ReplayDiffers(
-            f"Topic {order.target!r} holds {found.records} of the {expected.records} records of "
-            f"run {order.run_id}, with the sum {found.content} instead of {expected.content}. "
-            "Retention or compaction may have removed some, or the topic sets timestamps of its "
-            "own: compare with --no-keep-timestamps."
-        )
-    return found.records
-
-
 def settled_plan(
     folder: Path, wanted: ReplayPlan, start: Start | None, end: Start | None
 ) -> ReplayPlan:
@@ -232,12 +216,16 @@ def settled_plan(
         write_new(file, msgspec.json.format(msgspec.json.encode(plan)))
         return plan
     plan = msgspec.json.decode(file.read_bytes(), type=ReplayPlan)
+    if plan.version != _PLAN_VERSION:
+        raise InvalidRequest(
+            f"{file} was written by another version of this program; give the new run another name."
+        )
     asked = msgspec.structs.replace(
         wanted,
+        copy_id=plan.copy_id,
         manifests=plan.manifests,
         topic_id=plan.topic_id,
         ranges=plan.ranges,
-        target_ends=plan.target_ends,
     )
     if asked != plan:
         differing = [
@@ -254,10 +242,7 @@ def settled_plan(
 
 def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> ReplayPlan:
     """What there is now: later records belong to another run."""
-    if wanted.is_marked:
-        with connect(wanted.bootstrap) as client:
-            ends = topic_ends(client, wanted.target)
-        wanted = msgspec.structs.replace(wanted, target_ends=ends)
+    wanted = msgspec.structs.replace(wanted, copy_id=uuid.uuid4().hex)
     if wanted.is_archive:
         held = open_archive(wanted.source)
         return msgspec.structs.replace(wanted, manifests=len(held.manifests))
@@ -373,44 +358,6 @@ def _state_folder(archive: str | Path | None, state: str | Path | None, run_id: 
     if archive is None:
         raise InvalidRequest("Name a folder in which a replay of a topic can note how far it is.")
     return folder_of(archive) / REPLAYS / run_id
-
-
-def _target_units(
-    order: CopyOrder, stored: Mapping[int, list[tuple[int, int]]]
-) -> list[tuple[OffsetRange, list[tuple[int, int]]]]:
-    """Ranges of the target, cut into tasks, each with what the copy has stored in it."""
-    if not stored:
-        return []
-    options = ReadOptions(
-        bootstrap=order.bootstrap, topics=(order.target,), split_bytes=SPLIT_BYTES_DEFAULT
-    )
-    with connect(order.bootstrap) as client:
-        seen = look(client, options)
-        sizes = record_bytes(client, seen)
-    spans = [
-        OffsetRange(
-            TopicPartition(order.target, partition),
-            ranges[0][0],
-            ranges[-1][1] + 1,
-            seen.ids[order.target],
-        )
-        for partition, ranges in stored.items()
-    ]
-    return [
-        (
-            piece,
-            [
-                one
-                for one in stored[piece.partition.partition]
-                if one[0] < piece.end and one[1] >= piece.start
-            ],
-        )
-        for piece in split(spans, sizes, options)
-    ]
-
-
-def _unit_digest(bootstrap: str, unit: tuple[OffsetRange, list[tuple[int, int]]]) -> Digest:
-    return target_digest(bootstrap, *unit) if unit[1] else Digest()
 
 
 def _json(tree: object) -> str:

@@ -18,11 +18,19 @@ from goqueue.spark.pipelines.folders import folder_of, write_over
 from goqueue.spark.pipelines.lag_history import Forecast, LagSample, forecast, read_lag
 from goqueue.spark.pipelines.letters import Triage, read_triages
 from goqueue.spark.pipelines.manifests import Archive
-from goqueue.spark.pipelines.plots import bars, lines, show_count, show_time
+from goqueue.spark.pipelines.plots import (
+    bars,
+    lines,
+    show_count,
+    show_minute,
+    show_size,
+    show_time,
+)
 from goqueue.spark.pipelines.replaying import PLAN, REPLAYS, ReplayPlan
 
 LINES_MAX = 8  # of a plot; those with most lag
 ROWS_MAX = 50  # of a table on the page
+RUNS_MAX = 200  # of a plot; the newest
 _PERCENTILES = (50, 90, 99, 100)
 
 Cell = str | int | float | None
@@ -57,7 +65,9 @@ def report_page(
     lag_bound: int | None = None,
 ) -> str:
     """The text of the page."""
-    parts = [f"<h1>GoQueue pipelines</h1><p>{show_time(now_ms)} UTC</p>"]
+    parts = [f'<h1>GoQueue pipelines</h1><p class="none">{show_time(now_ms)} UTC</p>']
+    if archives or samples or triages:
+        parts.append(_cards(archives, samples, triages))
     for held in archives:
         parts += _archive_part(held)
     if samples:
@@ -69,26 +79,67 @@ def report_page(
     return _PAGE.replace("{body}", "\n".join(parts))
 
 
+# What one looks at first
+
+
+def _cards(
+    archives: Sequence[Archive], samples: Sequence[LagSample], triages: Sequence[Triage]
+) -> str:
+    """The sums of the page, large."""
+    cards: list[tuple[str, str]] = []
+    if archives:
+        cards.append((f"{sum(one.digest.records for one in archives):,}", "records archived"))
+        size = sum(file.bytes for one in archives for run in one.live for file in run.files)
+        cards.append((show_size(size), "on disk"))
+        if losses := sum(len(run.losses) for one in archives for run in one.manifests):
+            cards.append((f"{losses:,}", "loss" if losses == 1 else "losses"))
+        if replays := [row for one in archives for row in _replays(one)]:
+            cards.append((f"{sum(records for _, _, records in replays):,}", "records replayed"))
+    if samples:
+        cards.append((f"{sum(lag_now(samples).values()):,}", "records behind"))
+    if triages:
+        letters = sum(map(_letters, triages))
+        cards.append((f"{letters:,}", "dead letter" if letters == 1 else "dead letters"))
+    shown = "".join(f"<div><b>{escape(sum_)}</b>{escape(what)}</div>" for sum_, what in cards)
+    return f'<div class="cards">{shown}</div>'
+
+
+def lag_now(samples: Sequence[LagSample]) -> dict[tuple[str, str, int], int]:
+    """The newest lag of each group in each partition."""
+    ordered = sorted(samples, key=lambda one: one.time_ms)
+    return {(one.group, one.topic, one.partition): one.lag for one in ordered}
+
+
+def _letters(triage: Triage) -> int:
+    """Every table counts all letters, unless it has too many rows to show them."""
+    counts = (sum(row.letters for row in rows) for rows in triage.tables.values())
+    return max(counts, default=0)
+
+
 # Archives
 
 
 def _archive_part(held: Archive) -> list[str]:
     manifests = held.manifests
     files = [file for one in held.live for file in one.files]
-    size = sum(file.bytes for file in files)
-    by_run = [(show_time(one.committed_at_ms), float(one.digest.records)) for one in manifests]
+    by_run = [(show_minute(one.committed_at_ms), float(one.digest.records)) for one in manifests]
     return [
-        f"<h2>Archive {escape(str(held.folder))}</h2>",
-        f"<p>{held.digest.records:,} records in {len(files):,} files, {show_count(size)}B, "
-        f"{len(manifests):,} runs.</p>",
+        f"<h2>Archive {escape(held.folder.name)}</h2>",
+        f'<p class="none">{escape(str(held.folder))}</p>',
+        f"<p>{_counted(held.digest.records, 'record')} in {_counted(len(files), 'file')}, "
+        f"{show_size(sum(file.bytes for file in files))}, {_counted(len(manifests), 'run')}.</p>",
         "<h3>Records per run</h3>",
-        bars(by_run[-200:], what="records"),
+        bars(by_run[-RUNS_MAX:], what="records"),
         "<h3>By topic</h3>",
-        _table(("topic", "records", "bytes", "from", "to"), _topic_rows(held)),
+        _table(("topic", "records", "size", "from", "to"), _topic_rows(held)),
         *_latency_part(held),
         *_losses_part(held),
         *_replay_part(held),
     ]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _topic_rows(held: Archive) -> list[tuple[Cell, ...]]:
@@ -101,7 +152,7 @@ def _topic_rows(held: Archive) -> list[tuple[Cell, ...]]:
                 (
                     topic,
                     sum(piece.digest.records for piece in pieces),
-                    sum(file.bytes for file in files),
+                    show_size(sum(file.bytes for file in files)),
                     show_time(min(file.timestamp_ms_min for file in files)),
                     show_time(max(file.timestamp_ms_max for file in files)),
                 )
@@ -113,12 +164,16 @@ def _latency_part(held: Archive) -> list[str]:
     counts = _sums(piece.latencies for piece in held.pieces)
     if not sum(counts):
         return []
-    last = max(number for number, count in enumerate(counts) if count)
-    shown = [(f"<{show_duration(1 << n)}", float(count)) for n, count in enumerate(counts)]
+    used = [number for number, count in enumerate(counts) if count]
+    # One empty bucket on the left shows that there was nothing faster.
+    shown = [
+        (f"< {show_duration(1 << number)}", float(counts[number]))
+        for number in range(max(used[0] - 1, 0), used[-1] + 1)
+    ]
     rows = [(f"{p} %", f"< {show_duration(percentile_ms(counts, p))}") for p in _PERCENTILES]
     return [
         "<h3>From timestamp to archive</h3>",
-        bars(shown[: last + 1], what="records"),
+        bars(shown, what="records"),
         _table(("records", "latency"), rows),
     ]
 
@@ -131,12 +186,19 @@ def _losses_part(held: Archive) -> list[str]:
 
 
 def _replay_part(held: Archive) -> list[str]:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Cell, ...]] = list(_replays(held))
+    return ["<h3>Replays</h3>", _table(("run", "into", "records"), rows)] if rows else []
+
+
+def _replays(held: Archive) -> list[tuple[str, str, int]]:
+    """Name, target and size of each replay of an archive."""
+    found = []
     for folder in sorted((held.folder / REPLAYS).glob("*")):
         if (folder / PLAN).exists():
             plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=ReplayPlan)
-            rows.append((folder.name, plan.target, copied(all_steps(folder).values()).records))
-    return ["<h3>Replays</h3>", _table(("run", "into", "records"), rows)] if rows else []
+            records = copied(all_steps(folder).values()).records
+            found.append((folder.name, plan.target, records))
+    return found
 
 
 def percentile_ms(counts: Sequence[int], percent: float) -> int:
@@ -224,34 +286,58 @@ def _moment(time_ms: int | None) -> str | None:
 
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:ROWS_MAX])
+    shown = rows[:ROWS_MAX]
+    # A column of numbers stands to the right, with its name.
+    places = [any(isinstance(row[at], int | float) for row in shown) for at in range(len(names))]
+    head = "".join(
+        f"<th{_place(is_number)}>{escape(name)}</th>"
+        for name, is_number in zip(names, places, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(_cell, row, places))}</tr>" for row in shown)
     more = len(rows) - ROWS_MAX
     note = f'<p class="none">and {more:,} more</p>' if more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
-def _cell(value: Cell) -> str:
-    if isinstance(value, int | float):
-        return f'<td class="number">{value:,}</td>'
-    return f"<td>{escape('-' if value is None else value)}</td>"
+def _place(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
+
+
+def _cell(value: Cell, is_number: bool) -> str:
+    text = f"{value:,}" if isinstance(value, int | float) else value
+    return f"<td{_place(is_number)}>{escape('-' if text is None else text)}</td>"
 
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>GoQueue pipelines</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:800px;margin:2rem auto;padding:0 1rem;color:#111}
-h2{margin-top:2.5rem;border-bottom:1px solid #ddd;overflow-wrap:anywhere}
+:root{color-scheme:light dark;
+--ink:#111827;--soft:#6b7280;--line:#e5e7eb;--page:#fff;--card:#f9fafb}
+@media(prefers-color-scheme:dark){
+:root{--ink:#e5e7eb;--soft:#9ca3af;--line:#374151;--page:#111827;--card:#1f2937}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:800px;margin:2rem auto;padding:0 1rem;
+color:var(--ink);background:var(--page)}
+h1{margin-bottom:0}
+h1+p,h2+p{margin-top:0}
+h2{margin:3rem 0 .2rem;overflow-wrap:anywhere}
+h3{margin:1.8rem 0 .4rem;font-size:1rem}
 svg{width:100%;height:auto}
-svg text{font-size:11px;fill:#555}
-.grid{stroke:#e5e7eb}
+svg text{font-size:11px;fill:var(--soft)}
+.grid{stroke:var(--line)}
 table{border-collapse:collapse;width:100%;font-size:14px}
-td,th{text-align:left;padding:.2rem .6rem .2rem 0;border-bottom:1px solid #eee}
-td,th{overflow-wrap:anywhere}
-.number{font-variant-numeric:tabular-nums}
-.none{color:#777}
+td,th{text-align:left;padding:.3rem 1rem .3rem 0;border-bottom:1px solid var(--line);
+overflow-wrap:anywhere}
+th{font-weight:600;color:var(--soft)}
+.number{text-align:right;font-variant-numeric:tabular-nums;width:6rem;padding-right:2rem}
+.none{color:var(--soft);overflow-wrap:anywhere}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(7.5rem,1fr));gap:.8rem;
+margin:1.5rem 0}
+.cards div{background:var(--card);border:1px solid var(--line);border-radius:8px;
+padding:.6rem .9rem;color:var(--soft);font-size:13px}
+.cards b{display:block;font-size:1.4rem;color:var(--ink);font-variant-numeric:tabular-nums}
+.legend{font-size:13px;color:var(--soft)}
 .legend span{margin-right:1rem}
-.legend i{display:inline-block;width:.7rem;height:.7rem;margin-right:.3rem}
+.legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.35rem}
 </style></head><body>
 {body}
 </body></html>

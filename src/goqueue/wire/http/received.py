@@ -7,6 +7,7 @@ columns of their batch straight into the answer. Each message reads like `bodies
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.delivery import LANE_NAMES, TAILS
@@ -18,16 +19,32 @@ from goqueue.wire.http.routing import encode
 
 if TYPE_CHECKING:
     from goqueue.broker.queue_host import Received, ReceivedRun
+    from goqueue.delivery import Lease
     from goqueue.model.decode_reference import JsonColumn
 
 _TAILS = [tail.encode() for tail in TAILS]
 _LANES = [encode(name) for name in LANE_NAMES]
+_NO_CONTENTS = (
+    b',"key":null,"key_encoding":"utf8","value":null,"value_encoding":"utf8","headers":[]'
+)
 
 
 def received_json(received: Received, encoding: Encoding) -> bytes:
     """The body of an answer to a receive call."""
     topic = encode(received.topic)
     rows = [run_json(topic, run, encoding) for run in received.runs]
+    return b'{"messages":[%s]}' % b",".join(rows)
+
+
+def places_json(received: Received) -> bytes:
+    """The same body without the contents of the messages."""
+    topic = encode(received.topic)
+    rows = []
+    for columns, places, lease, first in received.runs:
+        run = _Run(topic, lease, first, len(places))
+        run.say_place(at_places(columns.timestamps, places))
+        run.rows.say(_NO_CONTENTS)
+        rows.append(run.json())
     return b'{"messages":[%s]}' % b",".join(rows)
 
 
@@ -47,12 +64,9 @@ def run_json(topic: bytes, run: ReceivedRun, encoding: Encoding) -> bytes:
 
 def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bool) -> bytes:
     columns, places, lease, first = run
-    of_lease = slice(first, first + len(places))
-    offsets = list(lease.offsets[of_lease])
-    rows = _Rows()
-    rows.add(b'{"id":%s:%d:' % (topic[:-1], lease.partition), offsets)
-    rows.add(b'","topic":%s,"partition":%d,"offset":' % (topic, lease.partition), offsets)
-    rows.add(b',"timestamp":', at_places(columns.timestamps, places))
+    shown = _Run(topic, lease, first, len(places))
+    shown.say_place(at_places(columns.timestamps, places))
+    rows = shown.rows
     if is_text:
         # Nearly always everything is text, and goes into the answer as it lies there.
         rows.add(b',"key":', columns.key_column(places))
@@ -66,11 +80,33 @@ def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bo
         rows.add(b',"headers":', headers)
     else:
         rows.say(b',"headers":[]')
-    rows.add(b',"receipt":"%s' % lease.head.encode(), _TAILS[of_lease])
-    rows.add_named(b'","priority":', lease.lanes[of_lease])
-    rows.add(b',"attempt":', list(lease.attempts[of_lease]))
-    rows.say(b',"leased_until":%d}' % lease.until_ms)
-    return rows.json(len(places))
+    return shown.json()
+
+
+class _Run:
+    """What is told of the messages of a run before and after their contents."""
+
+    def __init__(self, topic: bytes, lease: Lease, first: int, count: int) -> None:
+        self.rows = _Rows()
+        self._topic = topic
+        self._lease = lease
+        self._of_lease = slice(first, first + count)
+        self._count = count
+
+    def say_place(self, timestamps: Sequence[int]) -> None:
+        topic, number = self._topic, self._lease.partition
+        offsets = list(self._lease.offsets[self._of_lease])
+        self.rows.add(b'{"id":%s:%d:' % (topic[:-1], number), offsets)
+        self.rows.add(b'","topic":%s,"partition":%d,"offset":' % (topic, number), offsets)
+        self.rows.add(b',"timestamp":', timestamps)
+
+    def json(self) -> bytes:
+        rows, lease, of_lease = self.rows, self._lease, self._of_lease
+        rows.add(b',"receipt":"%s' % lease.head.encode(), _TAILS[of_lease])
+        rows.add_named(b'","priority":', lease.lanes[of_lease])
+        rows.add(b',"attempt":', list(lease.attempts[of_lease]))
+        rows.say(b',"leased_until":%d}' % lease.until_ms)
+        return rows.json(self._count)
 
 
 class _Rows:

@@ -9,7 +9,6 @@ import pytest
 from goqueue.client import PartitionRange
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
-from goqueue.spark import reading
 from goqueue.spark.losses import DataLost
 from goqueue.spark.pipelines import archiving
 from goqueue.spark.pipelines.archiving import archive_piece, plan_archive, starting_places
@@ -18,7 +17,7 @@ from goqueue.spark.pipelines.digests import Digest
 from goqueue.spark.pipelines.manifests import Archive, Manifest, TopicPosition
 from goqueue.spark.pipelines.redistributing import open_ranges
 from goqueue.spark.planning import OffsetRange, Snapshot
-from tests.unit.spark.spark_broker import ONE, ZERO, SparkBroker, table_options
+from tests.unit.spark.spark_broker import ONE, ZERO, SparkBroker, serve_tasks, table_options
 
 
 def position(topic_id: str = "id", **offsets: int) -> dict[str, TopicPosition]:
@@ -79,7 +78,7 @@ def test_a_plan_holds_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_piece_is_what_its_range_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SparkBroker()
-    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    serve_tasks(broker, monkeypatch)
     for _ in range(5):
         broker.write(ZERO, 10)
     wanted = OffsetRange(ZERO, 7, 33, broker.topic_id("orders").hex())
@@ -91,7 +90,7 @@ def test_a_piece_is_what_its_range_holds(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_piece_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SparkBroker()
-    monkeypatch.setattr(reading, "connect_again", lambda _: broker.client())
+    serve_tasks(broker, monkeypatch)
     broker.write(ZERO, 10)
     wanted = OffsetRange(ZERO, 0, 20, broker.topic_id("orders").hex())
     with pytest.raises(DataLost):
@@ -106,7 +105,7 @@ def test_topics_must_be_named() -> None:
 
 
 def test_a_redistribution_goes_on_behind_its_last_step() -> None:
-    done = {ZERO: [Step(offset_next=4, digest=Digest(), stored=())]}
+    done = {ZERO: [Step(run=1, epoch=0, offset_next=4, digest=Digest(), stored=())]}
     assert open_ranges(seen(0, 10), done) == ({0: 4, 1: 0}, {0: 10, 1: 10})
     assert open_ranges(seen(0, 4), done) == ({1: 0}, {1: 4})
     with pytest.raises(DataLost, match="Offsets 4 to 5 of orders/0"):

@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.cli import pipeline
 from goqueue.cli.main import main
+from goqueue.cli.pipeline import session
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -46,6 +47,7 @@ def test_every_pipeline_that_is_listed_can_be_run(
             "'7' is no time",
         ),
         (("run", "lag", "--to", "x", "--window", "long"), "long"),
+        (("run", "typed", "--to", "x"), "Name a topic, or an archive"),
         (("report", "--to", "x.html", "--archive", "no-such-folder"), "holds no archive"),
     ],
 )
@@ -63,6 +65,6 @@ def test_bad_input_is_refused_before_spark_is_started(
 def test_a_missing_spark_is_answered_with_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pipeline, "find_spec", lambda _: None)
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
     assert run(monkeypatch, "run", "archive", "a", "--to", "x") == 1
     assert "pip install goqueue[spark]" in capsys.readouterr().err

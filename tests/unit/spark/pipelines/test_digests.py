@@ -30,6 +30,16 @@ ROWS = st.lists(
 )
 
 
+def test_archives_that_were_written_before_keep_their_digests() -> None:
+    headers = [{"key": "a", "value": None}, {"key": "\u00e9", "value": b"x"}]
+    rows = [
+        {"key": None, "value": b"", "timestamp": 0, "headers": None},
+        {"key": b"k", "value": b"v" * 1000, "timestamp": 7, "headers": headers},
+        {"key": b"", "value": None, "timestamp": 9, "headers": []},
+    ]
+    assert digest_of(batch(rows)) == Digest(3, 12457861955578681752, 15727634853640028467)
+
+
 @given(ROWS, st.randoms(use_true_random=False), st.integers(0, 20))
 def test_order_and_cuts_do_not_matter(rows: list[dict[str, Any]], rng: Any, cut: int) -> None:
     whole = digest_of(batch(rows))

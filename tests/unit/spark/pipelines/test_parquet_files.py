@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from goqueue.model.names import TopicPartition
@@ -103,3 +104,15 @@ def test_any_time_has_a_folder(hour: int, name: str) -> None:
 
 def test_latencies_are_counted_by_powers_of_two() -> None:
     assert latency_counts([np.array([-5, 0, 1, 2, 3, 4, 7, 8, 10**15])], 5) == [2, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("size", "is_apart"), [(100, True), (1000, False)])
+def test_lengths_of_short_values_stand_apart(tmp_path: Path, size: int, is_apart: bool) -> None:
+    files = files_in(tmp_path, "partition")
+    files.add(batch([{"key": b"k", "value": b"v" * size, "offset": 5}]))
+    (written,) = files.close()
+    group = pq.ParquetFile(tmp_path / written.path).metadata.row_group(0)
+    columns = {one.path_in_schema: one for one in map(group.column, range(group.num_columns))}
+    assert ("DELTA_LENGTH_BYTE_ARRAY" in columns["value"].encodings) == is_apart
+    assert not columns["value"].is_stats_set
+    assert columns["offset"].statistics.min == 5

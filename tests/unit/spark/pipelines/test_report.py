@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,19 @@ from goqueue.spark.pipelines.digests import Digest
 from goqueue.spark.pipelines.lag_history import LagSample
 from goqueue.spark.pipelines.letters import Triage, TriageRow, read_triages, save_triage
 from goqueue.spark.pipelines.manifests import Archive, ArchivedFile, Manifest, Piece
-from goqueue.spark.pipelines.plots import POINTS_MAX, bars, lines, show_count, thinned
+from goqueue.spark.pipelines.plots import (
+    DOTS_MAX,
+    POINTS_MAX,
+    WIDTH,
+    bars,
+    lines,
+    scale,
+    show_count,
+    show_size,
+    thinned,
+)
 from goqueue.spark.pipelines.report import (
+    lag_now,
     lag_series,
     percentile_ms,
     report_page,
@@ -70,6 +82,25 @@ def test_the_page_shows_every_part() -> None:
     ElementTree.fromstring(f"<body>{body}</body>")
 
 
+def test_the_sums_of_all_parts_stand_at_the_top() -> None:
+    samples = [LagSample(time, "g", "t", n, 0, 10 + time) for time in (0, 1000) for n in (0, 1)]
+    rows = [TriageRow(what=reason, letters=3, first_ms=0, last_ms=0) for reason in "ab"]
+    triage = Triage(topic="t.dlq", time_ms=0, tables={"reason": rows, "key": rows[:1]})
+    page = report_page([archive("t", (7,))] * 2, samples, [triage], now_ms=0)
+    cards = page.split('<div class="cards">')[1].split("<h2>")[0]
+    sums = ("14</b>records archived", "4.1 kB</b>on disk", "2</b>losses")
+    for shown in (*sums, "2,020</b>records behind", "6</b>dead letters"):
+        assert shown in cards
+    assert "replayed" not in cards, "there was no replay"
+
+
+def test_a_column_of_numbers_stands_to_the_right_with_its_name() -> None:
+    page = report_page([archive("t", ())], [], [], now_ms=0)
+    assert '<th class="number">records</th>' in page
+    assert '<td class="number">7</td>' in page
+    assert "<th>topic</th>" in page
+
+
 def test_a_page_about_nothing_says_so() -> None:
     assert "Nothing was named" in report_page([], [], [], now_ms=0)
 
@@ -102,6 +133,42 @@ def test_plots_are_pictures_of_their_values() -> None:
     assert "circle" in lines({"one": [(5, 1.0)]}, what="x")
 
 
+def test_a_few_bars_do_not_become_walls_and_many_fit() -> None:
+    for count in (1, 5, 500):
+        drawn = ElementTree.fromstring(bars([("label", 1.0)] * count, what="records"))
+        rects = list(drawn.iter("rect"))
+        assert len(rects) == count
+        assert all(float(one.get("width", "")) <= WIDTH / 10 for one in rects)
+        assert all(float(one.get("x", "")) + float(one.get("width", "")) < WIDTH for one in rects)
+        places = [float(one.get("x", "")) for one in drawn.iter("text") if one.text == "label"]
+        assert all(later - earlier > 30 for earlier, later in pairwise(places)), "they overlap"
+
+
+def test_samples_are_dots_as_long_as_these_do_not_hide_the_line() -> None:
+    for count, dots in ((DOTS_MAX, DOTS_MAX), (DOTS_MAX + 1, 0)):
+        drawn = lines({"one": [(time, 1.0) for time in range(count)]}, what="x")
+        assert drawn.count("<circle") == dots
+
+
+@pytest.mark.parametrize(
+    ("top", "marks"),
+    [
+        (0, [0, 1]),
+        (3, [0, 1, 2, 3]),
+        (7, [0, 2, 4, 6, 8]),
+        (310_001, [0, 100_000, 200_000, 300_000, 400_000]),
+    ],
+)
+def test_a_scale_has_round_numbers(top: float, marks: list[float]) -> None:
+    assert scale(top) == marks
+    assert scale(1e300)[-1] >= 1e300
+
+
+def test_the_newest_lag_of_each_partition_counts() -> None:
+    samples = [LagSample(time, "g", "t", n, 0, 10 * n + time) for time in (5, 0) for n in (0, 1)]
+    assert lag_now(samples) == {("g", "t", 0): 5, ("g", "t", 1): 15}
+
+
 def test_a_peak_outlives_the_thinning_of_a_line() -> None:
     points = [(time, 0.0) for time in range(10_000)]
     points[4321] = (4321, 99.0)
@@ -121,3 +188,7 @@ def test_the_lag_of_partitions_is_added_up() -> None:
 def test_counts_are_short(value: float, text: str) -> None:
     assert show_count(value) == text
     assert show_duration(1500) == "1.5 s"
+
+
+def test_sizes_have_units() -> None:
+    assert [show_size(size) for size in (12, 1500, 6_942_886)] == ["12 B", "1.5 kB", "6.94 MB"]

@@ -109,6 +109,26 @@ def test_messages_shown_together_are_what_each_is_alone(
     assert shown == msgspec.json.encode(alone)
 
 
+def test_messages_can_be_received_without_their_contents(world: World, client: Client) -> None:
+    for body in ({"key": "k", "value": "a", "priority": "high"}, {"value": "b"}):
+        headers = [{"name": "n", "value": "v"}]
+        message = {**body, "partition": 1, "headers": headers}
+        client.post("/v1/topics/orders/publish", message)
+    messages = receive(client, bodies=False)
+    assert [(one["id"], one["priority"], one["attempt"]) for one in messages] == [
+        ("orders:1:0", "high", 1),
+        ("orders:1:1", "normal", 1),
+    ]
+    contents = {(one["key"], one["value"], tuple(one["headers"])) for one in messages}
+    assert contents == {(None, None, ())}
+    for one in messages:
+        msgspec.convert(one, bodies.ReceivedMessage)
+    assert client.post(f"{GROUP}/nack", {**receipts(messages), "delay_ms": 0})["failed"] == 0
+    again = receive(client)
+    assert values(again) == ["a", "b"]
+    assert set(again[0]) == set(messages[0])
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_receipts_that_all_held_are_shown_as_a_body_would_be(count: int) -> None:
     receipts = [f"receipt-{number}_" for number in range(count)]

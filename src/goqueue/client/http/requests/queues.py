@@ -85,11 +85,13 @@ class QueueRequests:
         *,
         wait: Duration = 0,
         visibility: Duration | None = None,
+        bodies: bool = True,
     ) -> Request[list[ReceivedMessage]]:
         """Lease up to so many messages, waiting so long for the first; none when none came.
 
         Each is this consumer's alone for the time of `visibility` (by default the group's). What
-        is neither acknowledged nor extended by then is delivered again.
+        is neither acknowledged nor extended by then is delivered again. Without `bodies` they come
+        without key, value and headers, for whoever reads these by partition and offset.
         """
         wait_ms = duration_ms(wait)
         body = body_with(
@@ -98,6 +100,7 @@ class QueueRequests:
             wait_ms=wait_ms,
             visibility_ms=None if visibility is None else duration_ms(visibility),
             consumer=self.consumer,
+            bodies=None if bodies else False,
         )
         return Request("POST", self._path("receive"), self._received, body=body, wait_ms=wait_ms)
 

@@ -81,6 +81,15 @@ class Receive(Body, kw_only=True):
         MemberId | None, Meta(description="Who receives; by default the client's address.")
     ] = None
     encoding: ReadEncoding = "utf8"
+    bodies: Annotated[
+        bool,
+        Meta(
+            description=(
+                "`false` leaves the contents out: keys and values are null, headers empty. For "
+                "consumers that read them elsewhere, by partition and offset."
+            )
+        ),
+    ] = True
 
 
 class ReceivedMessage(Message, gc=False):

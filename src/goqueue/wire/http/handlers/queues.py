@@ -15,7 +15,7 @@ from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import message_fields
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 from goqueue.wire.http.problems import InvalidField, problem_of
-from goqueue.wire.http.received import all_settled_json, received_json
+from goqueue.wire.http.received import all_settled_json, places_json, received_json
 
 if TYPE_CHECKING:
     from goqueue.broker.queues import PeekedMessage
@@ -35,7 +35,9 @@ async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
         visibility_ms=body.visibility_ms,
     )
     call.on_cancel(receiver.cancel)
-    return Raw(received_json(await receiver.promise, body.encoding), b"application/json")
+    received = await receiver.promise
+    answer = received_json(received, body.encoding) if body.bodies else places_json(received)
+    return Raw(answer, b"application/json")
 
 
 async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:

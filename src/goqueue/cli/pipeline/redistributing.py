@@ -1,0 +1,58 @@
+"""`goqueue pipeline run redistribute`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.pipeline.commands import run
+from goqueue.cli.pipeline.options import Conf, Mark, Master, NoVerify
+from goqueue.cli.pipeline.session import print_result, spark_session
+
+
+@run.command()
+def redistribute(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(help="Topic to read.")],
+    target: Annotated[str, typer.Argument(help="Topic to write; made if it is not there.")],
+    state: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Where to note how far it is; its own.")
+    ],
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Of a target that is made.")
+    ] = None,
+    mark: Mark = False,
+    no_verify: NoVerify = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+) -> None:
+    """Copy what is new in a topic into another, keys where its clients look for them."""
+    with spark_session(master, conf) as (spark, tick):
+        from goqueue.spark import pipelines
+
+        done = pipelines.redistribute(
+            spark,
+            current_call(ctx).bootstrap,
+            source,
+            target,
+            state,
+            partitions=partitions,
+            is_marked=mark,
+            is_verified=not no_verify,
+            http=current_call(ctx).http_named,
+            on_progress=tick,
+        )
+    print_result(
+        ctx,
+        {
+            "target": target,
+            "partitions": done.partitions,
+            "copied": done.copied,
+            "records": done.digest.records,
+            "checksum": f"{done.digest.content:016x}",
+            "verified": done.verified,
+            "seconds": round(done.seconds, 3),
+        },
+    )

@@ -1,0 +1,118 @@
+"""`goqueue pipeline run replay`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.moments import now_ms, read_position
+from goqueue.cli.pipeline.commands import run
+from goqueue.cli.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
+from goqueue.cli.pipeline.session import need_spark, print_result, spark_session
+from goqueue.cli.redrive import read_header_filter, read_moment_ms
+from goqueue.client import Place
+
+if TYPE_CHECKING:
+    from goqueue.spark.options import Start
+    from goqueue.spark.pipelines import Selection
+
+
+@run.command()
+def replay(
+    ctx: typer.Context,
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic to write to.")],
+    run_id: Annotated[
+        str, typer.Option("--run", metavar="NAME", help="Name of the run; the same goes on.")
+    ],
+    archive: Annotated[str | None, typer.Option(metavar="FOLDER", help="What to replay.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Or a topic, as it is now.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Where to note how far it is; else in the archive."),
+    ] = None,
+    from_: From = None,
+    until: Until = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="Only this key; may be repeated.")
+    ] = None,
+    header: Annotated[
+        str | None, typer.Option(metavar="NAME[=VALUE]", help="Only with this header.")
+    ] = None,
+    where: Where = None,
+    keep_timestamps: Annotated[bool, typer.Option(help="Or write them with the time now.")] = True,
+    partitioning: Annotated[
+        Literal["key", "same"], typer.Option(help="By key, or as in the source.")
+    ] = "key",
+    mark: Mark = False,
+    no_verify: NoVerify = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+) -> None:
+    """Replay an archive, or a topic, into a topic, and verify counts and checksums there."""
+    selection = _selection(from_, until, key, header, where)
+    with spark_session(master, conf) as (spark, tick):
+        from goqueue.spark import pipelines
+
+        done = pipelines.replay(
+            spark,
+            current_call(ctx).bootstrap,
+            to,
+            run_id=run_id,
+            archive=archive,
+            topic=topic,
+            state=state,
+            selection=selection,
+            start=_start(from_) if topic is not None else None,
+            keeps_timestamps=keep_timestamps,
+            partitioning=partitioning,
+            is_marked=mark,
+            is_verified=not no_verify,
+            http=current_call(ctx).http_named,
+            on_progress=tick,
+        )
+    print_result(
+        ctx,
+        {
+            "run": done.run_id,
+            "copied": done.copied,
+            "present": done.present,
+            "records": done.digest.records,
+            "checksum": f"{done.digest.content:016x}",
+            "verified": done.verified,
+            "unplaced": done.unplaced,
+            "seconds": round(done.seconds, 3),
+        },
+    )
+
+
+def _selection(
+    from_: str | None,
+    until: str | None,
+    keys: list[str] | None,
+    header: str | None,
+    where: str | None,
+) -> Selection:
+    need_spark()
+    from goqueue.spark.pipelines import Selection
+
+    name, value = read_header_filter(header) or (None, None)
+    return Selection(
+        from_ms=read_moment_ms(from_, now_ms=now_ms()),
+        until_ms=read_moment_ms(until, now_ms=now_ms()),
+        keys=tuple(key.encode() for key in keys or ()),
+        header_name=name,
+        header_value=None if value is None else value.encode(),
+        where=where,
+    )
+
+
+def _start(from_: str | None) -> Start | None:
+    """Where the broker begins to read; the exact moment is looked at later."""
+    from goqueue.spark.options import EARLIEST, Start
+
+    if from_ is None:
+        return None
+    position = read_position(from_, now_ms=now_ms())
+    return Start(EARLIEST, timestamp_ms=position.value) if position.place is Place.TIME else None

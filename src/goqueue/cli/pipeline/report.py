@@ -1,0 +1,42 @@
+"""`goqueue pipeline report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.moments import now_ms
+from goqueue.cli.pipeline.commands import app
+from goqueue.cli.pipeline.session import need_spark, print_result
+
+
+@app.command()
+def report(
+    ctx: typer.Context,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Page to write.")],
+    archive: Annotated[
+        list[str] | None, typer.Option(metavar="FOLDER", help="An archive; may be repeated.")
+    ] = None,
+    lag: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="What `run lag` has written.")
+    ] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="What `run deadletters --save` has.")
+    ] = None,
+    bound: Annotated[int | None, typer.Option(min=1, help="Lag to warn of.")] = None,
+) -> None:
+    """Write one HTML page of what was archived, how late, dead letters and lag."""
+    need_spark()
+    from goqueue.spark import pipelines
+
+    file = pipelines.write_report(
+        to,
+        now_ms=now_ms(),
+        archives=archive or [],
+        lag=lag,
+        dead_letters=dead_letters,
+        lag_bound=bound,
+    )
+    print_result(ctx, {"report": str(file), "bytes": file.stat().st_size})

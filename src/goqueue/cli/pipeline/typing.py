@@ -1,0 +1,94 @@
+"""`goqueue pipeline run typed`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.context import current_call
+from goqueue.cli.pipeline.commands import run
+from goqueue.cli.pipeline.options import AcceptLoss, Conf, Folder, Master
+from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.model.errors import InvalidRequest
+
+
+@run.command()
+def typed(
+    ctx: typer.Context,
+    to: Folder,
+    topic: Annotated[
+        str | None, typer.Argument(help="Topic to read, of the broker or of the archive.")
+    ] = None,
+    archive: Annotated[str | None, typer.Option(metavar="FOLDER", help="Or an archive.")] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Schema registry; else that of the broker's HTTP API."),
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Of the values; else TOPIC-value.")] = None,
+    schema_version: Annotated[int | None, typer.Option(min=1, help="Else the latest.")] = None,
+    message: Annotated[
+        str | None, typer.Option(help="Of a Protobuf file with several; else the first.")
+    ] = None,
+    key: Annotated[bool, typer.Option("--key", help="Type the keys too.")] = False,
+    key_subject: Annotated[str | None, typer.Option(help="Of the keys; else TOPIC-key.")] = None,
+    key_schema_version: Annotated[int | None, typer.Option(min=1, help="Else the latest.")] = None,
+    task_records: Annotated[
+        int | None, typer.Option(min=1, help="Records of one task at most; else by size.")
+    ] = None,
+    accept_loss: AcceptLoss = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read the table again.")] = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+) -> None:
+    """Append what is new in a topic, or in an archive, to a typed table of Parquet files."""
+    call = current_call(ctx)
+    if topic is None and archive is None:
+        raise InvalidRequest("Name a topic, or an archive with --archive.")
+    with spark_session(master, conf) as (spark, tick):
+        from goqueue.spark import pipelines
+
+        done = pipelines.typed(
+            spark,
+            to,
+            registry=registry or registry_beside(call.http),
+            bootstrap=call.bootstrap,
+            topic=topic,
+            archive=archive,
+            subject=subject,
+            version=schema_version,
+            message=message,
+            is_key_typed=key,
+            key_subject=key_subject,
+            key_version=key_schema_version,
+            records_per_task_max=task_records,
+            fails_on_data_loss=not accept_loss,
+            on_progress=tick,
+        )
+        if verify:
+            pipelines.verify_typed(spark, to, on_progress=tick)
+    found = done.manifest
+    notes = {} if found is None else found.schemas
+    print_result(
+        ctx,
+        {
+            "table": to,
+            "manifest": None if found is None else found.number,
+            "records": 0 if found is None else found.digest.records,
+            "rows": 0 if found is None else found.rows,
+            "undecodable": 0 if found is None else found.undecodable_rows,
+            "files": 0 if found is None else len(found.files),
+            "bytes": 0 if found is None else sum(file.bytes for file in found.files),
+            "schemas": [f"{one.subject} version {one.version}" for one in notes.values()],
+            "losses": [] if found is None else list(found.losses),
+            "strays_removed": done.strays_removed,
+            "verified": verify,
+            "seconds": round(done.seconds, 3),
+        },
+    )
+
+
+def registry_beside(http: str) -> str:
+    """The registry that every broker has under its HTTP API."""
+    address = http if http.startswith(("http://", "https://")) else f"http://{http}"
+    return f"{address.rstrip('/')}/registry"

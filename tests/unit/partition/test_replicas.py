@@ -1,0 +1,279 @@
+"""A partition as one of several copies: what it takes, what it forgets, what survives a crash."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.model.errors import CorruptBatch, FencedLeaderEpoch, NotLeader, StorageFailed
+from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition.epochs import LeaderEpochs
+from goqueue.storage.log import LogSettings
+from tests.unit.partition.shelf import FOLDER, NAME, NOW_MS, Shelf, batch_of
+from tests.unit.partition.till import SMALL, Till, known, truth
+
+ERROR = StorageFailed("gone")
+
+
+class Copy(Shelf):
+    """A follower of node 1 in epoch 3."""
+
+    def _recover(self) -> Partition:
+        partition, self.reports = Partition.recover(
+            NAME,
+            self.disk,
+            FOLDER,
+            self.settings,
+            key=bytes(20),
+            leader_epoch=0,
+            waits_for_sync=True,
+            mark_dirty=self.dirty.append,
+            now_ms=NOW_MS,
+            is_replica=True,
+        )
+        partition.become_follower(3, leader=1)
+        return partition
+
+    def take(self, *batches: bytearray) -> None:
+        self.partition.append_replicated(memoryview(b"".join(batches)), now_ms=NOW_MS)
+
+
+def stamped(*values: str, offset: int, epoch: int) -> bytearray:
+    return batch_of(*values, base_offset=offset, leader_epoch=epoch)
+
+
+def test_batches_keep_their_offsets_and_epochs() -> None:
+    copy = Copy()
+    copy.take(stamped("a", "b", offset=0, epoch=1), stamped("c", offset=2, epoch=3))
+    assert copy.partition.end_offset == 3
+    assert copy.partition.epochs.entries == [(1, 0), (3, 2)]
+    assert copy.partition.high_watermark == 0
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (1, 2), (3, 2), (2, 1), (2, 4)], ids=str)
+def test_what_does_not_fit_the_end_is_refused(offset: int, epoch: int) -> None:
+    copy = Copy()
+    copy.take(stamped("a", "b", offset=0, epoch=2))
+    with pytest.raises(CorruptBatch):
+        copy.take(stamped("c", offset=offset, epoch=epoch))
+    assert copy.partition.end_offset == 2
+
+
+def test_what_comes_before_a_damaged_batch_is_kept() -> None:
+    copy = Copy()
+    bad = stamped("b", offset=1, epoch=1)
+    bad[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        copy.take(stamped("a", offset=0, epoch=1), bad)
+    assert copy.partition.end_offset == 1
+
+
+@pytest.mark.parametrize("length", [1, 60, 70])
+def test_half_a_batch_is_refused(length: int) -> None:
+    copy = Copy()
+    with pytest.raises(CorruptBatch):
+        copy.take(stamped("a", offset=0, epoch=1)[:length])
+
+
+def test_a_replica_takes_no_writes_before_it_leads() -> None:
+    copy = Copy()
+    with pytest.raises(NotLeader):
+        copy.append("a")
+    with pytest.raises(NotLeader):
+        copy.partition.write(memoryview(batch_of("a")), now_ms=NOW_MS)
+    copy.partition.become_leader(4)
+    assert copy.append("a").base_offset == 0
+
+
+def test_nobody_leads_in_an_epoch_that_has_records_already() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=3))
+    with pytest.raises(FencedLeaderEpoch):
+        copy.partition.become_leader(3)
+    with pytest.raises(FencedLeaderEpoch):
+        copy.partition.become_follower(2, leader=2)
+
+
+def test_a_followers_high_watermark_is_the_leaders_as_far_as_it_has_come() -> None:
+    copy = Copy()
+    copy.take(stamped("a", "b", offset=0, epoch=1))
+    copy.partition.follow(high_watermark=1, start_offset=0)
+    assert copy.partition.high_watermark == 1
+    copy.partition.follow(high_watermark=9, start_offset=0)
+    assert copy.partition.high_watermark == 2
+    copy.partition.follow(high_watermark=0, start_offset=0)
+    assert copy.partition.high_watermark == 2, "a new leader may not know yet"
+
+
+def test_a_restarted_replica_counts_as_committed_only_what_it_knows_to_be() -> None:
+    copy = Copy()
+    copy.take(stamped("a", "b", offset=0, epoch=1))
+    copy.partition.follow(high_watermark=1, start_offset=0)
+    copy.sync()
+    copy.crash()
+    assert (copy.partition.end_offset, copy.partition.high_watermark) == (2, 0)
+    copy.partition.follow(high_watermark=1, start_offset=0)
+    copy.partition._snapshot_due = 0
+    copy.take(stamped("c", offset=2, epoch=1))
+    copy.sync()
+    copy.keep_snapshot()
+    copy.crash()
+    assert (copy.partition.end_offset, copy.partition.high_watermark) == (3, 1)
+
+
+def test_a_lone_copy_is_opened_as_before() -> None:
+    shelf = Shelf()
+    shelf.append("a")
+    shelf.sync()
+    shelf.crash()
+    assert shelf.partition.high_watermark == 1
+    shelf.append("b")
+    shelf.sync()
+    assert shelf.partition.high_watermark == 2
+
+
+def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=1))
+    copy.sync()
+    size = copy.partition.log.active.size
+    copy.take(stamped("b", offset=1, epoch=1), stamped("c", offset=2, epoch=1))
+    path = copy.partition.log.active.file.path
+    copy.partition.log.active.file.sync()  # All of it reached the disk, but for one bit.
+    copy.disk.flip_bit(path, 8 * (size + 70))
+    copy.crash()
+    assert copy.partition.end_offset == 1
+    assert copy.partition.damaged_from is None
+    assert any("cut off offsets 1 to 3" in report for report in copy.reports)
+
+
+def test_a_lone_copy_keeps_what_follows_a_torn_batch() -> None:
+    shelf = Shelf()
+    shelf.append("a")
+    size = shelf.partition.log.active.size
+    shelf.append("b")
+    shelf.append("c")
+    shelf.sync()
+    shelf.disk.flip_bit(shelf.partition.log.active.file.path, 8 * (size + 70))
+    shelf.crash()
+    assert shelf.partition.end_offset == 3
+    assert shelf.partition.damaged_from == 1
+
+
+def test_index_entries_of_what_was_cut_off_do_not_come_back() -> None:
+    """They would let recovery trust bytes that were never synced."""
+    copy = Copy(PartitionSettings(log=LogSettings(index_interval_bytes=100)))
+    for number in range(100):
+        copy.take(stamped(f"{number:03}", offset=number, epoch=1))
+        copy.sync()
+    index = copy.partition.log.active.index
+    assert index.file is not None
+    index.file.sync()
+    written = len(index) - index.pending
+    assert written > 10
+    copy.partition.begin_truncation()
+    copy.partition.truncate(5, ERROR, now_ms=NOW_MS)
+    copy.crash()
+    assert len(copy.partition.log.active.index) <= 5
+
+
+def test_epochs_that_were_cut_off_do_not_come_back() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=3))
+    copy.sync()
+    copy.partition.truncate(1, ERROR, now_ms=NOW_MS)
+    copy.take(stamped("c", offset=1, epoch=2))
+    copy.partition.log.active.file.sync()
+    copy.crash()
+    assert copy.partition.epochs.entries == [(1, 0), (2, 1)]
+
+
+def test_an_epoch_takes_the_place_of_later_ones_that_claim_its_offsets() -> None:
+    epochs = LeaderEpochs([(1, 0), (2, 10), (3, 20)])
+    assert epochs.note(5, 15)
+    assert epochs.entries == [(1, 0), (2, 10), (5, 15)]
+    assert not LeaderEpochs().note(-1, 0)
+
+
+def test_a_copy_that_begins_anew_forgets_its_producers_and_epochs() -> None:
+    copy = Copy()
+    copy.partition.become_leader(4)
+    copy.send(0)
+    copy.partition._snapshot_due = 0
+    copy.sync()
+    copy.keep_snapshot()
+    copy.partition.become_follower(5, leader=1)
+    copy.partition.restart(50, now_ms=NOW_MS)
+    for _ in range(2):
+        partition = copy.partition
+        assert (partition.start_offset, partition.end_offset) == (50, 50)
+        assert (partition.epochs.entries, len(partition.producers)) == ([], 0)
+        copy.crash()
+
+
+def test_whoever_waits_for_a_record_that_is_cut_off_is_told_in_whatever_order_they_came() -> None:
+    shelf = Shelf()
+    for value in "abc":
+        shelf.append(value)
+    last, first, middle = shelf.ack(2), shelf.ack(0), shelf.ack(1)
+    shelf.partition.truncate(1, ERROR, now_ms=NOW_MS)
+    assert (last, middle, first) == ([ERROR], [ERROR], [])
+
+
+def test_a_followers_old_segments_go_when_the_leaders_log_begins_later() -> None:
+    copy = Copy(SMALL)
+    for number in range(30):
+        copy.take(stamped(f"{number}" * 20, offset=number, epoch=1))
+    copy.sync()
+    assert copy.partition.take_expired(now_ms=NOW_MS + 10**12) == [], "time is the leader's"
+    copy.partition.follow(high_watermark=30, start_offset=20)
+    for segment in copy.partition.take_expired(now_ms=NOW_MS):
+        segment.remove()
+    assert copy.partition.log.segments[0].base_offset > 10
+    copy.crash()
+    assert copy.partition.start_offset == 20
+
+
+def test_a_crash_amid_the_removal_of_old_segments_does_not_bring_them_back() -> None:
+    shelf = Shelf(
+        PartitionSettings(log=LogSettings(segment_bytes=300, retention_bytes=600)), survival=0.5
+    )
+    for number in range(40):
+        shelf.append(f"{number}" * 20)
+    shelf.sync()
+    for segment in shelf.partition.take_expired(now_ms=NOW_MS):
+        segment.remove()
+    start = shelf.partition.start_offset
+    assert start > 20
+    shelf.crash()
+    assert shelf.partition.start_offset == start
+    assert shelf.records()[0].offset == start
+
+
+def test_the_rest_of_a_half_deleted_batch_still_belongs_to_its_transaction() -> None:
+    till = Till()
+    till.write(1, "a", "b", "c")
+    till.sync()
+    till.partition.delete_before(2)
+    till.crash()
+    assert till.partition.last_stable_offset == 2
+    till.abort(1)
+    till.sync()
+    till.crash()
+    assert till.committed() == []
+    assert known(till.partition).aborted == truth(till.partition).aborted
+
+
+def test_a_producer_of_which_only_a_marker_is_left_goes_on_with_its_sequence() -> None:
+    till = Till()
+    till.write(1, "a", "b")
+    till.abort(1)
+    till.sync()
+    till.partition.delete_before(2)
+    till.crash()
+    state = till.partition.producers.get(1)
+    assert state is not None
+    assert state.batches == []
+    appended = till.append(
+        "c", producer_id=1, producer_epoch=0, base_sequence=2, is_transactional=True
+    )
+    assert appended.base_offset == 3
