@@ -21,6 +21,7 @@ from goqueue.broker.flusher import Flusher
 from goqueue.broker.groups import Groups
 from goqueue.broker.internal_topics import internal_topics
 from goqueue.broker.joining import Joining, is_transactional
+from goqueue.broker.leaders import Leaders
 from goqueue.broker.partition_files import PartitionFiles
 from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
@@ -138,6 +139,7 @@ class Broker:
         )
         if self.cluster is not None:
             self.cluster.attach(self.topics, self.flusher, settings.replication)
+        self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
         self.groups = Groups(scheduler, self.topics, settings.groups)
         self.transactions = Transactions(scheduler, self.topics, self.groups, settings.transactions)
         self.queues = Queues(

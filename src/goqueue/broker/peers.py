@@ -17,6 +17,15 @@ class PeerKind(IntEnum):
     COMMAND = 2  # a call to the controller
     FOLLOWER = 3  # a notice: what a follower asks and tells the leader of partitions
     LEADER = 4  # a notice: the leader's answers, with batches
+    APPEND = 5  # a call to the leader of a partition
+    MARKER = 6  # a call to the leader of a partition that took part in a transaction
+    TRANSACTIONS = 7  # a call to the coordinator of a transactional id
+    GROUPS = 8  # a call to the coordinator of a stream group
+    QUEUES = 9  # a call to the owner of a queue group's state
+    SCHEDULES = 10  # a call to the owner of delayed messages
+    SCHEMAS = 11  # a call to the owner of the schemas
+    HTTP = 12  # a call: a request that another node is to answer
+    JOIN = 13  # a call: what a node that starts must know of its cluster
 
 
 class Answer(NamedTuple):

@@ -478,7 +478,8 @@ class Log:
         del self._bases[kept:]
         active = self.segments[-1]
         self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
-        if offset < active.end_offset:
+        # One that was sealed grows again, even if nothing of it goes: the seal must not outlive that.
+        if offset < active.end_offset or active.is_sealed:
             active.truncate(_place_of(active, offset))
         if self.cleaned_offset > self.end_offset:
             self.mark_cleaned(self.end_offset)

@@ -277,3 +277,23 @@ def test_a_producer_of_which_only_a_marker_is_left_goes_on_with_its_sequence() -
         "c", producer_id=1, producer_epoch=0, base_sequence=2, is_transactional=True
     )
     assert appended.base_offset == 3
+
+
+def test_a_log_cut_between_two_segments_keeps_what_is_written_there_afterwards() -> None:
+    """The seal of the segment that becomes the last again would hide it after a crash."""
+    copy = Copy(PartitionSettings(log=LogSettings(segment_bytes=150, index_interval_bytes=10_000)))
+    copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=1))
+    copy.take(stamped("c", offset=2, epoch=1))
+    copy.sync()
+    boundary = copy.partition.log.segments[-1].base_offset
+    assert copy.partition.log.segments[-2].is_sealed
+    copy.partition.truncate(boundary, ERROR, now_ms=NOW_MS)
+    copy.partition.log.settings.segment_bytes = 10_000
+    copy.take(stamped("d", offset=boundary, epoch=2))
+    copy.sync()
+    copy.partition.log.roll(now_ms=NOW_MS)
+    copy.partition.log.active.file.sync()
+    copy.disk.survival = 1.0
+    copy.crash()
+    assert copy.partition.end_offset == boundary + 1
+    assert copy.partition.damaged_from is None

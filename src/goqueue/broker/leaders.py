@@ -1,0 +1,213 @@
+"""Whoever leads a partition, here or on another node: where it is, and writing to it.
+
+Parts of the broker write to partitions of other topics: delayed messages that are due, dead
+letters, the markers that end transactions. They need not know on which node such a partition is
+led. A write whose answer is lost is repeated until it is known to be done, so whoever writes here
+must be a producer with an identity, by which the leader knows a repeated batch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from goqueue.broker.clustering import Clustering
+from goqueue.broker.peers import Answer, Answered, PeerKind, Peers
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topics import Topic, Topics
+from goqueue.model.errors import GoQueueError, NotLeader, UnknownTopicId
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Appended, Partition
+
+CALL_TIMEOUT_MS = 10_000  # of one attempt
+RETRY_MS = 100
+
+_NO_LEADER = -1
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: bytes
+    number: int
+
+
+class Marker(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a producer's transaction in a partition."""
+
+    topic_id: bytes
+    number: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+_place_decoder = msgspec.msgpack.Decoder(_Place)
+_marker_decoder = msgspec.msgpack.Decoder(Marker)
+_appended_decoder = msgspec.msgpack.Decoder(tuple[int, int, int])
+
+
+class Leaders:
+    """Finds the leaders of partitions and writes to them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        topics: Topics,
+        scheduler: Scheduler,
+        cluster: Clustering | None,
+        peers: Peers | None,
+    ) -> None:
+        self.node_id = node_id
+        self._topics = topics
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._peers = peers
+        if peers is not None:
+            peers.serve(PeerKind.APPEND, self._serve_append)
+            peers.serve(PeerKind.MARKER, self._serve_marker)
+
+    # Where
+
+    def node_of(self, topic: Topic, number: int) -> int:
+        """The node that leads a partition; -1 while nobody does."""
+        if self._cluster is None:
+            return self.node_id
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader
+
+    def is_here(self, topic: Topic, number: int) -> bool:
+        return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
+
+    def call(
+        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+    ) -> Promise[Answered]:
+        """Ask the node that leads a partition, which is not this one, for something, once."""
+        assert self._peers is not None
+        node = self.node_of(topic, number)
+        if node in (_NO_LEADER, self.node_id):
+            refused: Promise[Answered] = Promise()
+            refused.reject(NotLeader(TopicPartition(topic.name, number), _NO_LEADER))
+            return refused
+        return self._peers.call(
+            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
+        )
+
+    # Writing
+
+    def append(
+        self, topic: Topic, number: int, batch: bytes, *, timeout_ms: int
+    ) -> Promise[Appended]:
+        """Have a batch stored by whoever leads the partition; kept when it is committed.
+
+        It is tried again until `timeout_ms` have passed; afterwards nobody knows whether it was
+        stored, unless the error is of those that the leader itself raised.
+        """
+        head = _encode(_Place(topic.id, number))
+        return self._persist(topic, number, PeerKind.APPEND, head, batch, timeout_ms)
+
+    def end_transaction(
+        self, topic: Topic, marker: Marker, *, timeout_ms: int
+    ) -> Promise[Appended]:
+        """Have a marker written by whoever leads the partition; kept when it is committed."""
+        head = _encode(marker)
+        return self._persist(topic, marker.number, PeerKind.MARKER, head, b"", timeout_ms)
+
+    def _persist(
+        self,
+        topic: Topic,
+        number: int,
+        kind: PeerKind,
+        head: bytes,
+        body: bytes,
+        timeout_ms: int,
+    ) -> Promise[Appended]:
+        promise: Promise[Appended] = Promise()
+        deadline_ms = self._scheduler.now_ms() + timeout_ms
+
+        def attempt() -> None:
+            self._once(topic, number, kind, head, body).then(done)
+
+        def done(appended: Appended | None, error: Exception | None) -> None:
+            is_passing = isinstance(error, GoQueueError) and error.retryable
+            if is_passing and self._scheduler.now_ms() < deadline_ms:
+                self._scheduler.call_later(RETRY_MS, attempt)
+            else:
+                promise.settle(appended, error)
+
+        attempt()
+        return promise
+
+    def _once(
+        self, topic: Topic, number: int, kind: PeerKind, head: bytes, body: bytes
+    ) -> Promise[Appended]:
+        result: Promise[Appended] = Promise()
+        if self.is_here(topic, number):
+            handler = self._append_here if kind is PeerKind.APPEND else self._mark_here
+            try:
+                partition, appended = handler(head, body)
+            except GoQueueError as error:
+                result.reject(error)
+            else:
+                partition.when_committed(
+                    appended.last_offset,
+                    lambda error: result.settle(None if error else appended, error),
+                )
+            return result
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            if answer is None:
+                assert error is not None
+                result.reject(error)
+            else:
+                result.resolve(Appended(*_appended_decoder.decode(answer.head)))
+
+        self.call(topic, number, kind, head, body=body).then(answered)
+        return result
+
+    # Serving
+
+    def _serve_append(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _committed(*self._append_here(head, body))
+
+    def _serve_marker(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _committed(*self._mark_here(head, body))
+
+    def _append_here(self, head: bytes, batch: bytes | memoryview) -> tuple[Partition, Appended]:
+        place = _place_decoder.decode(head)
+        partition = self._leading(place.topic_id, place.number)
+        # The partition stamps what it stores, and the bytes are not ours to change.
+        now_ms = self._scheduler.now_ms()
+        return partition, partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
+
+    def _mark_here(self, head: bytes, _: bytes | memoryview) -> tuple[Partition, Appended]:
+        marker = _marker_decoder.decode(head)
+        partition = self._leading(marker.topic_id, marker.number)
+        appended = partition.append_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            is_commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            now_ms=self._scheduler.now_ms(),
+        )
+        return partition, appended
+
+    def _leading(self, topic_id: bytes, number: int) -> Partition:
+        topic = self._topics.find_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id.hex())
+        partition = topic.partition(number)
+        partition.check_leading()
+        if partition.shortage is not None:
+            raise partition.shortage
+        return partition
+
+
+def _committed(partition: Partition, appended: Appended) -> Promise[Answer]:
+    answer: Promise[Answer] = Promise()
+
+    def committed(error: GoQueueError | None) -> None:
+        answer.settle(None if error else Answer(_encode(tuple(appended))), error)
+
+    partition.when_committed(appended.last_offset, committed)
+    return answer
