@@ -37,7 +37,7 @@ _PRIORITIES = {
     **{name.encode(): number for number, name in enumerate(PRIORITY_NAMES)},
     **{b"%d" % number: number for number in range(len(PRIORITY_NAMES))},
 }
-_DIGITS = re.compile(rb"[0-9]{1,15}")
+_DIGITS_MAX = 15
 _RFC_3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})"
 )
@@ -122,7 +122,7 @@ def parse_priority(content: bytes | None) -> int:
 def parse_moment(content: bytes | None) -> int:
     """A time as milliseconds since 1970, from such a number or from RFC 3339."""
     data = content or b""
-    if _DIGITS.fullmatch(data):
+    if data.isdigit() and len(data) <= _DIGITS_MAX:
         return int(data)
     match = _RFC_3339.fullmatch(data.decode("ascii", "replace"))
     if match is not None:
@@ -151,8 +151,9 @@ def check_due(due_ms: int, *, now_ms: int) -> None:
 
 
 def _parse_number(name: str, content: bytes | None, most: int) -> int:
-    if content is not None and _DIGITS.fullmatch(content) and int(content) <= most:
-        return int(content)
+    data = content or b""
+    if data.isdigit() and len(data) <= _DIGITS_MAX and int(data) <= most:
+        return int(data)
     raise InvalidAttribute(
         f"Header {name} is {_shown(content)}; send a whole number of milliseconds from 0 to {most}."
     )

@@ -103,31 +103,25 @@ def to_record(publish: Publish, *, now_ms: int) -> Record:
 
 
 def _headers(publish: Publish) -> tuple[RecordHeader, ...]:
-    if (
-        not publish.headers
-        and publish.priority is None
-        and publish.delay_ms is None
-        and publish.deliver_at is None
-        and publish.ttl_ms is None
-    ):
-        return ()
-    headers = [(one.name, _read_header(one)) for one in publish.headers]
-    asked: dict[str, object] = {
-        attributes.PRIORITY_HEADER: publish.priority,
-        attributes.DELAY_HEADER: publish.delay_ms,
-        attributes.DELIVER_AT_HEADER: publish.deliver_at,
-        attributes.TTL_HEADER: publish.ttl_ms,
-    }
-    given = {name for name, _ in headers}
-    for name, wish in asked.items():
-        if wish is None:
-            continue
-        if name in given:
-            raise InvalidField(
-                f"The header {name!r} and the field say the same twice; send one.", field="headers"
-            )
-        headers.append((name, str(wish).encode()))
-    return tuple(headers)
+    asked: list[RecordHeader] = []
+    if publish.priority is not None:
+        asked.append((attributes.PRIORITY_HEADER, str(publish.priority).encode()))
+    if publish.delay_ms is not None:
+        asked.append((attributes.DELAY_HEADER, b"%d" % publish.delay_ms))
+    if publish.deliver_at is not None:
+        asked.append((attributes.DELIVER_AT_HEADER, str(publish.deliver_at).encode()))
+    if publish.ttl_ms is not None:
+        asked.append((attributes.TTL_HEADER, b"%d" % publish.ttl_ms))
+    if not publish.headers:
+        return tuple(asked)
+    given = [(one.name, _read_header(one)) for one in publish.headers]
+    twice = {name for name, _ in asked} & {name for name, _ in given}
+    if twice:
+        raise InvalidField(
+            f"The header {min(twice)!r} and the field say the same twice; send one.",
+            field="headers",
+        )
+    return (*given, *asked)
 
 
 def _read_header(header: Header) -> bytes | None:
