@@ -11,6 +11,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from struct import Struct
@@ -249,6 +250,7 @@ def _api_of(codec: Codec[Any, Any]) -> Api:
     return API_BY_MODULE[codec.__name__.rpartition(".")[2]]
 
 
+@cache
 def _software_version() -> str:
     try:
         return package_version("goqueue")
