@@ -102,13 +102,22 @@ class Serving:
         if self._caller is None:
             self._meet(read_hello(frame))
         elif frame.role is Role.NOTICE:
-            notice_handler = self._server.notice_handlers.get(frame.kind)
-            if notice_handler is not None:  # A later version may say more than we understand.
-                notice_handler(self._caller.node_id, frame.head, frame.body)
+            self._note(self._caller.node_id, frame)
         elif frame.role is Role.CALL:
             self._call(self._caller.node_id, frame)
         else:
             raise MalformedRequest(f"A caller does not send a frame of the role {frame.role.name}.")
+
+    def _note(self, caller: int, frame: Frame) -> None:
+        notice_handler = self._server.notice_handlers.get(frame.kind)
+        if notice_handler is None:
+            return  # A later version may say more than we understand.
+        try:
+            notice_handler(caller, frame.head, frame.body)
+        except GoQueueError:
+            raise
+        except Exception:
+            self._fail(frame.kind)
 
     def _meet(self, caller: Hello) -> None:
         mine = self._server.hello()
@@ -131,7 +140,7 @@ class Serving:
             return
         try:
             promise = handler(caller, frame.head, frame.body)
-        except GoQueueError as error:
+        except Exception as error:
             done(None, error)
         else:
             promise.then(done)
@@ -144,15 +153,18 @@ class Serving:
         if isinstance(error, GoQueueError):
             self._send(refusal_parts(kind, call, refusal_of(error)))
         elif error is not None:
-            # A fault of ours: end the connection, not the node, and let the caller try again.
-            _log.error("a call of the kind %d failed", kind, exc_info=error)
-            self._close()
+            self._fail(kind, error)
             return
         else:
             assert answer is not None
             self._send(frame_parts(Role.ANSWER, kind, call, answer.head, answer.body))
         if was_blocked and not self.is_blocked:
             self._unblock()
+
+    def _fail(self, kind: int, error: Exception | None = None) -> None:
+        """What was said makes no sense, or we have a fault: end the connection, not the node."""
+        _log.error("a message of the kind %d failed", kind, exc_info=error or True)
+        self._close()
 
 
 def _unwelcome(caller: Hello, mine: Hello) -> str | None:

@@ -245,3 +245,18 @@ def test_who_does_not_say_who_it_is_is_not_heard() -> None:
     )
     with pytest.raises(MalformedRequest):
         stranger.receive(memoryview(b"GET / HTTP/1.1\r\n\r\n" + bytes(100)))
+
+
+def test_a_notice_that_makes_no_sense_breaks_the_connection_and_no_more(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    def confused(node: int, head: bytes, body: memoryview) -> None:
+        raise ZeroDivisionError
+
+    pair.server.notice_handlers[FAIL] = confused
+    pair.calling.notify(FAIL, b"?")
+    pair.pump()
+    assert not pair.is_open
+    assert "ZeroDivisionError" in caplog.text
+    pair.open()
+    assert pair.call(ECHO, b"again") == [(b"again from 1", b"")]
