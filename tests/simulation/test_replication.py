@@ -69,7 +69,7 @@ class Story:
             node.disk.sync_delay_ms = 0.0
             if not node.is_up:
                 node.start()
-        for _ in range(200):
+        for _ in range(600):  # a slow disk may have much to do yet
             cluster.controller.elect_unclean()
             cluster.run_for(50)
             self.check(is_deep=False)

@@ -9,6 +9,7 @@ from goqueue.broker.flusher import Flusher
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
+from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 from goqueue.storage.segment import Segment
@@ -64,7 +65,7 @@ class Upkeep:
             for one in topic.partitions:
                 try:
                     self._expire(one, now_ms)
-                except OSError as error:
+                except (OSError, GoQueueError) as error:
                     _log.error("%s: retention must wait: %s", one.name, error)
 
     def _expire(self, one: Partition, now_ms: int) -> None:
@@ -76,23 +77,15 @@ class Upkeep:
         log = one.log
         if not log.active.size and len(log.segments) == 1:
             return
-        if one.is_following:
-            # When records expire is for the leader to say; a follower's log begins where its does.
-            self._remove_later(one, log.take_deleted())
-            return
         is_active_old = log.start_offset >= log.end_offset or log.is_active_expired(now_ms)
-        if is_active_old and log.active.size and one.high_watermark == log.end_offset:
+        may_roll = not one.is_following and one.high_watermark == log.end_offset
+        if is_active_old and log.active.size and may_roll:
             log.roll(now_ms=now_ms)
             self._flusher.mark(one)
-        expired = log.take_expired(now_ms=now_ms, until_offset=one.high_watermark)
+        expired = one.take_expired(now_ms=now_ms)
         if expired:
-            one.start_advanced()
-        self._remove_later(one, expired)
-
-    def _remove_later(self, one: Partition, segments: list[Segment]) -> None:
-        if segments:
-            _log.info("%s: retention removes %d segment(s)", one.name, len(segments))
-            self._scheduler.run_blocking(partial(_remove, segments), _removed)
+            _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
+            self._scheduler.run_blocking(partial(_remove, expired), _removed)
 
     def _again(self, name: str, delay_ms: int, action: object) -> None:
         def run() -> None:

@@ -604,7 +604,7 @@ class Partition:
         self.epoch_start = self.log.end_offset
         self.shortage = self.on_durable = self.on_written = None
         self._commit_limit = self.high_watermark
-        self._is_truncating = False
+        self._end_truncation()
 
     def set_commit_limit(self, offset: int) -> None:
         """On the leader: all replicas that are in sync have what is before `offset`."""
@@ -798,6 +798,10 @@ class Partition:
         self.transactions.advance(self.high_watermark)
         if self.damaged_from is not None and self.damaged_from >= end:
             self.damaged_from = None
+        self._end_truncation()
+
+    def _end_truncation(self) -> None:
+        """Whether it was done or given up: what is here is to be synced again."""
         self._is_truncating = False
         if self.is_dirty:
             self._mark_dirty(self)

@@ -426,12 +426,6 @@ class Log:
             count += 1
         return self.take_segments(count)
 
-    def take_deleted(self) -> list[Segment]:
-        """Take out the segments that lie before the start; the caller removes their files."""
-        segments = self.segments[:-1]
-        is_before = [segment.end_offset <= self.start_offset for segment in segments]
-        return self.take_segments(is_before.index(False) if False in is_before else len(segments))
-
     def take_segments(self, count: int) -> list[Segment]:
         """Take out the oldest `count` segments, which moves the start of the log."""
         taken = self.segments[:count]
@@ -478,7 +472,7 @@ class Log:
         del self._bases[kept:]
         active = self.segments[-1]
         self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
-        # One that was sealed grows again, even if nothing of it goes: the seal must not outlive that.
+        # A sealed one grows again even if nothing of it goes, and its seal must not outlive that.
         if offset < active.end_offset or active.is_sealed:
             active.truncate(_place_of(active, offset))
         if self.cleaned_offset > self.end_offset:

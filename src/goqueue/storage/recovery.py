@@ -44,6 +44,9 @@ def recover_segments(
         return [Segment.create(disk, folder, start_offset, now_ms=now_ms, lazily=True)], []
     reports: list[str] = []
     first_open = _accept_sealed(segments, reports)
+    # A crash amid a truncation leaves a sealed segment at the end. It will grow, and its old seal
+    # must not be found again after that.
+    segments[-1].index.unseal()
     for number in range(first_open, len(segments)):
         segment = segments[number]
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None

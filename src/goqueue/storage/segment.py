@@ -261,7 +261,12 @@ class Segment:
         self.size, self.end_offset = place
         self.trusted_from = min(self.trusted_from, place.position)
         self.durable_to = min(self.durable_to, place.position)
-        self.damages.clear()
+        # What was found damaged before that is still there, and a replica's recovery asks for it.
+        self.damages = {
+            position: damage
+            for position, damage in self.damages.items()
+            if damage.resume is not None and damage.resume.position <= place.position
+        }
         self.truncate_indexes(place.position)
         self._truncate_aborted(place.offset)
 

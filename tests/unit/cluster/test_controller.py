@@ -384,6 +384,19 @@ def test_an_in_sync_set_that_does_not_fit_is_refused(
     assert cluster.controller.metadata.snapshot() == before
 
 
+def test_a_leader_that_asks_for_what_is_makes_its_earlier_wishes_void() -> None:
+    """Else whoever it once asked for in vain would have to be waited for, and nobody could join."""
+    cluster = Cluster(1, 2)
+    cluster.topic([1, 2])
+    change = cluster.controller.change_in_sync
+    cluster.commit(change(1, TOPIC, 0, [1], leader_epoch=0, version=0))
+    cluster.commit(change(1, TOPIC, 0, [1], leader_epoch=0, version=1))
+    assert cluster.state() == (1, (1,))
+    assert cluster.partition().version == 2
+    with pytest.raises(errors.StalePartitionVersion):
+        change(1, TOPIC, 0, [1, 2], leader_epoch=0, version=1)
+
+
 def test_decisions_in_flight_are_part_of_what_the_next_is_decided_on() -> None:
     cluster = Cluster(1, 2)
     cluster.topic([1, 2])

@@ -146,6 +146,19 @@ def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
     assert any("cut off offsets 1 to 3" in report for report in copy.reports)
 
 
+def test_a_replica_cuts_there_also_if_its_last_batch_is_torn_as_well() -> None:
+    copy = Copy()
+    for number in range(4):
+        copy.take(stamped("a", offset=number, epoch=1))
+    active = copy.partition.log.active
+    active.file.sync()
+    size = active.size // 4
+    copy.disk.flip_bit(active.file.path, 8 * (size + 70))
+    copy.disk.flip_bit(active.file.path, 8 * (3 * size + 70))
+    copy.crash()
+    assert copy.partition.end_offset == 1
+
+
 def test_a_lone_copy_keeps_what_follows_a_torn_batch() -> None:
     shelf = Shelf()
     shelf.append("a")
@@ -297,3 +310,37 @@ def test_a_log_cut_between_two_segments_keeps_what_is_written_there_afterwards()
     copy.crash()
     assert copy.partition.end_offset == boundary + 1
     assert copy.partition.damaged_from is None
+
+
+def test_a_crash_amid_such_a_cut_hides_nothing_either() -> None:
+    copy = Copy(PartitionSettings(log=LogSettings(segment_bytes=150, index_interval_bytes=10_000)))
+    for number in range(3):
+        copy.take(stamped("a", offset=number, epoch=1))
+    copy.sync()
+    for segment in copy.partition.log.segments[:-1]:
+        for index in (segment.index, segment.times):
+            assert index.file is not None
+            index.file.sync()
+    boundary = copy.partition.log.segments[-1].base_offset
+    copy.partition.log._drop(copy.partition.log.segments[-1:])
+    copy.crash()
+    assert copy.partition.end_offset == boundary
+    copy.partition.log.settings.segment_bytes = 10_000
+    copy.take(stamped("d", offset=boundary, epoch=2))
+    copy.sync()
+    copy.partition.log.roll(now_ms=NOW_MS)
+    copy.partition.log.active.file.sync()
+    copy.crash()
+    assert copy.partition.end_offset == boundary + 1
+    assert copy.partition.damaged_from is None
+
+
+def test_a_cut_that_is_given_up_leaves_nothing_unsynced() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=1))
+    copy.partition.begin_truncation()
+    assert not copy.partition.is_dirty, "rounds pass it over from now on"
+    copy.dirty.clear()
+    copy.partition.become_leader(4)
+    assert copy.partition.is_dirty
+    assert copy.dirty == [copy.partition], "and nobody else would ask for another one"

@@ -262,7 +262,7 @@ def test_a_missing_or_foreign_file_is_named(
     damage(disk)
     with pytest.raises(DamagedQuorumFile, match=text) as caught:
         _loaded(disk)
-    assert "join again" in str(caught.value)
+    assert "joins again" in str(caught.value)
 
 
 # Disks that refuse
