@@ -20,8 +20,8 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat curl serve test check format bench demo simulate campaign \
-	campaign-transactions lock codecs docs-settings postman clean
+.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test check format bench demo simulate campaign \
+	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -83,6 +83,9 @@ curl:
 serve: setup ## Run a broker; flags in ARGS="..."
 	@exec $(BIN)/goqueue serve $(ARGS)
 
+cluster: setup ## Run three nodes that form a cluster, until Ctrl-C; flags in ARGS="..."
+	@exec $(BIN)/goqueue serve --shards 3 --data-dir data/cluster --log-level warning $(ARGS)
+
 # Tests take from a millisecond to a minute, so a worker that has done its share takes from the other's.
 test: setup-test ## Run all tests; pick some with ARGS="-k name"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -114,6 +117,11 @@ campaign: $(TEST_STAMP) ## Kill a node under queue traffic again and again, SEED
 campaign-transactions: $(TEST_STAMP) ## Kill clients and nodes under transactions, SEEDS times over
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
 		tests/integration/test_transaction_crashes.py $(ARGS)
+
+# It needs root, for network namespaces, and says so; one at a time, for it measures time-outs.
+campaign-cluster: $(TEST_STAMP) ## Break machines under three nodes, SEEDS times over
+	$(BIN)/python -m pytest -q --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
+		tests/integration/faults $(ARGS)
 
 lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)

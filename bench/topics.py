@@ -35,21 +35,23 @@ class Topic:
 
 @contextlib.contextmanager
 def fresh_topic(
-    system: System, partitions: int, config: Mapping[str, str] | None = None
+    system: System, partitions: int, config: Mapping[str, str] | None = None, *, replicas: int = 1
 ) -> Iterator[Topic]:
     """A new topic, deleted afterwards so that runs do not fill the disk."""
-    topic = create_topic(system, partitions, config)
+    topic = create_topic(system, partitions, config, replicas=replicas)
     try:
         yield topic
     finally:
         delete_topic(system, topic)
 
 
-def create_topic(system: System, partitions: int, config: Mapping[str, str] | None = None) -> Topic:
+def create_topic(
+    system: System, partitions: int, config: Mapping[str, str] | None = None, *, replicas: int = 1
+) -> Topic:
     """A new topic; a sink has every topic already."""
     topic = Topic(f"bench-{next(_numbers)}", partitions)
     if system.is_storing:
-        new = NewTopic(topic.name, partitions, 1, config=dict(config or {}))
+        new = NewTopic(topic.name, partitions, replicas, config=dict(config or {}))
         for done in _admin(system).create_topics([new]).values():
             done.result(ADMIN_SECONDS_MAX)
         _wait_until_led(system, topic)

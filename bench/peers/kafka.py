@@ -122,7 +122,10 @@ class Kafka:
         heap: tuple[str, ...] = HEAP,
         log_level: str = "warn",
         directory: Path | None = None,
+        ports: tuple[int, int] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
+        """Nodes of one cluster are told their ports, for clients and controllers, and its id."""
         self.version = version
         self._extra_properties = dict(properties or {})
         self._heap = heap
@@ -130,8 +133,9 @@ class Kafka:
         self._parent = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._home: Path | None = None
-        self._port = 0
-        self._controller_port = 0
+        self._ports = ports
+        self._cluster_id = cluster_id or str(uuid.uuid4())
+        self._port, self._controller_port = ports or (0, 0)
 
     def __enter__(self) -> Self:
         try:
@@ -177,6 +181,11 @@ class Kafka:
 
     def start(self) -> None:
         """Start the node, formatting its storage the first time, and wait until it serves."""
+        self.launch()
+        self.wait_until_serving()
+
+    def launch(self) -> None:
+        """Start the node; one of a cluster serves when most of them run."""
         if self._home is None:
             self._prepare()
         with (self.home / "kafka.out").open("ab") as output:
@@ -187,7 +196,6 @@ class Kafka:
                 cwd=self.home,
                 start_new_session=True,
             )
-        self._wait_until_serving()
 
     def stop(self) -> None:
         """Shut down in order, as an operator would; the data stays for the next start."""
@@ -208,7 +216,8 @@ class Kafka:
         jars = install(self.version)
         self._home = Path(tempfile.mkdtemp(prefix="kafka-peer-", dir=self._parent))
         self._jars = jars
-        self._port, self._controller_port = _free_ports(2)
+        if self._ports is None:
+            self._port, self._controller_port = free_ports(2)
         settings = self._properties() | self._extra_properties
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (self.home / "server.properties").write_text("".join(lines))
@@ -216,7 +225,7 @@ class Kafka:
         result = subprocess.run(
             self._java(
                 "kafka.tools.StorageTool",
-                *("format", "--cluster-id", str(uuid.uuid4())),
+                *("format", "--cluster-id", self._cluster_id),
                 *("--config", str(self.home / "server.properties")),
             ),
             check=False,
@@ -260,7 +269,8 @@ class Kafka:
             *arguments,
         ]
 
-    def _wait_until_serving(self) -> None:
+    def wait_until_serving(self) -> None:
+        """Return when the node answers."""
         assert self._process is not None
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
@@ -308,7 +318,8 @@ def _program(name: str, title: str) -> str:
     return found
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

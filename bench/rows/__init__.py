@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.rows import (
+    cluster,
     consume,
     durable,
     endtoend,
@@ -36,6 +37,7 @@ ROWS: dict[str, Callable[[Session], None]] = {
     "schedules": schedules.measure,
     "schemas": schemas.measure,
     "spark": spark.measure,
+    "cluster": cluster.measure,
     "growth": growth.measure,
     "memory": memory.measure,
     "startup": startup.measure,

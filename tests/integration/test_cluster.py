@@ -44,7 +44,8 @@ def create(cluster: Cluster, topic: str, *, partitions: int = 3) -> None:
 class Writer:
     """Sends numbers with acks=all, idempotently, until told to stop."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, **settings: object) -> None:
+        """Further settings of the producer are given as `request_timeout_ms=3000`."""
         self.acked: list[bytes] = []
         self.errors: list[KafkaError] = []
         self.sent = 0
@@ -57,6 +58,7 @@ class Writer:
                 "enable.idempotence": True,
                 "delivery.timeout.ms": 120_000,
                 "log_level": 2,
+                **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -12,11 +12,14 @@ from goqueue.config import load
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Partition
-from tests.simulation.clock import VirtualClock
+from tests.simulation.clock import START_MS, VirtualClock
+from tests.simulation.cluster_watch import Watch
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.network import Network
 
 T = TypeVar("T")
+
+TICK_MS = 50  # between two looks at what must always be true
 
 NODE_SETTINGS = {
     "groups.offsets_partitions": "3",
@@ -38,6 +41,7 @@ class ClusterNode:
         self.number = number
         self.disk = SimulatedDisk(world.random)
         self.is_up = False
+        self.is_rotten = False  # bits of its disk have flipped
         self.life = 0
         self.start()
 
@@ -73,6 +77,7 @@ class ClusterNode:
         """Kill the process; the operating system still has everything that was written."""
         self._die()
         self.disk.life += 1
+        self.disk.fail_syncs(0)
 
     def crash(self) -> None:
         """Cut the power."""
@@ -83,6 +88,12 @@ class ClusterNode:
         self.is_up = False
         self.clock.die()
         self.world.network.leave(self.number)
+
+    def leads(self, topic: str, number: int = 0) -> bool:
+        """Whether this node believes that it leads a partition."""
+        found, cluster = self.broker.topics.find(topic), self.broker.cluster
+        assert cluster is not None
+        return found is not None and cluster.replicas.leads(found.id, number)
 
     def partition(self, topic: str, number: int = 0) -> Partition | None:
         found = self.broker.topics.find(topic)
@@ -101,10 +112,21 @@ class ClusterWorld:
         self.network = Network(self.clock)
         self.settings = {name.replace("__", ".", 1): value for name, value in settings.items()}
         self.peers = ",".join(f"{one}@node-{one}:7000" for one in range(1, node_count + 1))
-        self._watermarks: dict[tuple[int, int, str, int, int], int] = {}
-        self.nodes = {one: ClusterNode(self, one) for one in range(1, node_count + 1)}
+        self.watch = Watch(self)
+        self.nodes: dict[int, ClusterNode] = {}
+        for number in range(1, node_count + 1):
+            self.nodes[number] = ClusterNode(self, number)
+        self._tick()
 
     # Time
+
+    @property
+    def age_ms(self) -> int:
+        return self.clock.now_ms() - START_MS
+
+    def _tick(self) -> None:
+        self.clock.call_later(TICK_MS, self._tick)
+        self.check()
 
     def run_for(self, ms: float) -> None:
         self.clock.run_for(ms)
@@ -161,10 +183,9 @@ class ClusterWorld:
         """The node that leads a partition; who was not told of its successor yet is none."""
         leaders = []
         for node in self.up():
-            found = node.broker.topics.find(topic)
-            assert node.broker.cluster is not None
-            if found is not None and node.broker.cluster.replicas.leads(found.id, number):
-                leaders.append((found.partition(number).leader_epoch, node.number))
+            partition = node.partition(topic, number)
+            if partition is not None and node.leads(topic, number):
+                leaders.append((partition.leader_epoch, node.number))
         return self.nodes[max(leaders)[1]] if leaders else None
 
     # A client's work
@@ -227,18 +248,4 @@ class ClusterWorld:
     # What must be true at every moment
 
     def check(self) -> None:
-        leaders: dict[tuple[str, int, int], int] = {}
-        for node in self.up():
-            cluster = node.broker.cluster
-            assert cluster is not None
-            for topic in node.broker.topics:
-                for number, partition in enumerate(topic.partitions):
-                    if not cluster.replicas.leads(topic.id, number):
-                        continue
-                    place = (topic.name, number, partition.leader_epoch)
-                    other = leaders.setdefault(place, node.number)
-                    assert other == node.number, f"seed {self.seed}: two leaders of {place}"
-                    key = (node.number, node.life, *place)
-                    mark = partition.high_watermark
-                    assert mark >= self._watermarks.get(key, 0), f"seed {self.seed}: {key}"
-                    self._watermarks[key] = mark
+        self.watch.check()

@@ -6,6 +6,7 @@ knowing whether it was heard. Which of all this happens a seed decides.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +39,7 @@ class Network:
         self.faults = Faults()
         self.nodes: dict[int, SimulatedPeers] = {}
         self.sent = 0
+        self.digest = 0  # of all that was sent, and when; the same for two runs of a seed
 
     def join(self, node: int, clock: NodeClock) -> SimulatedPeers:
         """A node that starts; whatever was on its way to an earlier life of it gets lost."""
@@ -52,8 +54,17 @@ class Network:
         self.faults.cut |= {(one, other) for one in some for other in others}
         self.faults.cut |= {(other, one) for one in some for other in others}
 
+    def cut_one_way(self, some: Sequence[int], others: Sequence[int]) -> None:
+        """Let nothing pass from `some` to `others`; they still hear what those say."""
+        self.faults.cut |= {(one, other) for one in some for other in others}
+
     def heal(self) -> None:
         self.faults = Faults()
+
+    def note(self, source: int, target: int, kind: PeerKind, head: bytes, body: bytes) -> None:
+        """Remember for the digest that this was sent now."""
+        event = f"{self.clock.now_ms()} {source} {target} {kind} ".encode()
+        self.digest = zlib.crc32(body, zlib.crc32(head, zlib.crc32(event, self.digest)))
 
     def carry(self, source: int, target: int, deliver: Callable[[], None]) -> None:
         """Have `deliver` called by and by: late, twice or never."""
@@ -91,6 +102,7 @@ class SimulatedPeers:
 
     def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
         sent = b"".join(body)
+        self._network.note(self.node, node, kind, head, sent)
 
         def arrive() -> None:
             target = self._network.nodes.get(node)
@@ -110,6 +122,7 @@ class SimulatedPeers:
     ) -> Promise[Answered]:
         promise: Promise[Answered] = Promise()
         sent = b"".join(body)
+        self._network.note(self.node, node, kind, head, sent)
         timer = self._clock.call_later(timeout_ms, lambda: _give_up(promise, node))
 
         def answered(answer: tuple[bytes, bytes] | Refusal) -> None:

@@ -151,6 +151,11 @@ class Stage:
             assert stable >= self.stable[name], f"the last stable offset of {name} moved back"
             self.stable[name] = stable
 
+    def check_newest(self, instance: Instance) -> None:
+        """Whoever was told that its transaction is ended has not been replaced before."""
+        newest = instance.application.newest
+        assert newest == instance.number, "a fenced producer ended its transaction"
+
     def check_settled(self, applications: list[Application]) -> None:
         """What must be true when everything has come to rest."""
         self.check()
@@ -345,7 +350,7 @@ class Instance:
             )
 
         self.identity = await self.insist(end)
-        assert self.application.newest == self.number, "a fenced producer ended its transaction"
+        stage.check_newest(self)
         if self.identity != identity:
             assert self.application.bumps_epoch
             self.sequences.clear()

@@ -5,23 +5,29 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from goqueue.broker.administration import Administration
 from goqueue.broker.clustering import Addresses, Clustering
 from goqueue.broker.compactor import Compactor
 from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.distant_reading import Bounds, DistantReader
 from goqueue.broker.epochs import Epochs
 from goqueue.broker.facts import LocalLog
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.flusher import Flusher
+from goqueue.broker.gathered_reading import GatheredReading
 from goqueue.broker.groups import Groups
+from goqueue.broker.growing import facts_of_single_node
 from goqueue.broker.internal_topics import internal_topics
 from goqueue.broker.joining import Joining, is_transactional
 from goqueue.broker.leaders import Leaders
+from goqueue.broker.outbox import Outbox
 from goqueue.broker.partition_files import PartitionFiles
 from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
@@ -43,21 +49,23 @@ from goqueue.broker.topics import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
+    SCHEMAS_TOPIC,
+    TRANSACTION_TOPIC,
     Topic,
     Topics,
 )
 from goqueue.broker.transacting import Transacting
+from goqueue.broker.transaction_entry import Entrant, TransactionEntry
 from goqueue.broker.transactions import Transactions
 from goqueue.broker.upkeep import Upkeep
 from goqueue.broker.validation import Validation
+from goqueue.cluster.metadata import Metadata
 from goqueue.config import Settings
 from goqueue.model.attributes import may_have_attributes
 from goqueue.model.batch import Record, read_header
 from goqueue.model.errors import (
-    ConcurrentTransactions,
     InternalTopic,
     InvalidRequest,
-    InvalidTransactionState,
     NotCompacted,
     RecordsKept,
     StorageFull,
@@ -107,6 +115,7 @@ class Broker:
         self.settings = settings
         self.scheduler = scheduler
         self.random = random
+        self.peers = peers
         self.node_id = settings.node.id
         self._disk = disk
         self._own_cluster_id = self._identify()
@@ -119,7 +128,6 @@ class Broker:
             # Whatever the mode, an earlier process with another one may have left a journal.
             journal=commit_journal if is_every else None,
         )
-        self.cluster = None if peers is None else self._clustering(peers, addresses)
         files = PartitionFiles(
             disk,
             scheduler,
@@ -128,6 +136,11 @@ class Broker:
             waits_for_sync=is_every,
             new_id=self.new_id,
         )
+
+        def single_node() -> Metadata | None:
+            return facts_of_single_node(disk, scheduler, self.flusher, commit_journal, files)
+
+        self.cluster = None if peers is None else self._clustering(peers, addresses, single_node)
         self.topics = Topics(
             files,
             self.cluster.quorum
@@ -140,8 +153,19 @@ class Broker:
         if self.cluster is not None:
             self.cluster.attach(self.topics, self.flusher, settings.replication)
         self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
+        self.administration = Administration(self.node_id, self.topics, self.cluster, addresses)
+        self.distant: DistantReader | None = None
+        if peers is not None:
+            self.distant = DistantReader(
+                self.topics,
+                self.leaders,
+                peers,
+                start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
+            )
         self.groups = Groups(scheduler, self.topics, settings.groups)
-        self.transactions = Transactions(scheduler, self.topics, self.groups, settings.transactions)
+        self.transactions = Transactions(
+            scheduler, self.topics, self.groups, settings.transactions, self.leaders
+        )
         self.queues = Queues(
             scheduler,
             disk,
@@ -150,6 +174,8 @@ class Broker:
             random,
             new_id=self.new_id,
             is_stream_group=self.groups.is_known,
+            leaders=self.leaders,
+            is_alone=self.cluster is None,
         )
         self.groups.is_queue_group = self.queues.is_known
         self.upkeep = Upkeep(
@@ -161,20 +187,40 @@ class Broker:
             self.topics,
             settings.schedules,
             is_full=lambda: self.upkeep.is_full,
+            node_id=self.node_id,
+            cluster=None if peers is None else (self.leaders, peers, random),
         )
-        self.schemas = Schemas(scheduler, self.topics, is_full=lambda: self.upkeep.is_full)
+        self.schemas = Schemas(
+            scheduler,
+            self.topics,
+            is_full=lambda: self.upkeep.is_full,
+            cluster=None
+            if peers is None or self.cluster is None
+            else (self.leaders, peers, self.cluster),
+        )
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
-        self.dead_letters = DeadLetters(self.topics, self.queues.journal)
+        self.dead_letters = DeadLetters(
+            self.topics, self.queues.journal, check_kept=self.queues.check_kept
+        )
         self.redrives = Redrives(
             scheduler,
             self.topics,
             self.dead_letters,
             new_id=self.new_id,
             is_full=lambda: self.upkeep.is_full,
+            leaders=None if self.cluster is None else self.leaders,
         )
+        self.leaders.is_full = lambda: self.upkeep.is_full
         self._publisher = Publisher(
-            scheduler, self.topics, self.schedules, random, is_full=lambda: self.upkeep.is_full
+            scheduler,
+            self.topics,
+            self.schedules,
+            random,
+            is_full=lambda: self.upkeep.is_full,
+            outbox=None
+            if self.cluster is None
+            else Outbox(scheduler, self.leaders, self.new_producer_id),
         )
         self.transacting = Transacting(
             scheduler,
@@ -183,18 +229,22 @@ class Broker:
             self.groups,
             self.queues,
             self.schedules,
+            self.leaders,
             cluster_id=lambda: self.cluster_id,
             new_id=self.new_id,
             is_full=lambda: self.upkeep.is_full,
         )
         self.epochs = Epochs(self.transactions)
-        # By partition and producer: the newest batch that waits for its partition to take part.
-        self._joining: dict[tuple[Partition, int], Promise[None]] = {}
+        self._entry = TransactionEntry(
+            self.topics, self.transactions, is_alone=self.cluster is None
+        )
         self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
 
-    def _clustering(self, peers: Peers, addresses: Addresses) -> Clustering:
+    def _clustering(
+        self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
+    ) -> Clustering:
         settings = self.settings
         return Clustering(
             self.node_id,
@@ -206,7 +256,9 @@ class Broker:
             internal_topics=internal_topics(settings),
             addresses=addresses,
             new_id=self.new_id,
-            new_cluster_id=lambda: self._own_cluster_id,
+            offered_id=self._own_cluster_id,
+            configured_id=settings.node.cluster_id,
+            single_node=single_node,
         )
 
     @property
@@ -246,13 +298,27 @@ class Broker:
     def _open_in_cluster(self, cluster: Clustering) -> None:
         """What this node coordinates follows from which internal partitions it leads."""
         cluster.replicas.on_role(self._role_changed)
+        self.transactions.open_in_cluster()
+        self.queues.open()
+        # Folders of topics that were deleted meanwhile: by now this node knows which those are.
+        cluster.when_trusted(self.topics.remove_strays)
         cluster.start()
+        self.schemas.open()
         self.upkeep.start()
         self.compactor.start()
 
     def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
         if topic.name == OFFSETS_TOPIC:
             (self.groups.lead if leads else self.groups.resign)(partition)
+        if topic.name == TRANSACTION_TOPIC:
+            (self.transactions.lead if leads else self.transactions.resign)(partition)
+        if topic.name == DELIVERY_TOPIC:
+            (self.queues.lead if leads else self.queues.resign)(partition)
+            (self.redrives.lead if leads else self.redrives.resign)(partition)
+        if topic.name == SCHEDULED_TOPIC:
+            (self.schedules.lead if leads else self.schedules.resign)(partition)
+        if topic.name == SCHEMAS_TOPIC:
+            (self.schemas.lead if leads else self.schemas.resign)()
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable and leave it so that the next start is quick."""
@@ -302,36 +368,16 @@ class Broker:
         if transactional_id is None:
             raise InvalidRequest("A transactional batch needs its producer's transactional id.")
         header = read_header(batch)
-        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
-        names = [partition.name, *self._scheduled_by(topic, partition, batch)]
-
-        def append() -> Appended | Split:
-            for name in names:
-                refusal = self.transactions.verify(transactional_id, identity, name)
-                if refusal is not None:
-                    raise refusal
-            return self._store(topic, partition, batch)
-
-        missing: list[TopicPartition] = []
-        for name in names:
-            refusal = self.transactions.verify(transactional_id, identity, name)
-            if refusal is None:
-                continue
-            # Where delayed records wait is our own affair, of which no producer knows.
-            may_join = joins_transaction or name != partition.name
-            is_absent = isinstance(refusal, InvalidTransactionState | ConcurrentTransactions)
-            if not (may_join and is_absent):
-                raise refusal
-            missing.append(name)
-        place = (partition, identity.producer_id)
-        if missing:
-            joined = self.transactions.add_partitions(transactional_id, identity, missing)
-            return self._join(place, joined, append)
-        # What follows a batch that waits must wait too, or it would be out of turn.
-        earlier = self._joining.get(place)
-        if earlier is not None:
-            return Joining(partition, earlier, append)
-        return self._store(topic, partition, batch)
+        return self._entry.admit(
+            Entrant(
+                transactional_id,
+                ProducerIdentity(header.producer_id, header.producer_epoch),
+                partition,
+                self._scheduled_by(topic, partition, batch),
+                joins_transaction,
+                partial(self._store, topic, partition, batch),
+            )
+        )
 
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview
@@ -342,22 +388,6 @@ class Broker:
         now_ms = self.scheduler.now_ms()
         name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
         return [] if name is None else [name]
-
-    def _join(
-        self,
-        place: tuple[Partition, int],
-        joined: Promise[None],
-        append: Callable[[], Appended | Split],
-    ) -> Joining:
-        joining = Joining(place[0], joined, append)
-
-        def forget(_: None, error: Exception | None) -> None:
-            if self._joining.get(place) is joined:
-                del self._joining[place]
-
-        self._joining[place] = joined
-        joined.then(forget)
-        return joining
 
     def _store(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
         if self.upkeep.is_full:
@@ -412,6 +442,16 @@ class Broker:
 
         Unless `is_committed_only`, also those of transactions that are open or were aborted.
         """
+        if self.distant is not None:
+            gathered = GatheredReading(
+                self.distant,
+                places,
+                records_max=records_max,
+                bytes_max=bytes_max,
+                is_committed_only=is_committed_only,
+            )
+            gathered.begin(wait_ms)
+            return gathered
         reading = Reading(
             places,
             records_max=records_max,
@@ -420,6 +460,23 @@ class Broker:
         )
         reading.start(self.fetch, wait_ms)
         return reading
+
+    async def look(
+        self,
+        topic: Topic,
+        numbers: Sequence[int],
+        *,
+        times_ms: Sequence[int] = (),
+        may_guess: bool = False,
+    ) -> Sequence[Bounds]:
+        """Where partitions begin and end, as their leaders see them.
+
+        Only the moments `times_ms` may be looked for in partitions of other nodes. Who
+        `may_guess` gets those of this node's copy where no leader answers.
+        """
+        if self.distant is None:
+            return [topic.partition(number) for number in numbers]
+        return await self.distant.look(topic, numbers, times_ms=times_ms, may_guess=may_guess)
 
     async def auto_create(self, name: str, *, may_create: bool) -> Topic:
         """A topic that somebody asks for and that does not exist, if it may come into being so."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from goqueue.broker.flusher import Flusher
-from goqueue.broker.membership import Membership, identify_disk
+from goqueue.broker.forming import Forming
+from goqueue.broker.membership import Membership
 from goqueue.broker.peers import Peers
 from goqueue.broker.quorum import Quorum
 from goqueue.broker.replicas import Replicas
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topics
+from goqueue.cluster.bootstrap import parse_peers
 from goqueue.cluster.facts import Decision, NodeFact
-from goqueue.cluster.raft.messages import Members
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings, ReplicationSettings
@@ -21,6 +24,8 @@ from goqueue.storage.disk import Disk
 
 DRAIN_MS_MAX = 10_000  # a node that is told to stop stops, whoever could not take over
 DRAIN_LOOK_MS = 20
+HAND_OVER_MS_MAX = 1_000  # then whoever is left elects a successor
+ADMISSION_LOOK_MS = 100
 
 _QUORUM_FOLDER = "meta/quorum"
 
@@ -42,9 +47,15 @@ class Clustering:
         internal_topics: list[InternalTopic],
         addresses: Addresses,
         new_id: Callable[[], bytes],
-        new_cluster_id: Callable[[], str],
+        offered_id: str,
+        configured_id: str,
+        single_node: Callable[[], Metadata | None],
     ) -> None:
-        """`addresses` are those of this node by listener, once they are bound."""
+        """`addresses` are those of this node by listener, once they are bound.
+
+        A new cluster is called `configured_id`, or else what one of the nodes has offered.
+        `single_node` tells what a node that was alone has written down, if this one was.
+        """
         self._settings = settings
         self._scheduler = scheduler
         self._peers = peers
@@ -53,13 +64,25 @@ class Clustering:
             if node != node_id:
                 peers.locate(node, address)
         storage = RaftStorage(disk, _QUORUM_FOLDER)
-        voters = tuple(sorted(contacts)) if node_id in contacts else ()
-        state = storage.load() or storage.begin(Members(voters))
+        self.forming = Forming(
+            node_id,
+            disk,
+            storage,
+            scheduler,
+            peers,
+            contacts=contacts,
+            nodes_min=1 if settings.discovery is None else settings.discovery_count,
+            offered_id=offered_id,
+            configured_id=configured_id,
+            new_id=new_id,
+            single_node=single_node,
+        )
+        self._has_state = self.forming.state is not None
         self.incarnation = new_id()
         self.quorum = Quorum(
             node_id,
             storage,
-            state,
+            self.forming.state or RaftState.new(),
             settings,
             scheduler,
             peers,
@@ -67,17 +90,19 @@ class Clustering:
             contacts=list(contacts),
             internal_topics=internal_topics,
             new_id=new_id,
-            new_cluster_id=new_cluster_id,
+            new_cluster_id=lambda: self.cluster_id,
+            founder_disk=self.forming.founder_disk,
         )
         self.membership = Membership(
             self.quorum,
             scheduler,
             settings,
             incarnation=self.incarnation,
-            disk_id=identify_disk(disk, new_id),
+            disk_id=self.forming.me.disk,
             addresses=lambda: dict(addresses()),
         )
         self.replicas: Replicas
+        self._is_stopped = False
 
     def attach(self, topics: Topics, flusher: Flusher, settings: ReplicationSettings) -> None:
         """Have the copies of topics kept in their roles; topics must hear of decisions first."""
@@ -93,11 +118,38 @@ class Clustering:
             settings,
             ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
         )
+        self.membership.is_ill = self.replicas.has_failed
 
     def start(self) -> None:
+        """Take part in the cluster, as soon as there is one."""
         self.replicas.start()
+        self.forming.start(self._begin)
+
+    def _begin(self, state: RaftState, may_vote: bool) -> None:
+        if not self._has_state:
+            self.quorum.begin(state)
+        self.quorum.may_vote = may_vote
         self.quorum.start()
         self.membership.start()
+        if not may_vote:
+            self._look_for_admission()
+
+    def _look_for_admission(self) -> None:
+        """Vote again when the cluster has taken note that this is another disk."""
+        if self._is_stopped:
+            return
+        if self.quorum.admit(self.forming.me.disk):
+            self.forming.admit()
+            return
+        self._scheduler.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
+
+    def discovered(self, nodes: Mapping[int, str]) -> None:
+        """There are these nodes, at these addresses."""
+        others = {node: at for node, at in nodes.items() if node != self.quorum.node_id}
+        for node, address in others.items():
+            self._peers.locate(node, address)
+        self.quorum.add_contacts(others)
+        self.forming.learn(others)
 
     def when_trusted(self, done: Callable[[], None]) -> None:
         """Call `done` once the cluster counts on this node: then it knows what it has to know."""
@@ -118,14 +170,39 @@ class Clustering:
         self.membership.drain()
 
         def look() -> None:
-            if not self.membership.is_drained and self._scheduler.now_ms() < deadline_ms:
+            is_over = self.membership.is_drained or not self._has_successors()
+            if not is_over and self._scheduler.now_ms() < deadline_ms:
                 self._scheduler.call_later(DRAIN_LOOK_MS, look)
                 return
-            self.membership.leave().then(lambda _, error: done())
+            self._hand_over(lambda: self.membership.leave().then(lambda _, error: done()))
 
         look()
 
+    def _has_successors(self) -> bool:
+        """Whether somebody else could lead something; not so when all nodes are told to stop."""
+        nodes = self.quorum.metadata.nodes.values()
+        return any(one.takes_leaders for one in nodes if one.id != self.quorum.node_id)
+
+    def _hand_over(self, done: Callable[[], None]) -> None:
+        """Have another node decide for the cluster, if this one does."""
+        deadline_ms = self._scheduler.now_ms() + HAND_OVER_MS_MAX
+
+        def look() -> None:
+            leader = self.quorum.leader
+            is_done = leader not in (-1, self.quorum.node_id)
+            if is_done or self._scheduler.now_ms() >= deadline_ms:
+                done()
+            else:
+                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+
+        if self.quorum.hand_over():
+            look()
+        else:
+            done()
+
     def stop(self) -> None:
+        self._is_stopped = True
+        self.forming.stop()
         self.membership.stop()
         self.replicas.stop()
         self.quorum.stop()
@@ -134,17 +211,14 @@ class Clustering:
 
     @property
     def cluster_id(self) -> str:
-        """Empty until the first controller has made one."""
+        """Empty until this node belongs to one."""
         cluster = self.quorum.metadata.cluster
-        return "" if cluster is None else cluster.cluster_id
+        if cluster is not None:
+            return cluster.cluster_id
+        formed = self.forming.formed
+        return "" if formed is None else formed.cluster_id
 
     def nodes(self) -> list[NodeFact]:
         """The nodes that clients can be sent to."""
         known = self.quorum.metadata.nodes
         return [known[number] for number in sorted(known) if not known[number].is_fenced]
-
-
-def parse_peers(text: str) -> dict[int, str]:
-    """Addresses by node, from a setting that was checked when it was read."""
-    peers = [one.strip().partition("@") for one in text.split(",") if one.strip()]
-    return {int(number): address for number, _, address in peers}

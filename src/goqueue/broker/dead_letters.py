@@ -1,11 +1,13 @@
 """Dead letters: the messages of dead-letter topics that nobody has brought back.
 
 A dead-letter topic is a log like any other. Which of its records are still dead is written in a
-ledger of its own, as a queue group writes down what it has acknowledged.
+ledger of its own, as a queue group writes down what it has acknowledged. In a cluster one node has
+these ledgers, and whoever asks another is sent there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from goqueue.broker.promise import Promise
@@ -26,6 +28,12 @@ SCAN_LETTERS_MAX = 100_000
 
 class Ledgers(Protocol):
     """Where it is written down which messages are done."""
+
+    def number_of(self, group_id: str) -> int:
+        """The partition of the journal that the ledgers of a keeper are in."""
+
+    def check_here(self, group_id: str) -> None:
+        """Refuse who must ask the node that leads this partition."""
 
     def ledger(self, key: LedgerKey) -> Ledger: ...
 
@@ -52,15 +60,34 @@ class LetterPage(NamedTuple):
 class DeadLetters:
     """Finds, reads and counts what is dead, and marks what is not any longer."""
 
-    def __init__(self, topics: Topics, ledgers: Ledgers) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        ledgers: Ledgers,
+        *,
+        check_kept: Callable[[Topic], None] = lambda _: None,
+    ) -> None:
+        """`check_kept` refuses a topic of which this node has no whole copy."""
         self._topics = topics
         self._ledgers = ledgers
+        self._check_kept = check_kept
+
+    @property
+    def shelf(self) -> int:
+        """The partition of the delivery journal that says what is dead."""
+        return self._ledgers.number_of(LEDGER_GROUP)
+
+    def check_here(self) -> None:
+        self._ledgers.check_here(LEDGER_GROUP)
 
     def find(self, topic: str, dead_letter_topic: str | None) -> Topic | None:
         """The dead-letter topic of a topic; None when nothing has died yet."""
+        self.check_here()
         found = self._topics.find(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
         if found is None and self._topics.find(topic) is None:
             raise UnknownTopic(topic)
+        if found is not None:
+            self._check_kept(found)
         return found
 
     def page(
@@ -121,6 +148,25 @@ class DeadLetters:
             if not ledger.is_done(record.offset)
         ]
         return LetterRun(letters, page.places[0].offset, page.damaged)
+
+    def at(self, topic: Topic, number: int, offsets: list[int]) -> list[Letter]:
+        """The letters at these offsets, dead or not, but for those that are gone."""
+        partition, wanted = topic.partitions[number], set(offsets)
+        first = max(min(offsets), partition.start_offset)
+        found: list[Letter] = []
+        while first <= max(offsets):
+            page = read_page(
+                [Place(partition, first, max(offsets) + 1)],
+                records_max=RUN_LETTERS_MAX,
+                bytes_max=RUN_BYTES_MAX,
+            )
+            found += [
+                read_letter(number, record) for _, record in page.records if record.offset in wanted
+            ]
+            if page.places[0].offset <= first:
+                break
+            first = page.places[0].offset
+        return found
 
     def ledger(self, topic_id: bytes, number: int) -> Ledger:
         return self._ledgers.ledger(LedgerKey(LEDGER_GROUP, topic_id, number))

@@ -179,9 +179,11 @@ class Facts:
         """The queue groups that exist, by name."""
         return self.log.metadata.queue_groups
 
-    def record_queue_group(self, fact: QueueGroupFact) -> Promise[None]:
-        """A queue group exists from now on, or has other settings."""
-        return done(self.log.request(PutQueueGroup(fact)))
+    def record_queue_group(
+        self, fact: QueueGroupFact, *, keeps_known: bool = False
+    ) -> Promise[None]:
+        """A queue group exists from now on, or has other settings unless it `keeps_known` ones."""
+        return done(self.log.request(PutQueueGroup(fact, keeps_known)))
 
     def forget_queue_group(self, name: str) -> Promise[None]:
         gone = self.log.metadata.queue_groups[name]

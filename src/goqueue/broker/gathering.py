@@ -22,7 +22,7 @@ from goqueue.partition import Partition
 
 BATCH_RECORDS_MAX = 5000
 # Errors that one record can bring upon its batch. All others would only come again.
-_OF_ONE_RECORD = (InvalidRecord, InvalidTimestamp, RecordTooLarge)
+OF_ONE_RECORD = (InvalidRecord, InvalidTimestamp, RecordTooLarge)
 
 _Lane = tuple[Partition, int]
 
@@ -99,7 +99,7 @@ class Gatherer:
 
     def _refuse(self, partition: Partition, shares: Sequence[Share], error: GoQueueError) -> None:
         is_alone = len(shares) == 1 and len(shares[0].records) == 1
-        if is_alone or not isinstance(error, _OF_ONE_RECORD):
+        if is_alone or not isinstance(error, OF_ONE_RECORD):
             for share in shares:
                 share.refused(error)
             return

@@ -55,7 +55,9 @@ def internal_topics(settings: Settings) -> list[InternalTopic]:
 
     Where there are enough nodes, what one of them alone has is not committed.
     """
-    voters = len(settings.cluster.peers.split(","))
+    cluster = settings.cluster
+    is_discovered = cluster.discovery is not None
+    voters = cluster.discovery_count if is_discovered else len(cluster.peers.split(","))
     extra = {"min_insync_replicas": "2"} if voters >= _VOTERS_FOR_TWO_COPIES else {}
     return [
         InternalTopic(name, partition_count, {**own, **extra})

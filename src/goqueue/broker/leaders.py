@@ -8,14 +8,16 @@ must be a producer with an identity, by which the leader knows a repeated batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from goqueue.broker.clustering import Clustering
-from goqueue.broker.peers import Answer, Answered, PeerKind, Peers
+from goqueue.broker.peers import Answer, Answered, Handler, PeerKind, Peers
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.model.errors import GoQueueError, NotLeader, UnknownTopicId
+from goqueue.model.errors import GoQueueError, NotLeader, StorageFull, UnknownTopicId
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended, Partition
 
@@ -40,6 +42,8 @@ class Marker(msgspec.Struct, frozen=True, array_like=True):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
+    turn: int  # which of the transactions that this coordinator ends
+    leader_epoch: int  # of the partition: it is for this leader and no other
 
 
 _place_decoder = msgspec.msgpack.Decoder(_Place)
@@ -63,11 +67,24 @@ class Leaders:
         self._scheduler = scheduler
         self._cluster = cluster
         self._peers = peers
+        self.is_full: Callable[[], bool] = lambda: False  # the disk of this node
+        # Whoever ends transactions in partitions that are led here.
+        self.mark: Callable[[Partition, Marker], Promise[Appended]]
         if peers is not None:
             peers.serve(PeerKind.APPEND, self._serve_append)
             peers.serve(PeerKind.MARKER, self._serve_marker)
 
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        """Have calls of other nodes answered, if there are any."""
+        if self._peers is not None:
+            self._peers.serve(kind, handler)
+
     # Where
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node leads everything there is."""
+        return self._cluster is None
 
     def node_of(self, topic: Topic, number: int) -> int:
         """The node that leads a partition; -1 while nobody does."""
@@ -75,6 +92,13 @@ class Leaders:
             return self.node_id
         fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
         return _NO_LEADER if fact is None else fact.leader
+
+    def epoch_of(self, topic: Topic, number: int) -> int:
+        """The epoch of the leader that `node_of` tells."""
+        if self._cluster is None:
+            return topic.partition(number).leader_epoch
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader_epoch
 
     def is_here(self, topic: Topic, number: int) -> bool:
         return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
@@ -143,16 +167,11 @@ class Leaders:
     ) -> Promise[Appended]:
         result: Promise[Appended] = Promise()
         if self.is_here(topic, number):
-            handler = self._append_here if kind is PeerKind.APPEND else self._mark_here
+            here = self._append_here if kind is PeerKind.APPEND else self._mark_here
             try:
-                partition, appended = handler(head, body)
+                return here(head, body)
             except GoQueueError as error:
                 result.reject(error)
-            else:
-                partition.when_committed(
-                    appended.last_offset,
-                    lambda error: result.settle(None if error else appended, error),
-                )
             return result
 
         def answered(answer: Answered | None, error: Exception | None) -> None:
@@ -168,29 +187,28 @@ class Leaders:
     # Serving
 
     def _serve_append(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        return _committed(*self._append_here(head, body))
+        return _answer(self._append_here(head, body))
 
     def _serve_marker(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        return _committed(*self._mark_here(head, body))
+        return _answer(self._mark_here(head, body))
 
-    def _append_here(self, head: bytes, batch: bytes | memoryview) -> tuple[Partition, Appended]:
+    def _append_here(self, head: bytes, batch: bytes | memoryview) -> Promise[Appended]:
         place = _place_decoder.decode(head)
         partition = self._leading(place.topic_id, place.number)
+        if self.is_full():
+            raise StorageFull("The disk of the leader is full; retry when there is room again.")
         # The partition stamps what it stores, and the bytes are not ours to change.
         now_ms = self._scheduler.now_ms()
-        return partition, partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
-
-    def _mark_here(self, head: bytes, _: bytes | memoryview) -> tuple[Partition, Appended]:
-        marker = _marker_decoder.decode(head)
-        partition = self._leading(marker.topic_id, marker.number)
-        appended = partition.append_marker(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            is_commit=marker.is_commit,
-            coordinator_epoch=marker.coordinator_epoch,
-            now_ms=self._scheduler.now_ms(),
+        appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
+        stored: Promise[Appended] = Promise()
+        partition.when_committed(
+            appended.last_offset, lambda error: stored.settle(None if error else appended, error)
         )
-        return partition, appended
+        return stored
+
+    def _mark_here(self, head: bytes, _: bytes | memoryview) -> Promise[Appended]:
+        marker = _marker_decoder.decode(head)
+        return self.mark(self._leading(marker.topic_id, marker.number), marker)
 
     def _leading(self, topic_id: bytes, number: int) -> Partition:
         topic = self._topics.find_by_id(topic_id)
@@ -203,11 +221,11 @@ class Leaders:
         return partition
 
 
-def _committed(partition: Partition, appended: Appended) -> Promise[Answer]:
+def _answer(stored: Promise[Appended]) -> Promise[Answer]:
     answer: Promise[Answer] = Promise()
 
-    def committed(error: GoQueueError | None) -> None:
-        answer.settle(None if error else Answer(_encode(tuple(appended))), error)
+    def done(appended: Appended | None, error: Exception | None) -> None:
+        answer.settle(None if appended is None else Answer(_encode(tuple(appended))), error)
 
-    partition.when_committed(appended.last_offset, committed)
+    stored.then(done)
     return answer

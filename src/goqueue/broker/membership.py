@@ -40,6 +40,8 @@ class Membership:
         self._settings = settings
         self._disk_id = disk_id
         self._addresses = addresses
+        # Whether this node had better lead nothing until it is started again.
+        self.is_ill: Callable[[], bool] = lambda: False
         self._wants_drain = False
         self._is_registered = False
         self._is_stopped = False
@@ -73,7 +75,8 @@ class Membership:
 
     def _beat(self) -> None:
         """Register if need be, else say that this node lives; one word at a time."""
-        if self._is_stopped:
+        # Who cannot follow what the cluster decides must not be counted on by it.
+        if self._is_stopped or self._quorum.failure is not None:
             return
         command = self._heartbeat() if self._is_registered else self._registration()
         asked_ms = self._scheduler.now_ms()
@@ -114,15 +117,18 @@ class Membership:
             self._quorum.node_id,
             self.incarnation,
             self._quorum.applied_index,
-            wants_drain=self._wants_drain,
+            wants_drain=self._wants_drain or self.is_ill(),
         )
 
 
 def identify_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
     """A name that was made together with the data, by which a replaced disk is noticed."""
     known = read_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=bytes)
-    if known is not None:
-        return known
+    return rename_disk(disk, new_id) if known is None else known
+
+
+def rename_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
+    """Another name, because something that was promised with this disk is forgotten."""
     disk_id = new_id()
     write_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=disk_id)
     return disk_id

@@ -12,6 +12,7 @@ from random import Random
 from typing import NamedTuple, cast
 
 from goqueue.broker.gathering import BATCH_RECORDS_MAX, Gatherer, Share
+from goqueue.broker.outbox import Outbox
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Delayed, Schedules
@@ -29,7 +30,6 @@ from goqueue.model.attributes import (
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Header, Record
 from goqueue.model.errors import GoQueueError, InternalTopic, StorageFull
 from goqueue.model.key_hash import partition_of_key
-from goqueue.partition import Partition
 
 RECORD_OVERHEAD_BYTES = 40  # lengths, deltas and the like, at most
 HEADER_OVERHEAD_BYTES = 10
@@ -75,11 +75,14 @@ class Publisher:
         random: Random,
         *,
         is_full: Callable[[], bool],
+        outbox: Outbox | None = None,
     ) -> None:
+        """In a cluster records go through an `outbox`, whoever leads their partitions."""
         self._scheduler = scheduler
         self._topics = topics
         self._schedules = schedules
         self._gatherer = Gatherer(scheduler)
+        self._outbox = outbox
         # Nodes that start together should not all begin with the same partition.
         self._last = random.randrange(1 << 20)
         self._turns = 0
@@ -104,7 +107,8 @@ class Publisher:
             target = self._topics.get(topic)
             if target.is_internal:
                 raise InternalTopic(topic)
-            if self._is_full():
+            # In a cluster the leaders have the records, and say themselves what is full.
+            if self._outbox is None and self._is_full():
                 raise StorageFull("The disk is full; retry when there is room again.")
             if partition is not None:
                 target.partition(partition)
@@ -122,8 +126,11 @@ class Publisher:
     def check_record(self, topic: Topic, record: Record) -> None:
         self._topics.check_record(topic, record)
 
-    def append(self, partition: Partition, lane: int, share: Share) -> None:
-        self._gatherer.add(partition, lane, share)
+    def append(self, topic: Topic, number: int, lane: int, share: Share) -> None:
+        if self._outbox is None:
+            self._gatherer.add(topic.partitions[number], lane, share)
+        else:
+            self._outbox.add(topic, number, lane, share)
 
     def schedule(self, topic: Topic, delayed: list[Delayed]) -> Promise[list[str]]:
         return self._schedules.schedule(topic.name, delayed)
@@ -209,8 +216,8 @@ class _Call:
             room = self._topic.settings.message_bytes_max - HEADER_BYTES
             for part, size in load.parts(room):
                 self._left += len(part.records)
-                partition = self._topic.partitions[number]
-                self._publisher.append(partition, lane, _Share(self, number, part, size))
+                share = _Share(self, number, part, size)
+                self._publisher.append(self._topic, number, lane, share)
         if self._delayed:
             self._schedule()
         self.done(1)

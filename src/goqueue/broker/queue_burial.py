@@ -20,7 +20,7 @@ from goqueue.broker.queue_records import RecordReader
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import NamedProducer
-from goqueue.delivery import Buried, DeadLetter, Ledger, LedgerKey
+from goqueue.delivery import Buried, DeadLetter, Dying, Ledger, LedgerKey
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
 from goqueue.model.errors import GoQueueError
@@ -178,7 +178,17 @@ class Burial:
             record = found.records.get(letter.offset)
             if record is not None:
                 entries.append(entry)
-                records.append(self._letter(mourner, letter, record))
+                records.append(
+                    letter_record(
+                        record,
+                        topic=mourner.topic,
+                        partition=letter.partition,
+                        dying=Dying(letter.offset, letter.attempts, letter.reason),
+                        group=mourner.group,
+                        group_id=mourner.group_id,
+                        now_ms=self._scheduler.now_ms(),
+                    )
+                )
                 size += len(record.key or b"") + len(record.value or b"")
             elif found.gone or source.is_gone:
                 mourner.given_up([letter])
@@ -187,25 +197,6 @@ class Burial:
                 _log.error("a dead letter cannot be read from its topic: %s", found.error)
                 self._scheduler.call_later(RETRY_MS, partial(self._queue, entry))
         return entries, records
-
-    def _letter(self, mourner: Mourner, letter: DeadLetter, record: Record) -> Record:
-        now_ms = self._scheduler.now_ms()
-        origin = Origin(
-            mourner.topic.name,
-            letter.partition,
-            letter.offset,
-            mourner.group,
-            letter.reason,
-            letter.attempts,
-            now_ms,
-        )
-        headers = (
-            *without_origin(record.headers),
-            *write_origin(origin),
-            (TOPIC_ID_HEADER, mourner.topic.id.hex().encode()),
-            (GROUP_ID_HEADER, mourner.group_id.encode()),
-        )
-        return Record(record.key, record.value, headers, now_ms)
 
     def _write(self, line: _Line, records: list[Record]) -> int:
         """Put a batch into the dead-letter partition; the offset after it."""
@@ -292,6 +283,29 @@ class Burial:
         if not self._is_taking_over:
             self._is_taking_over = True
             self._topics.facts.take_over_producer(PRODUCER_NAME).then(taken)
+
+
+def letter_record(
+    record: Record,
+    *,
+    topic: Topic,
+    partition: int,
+    dying: Dying,
+    group: str,
+    group_id: str,
+    now_ms: int,
+) -> Record:
+    """The record that a message becomes in a dead-letter topic."""
+    origin = Origin(
+        topic.name, partition, dying.offset, group, dying.reason, dying.attempts, now_ms
+    )
+    headers = (
+        *without_origin(record.headers),
+        *write_origin(origin),
+        (TOPIC_ID_HEADER, topic.id.hex().encode()),
+        (GROUP_ID_HEADER, group_id.encode()),
+    )
+    return Record(record.key, record.value, headers, now_ms)
 
 
 def _note(

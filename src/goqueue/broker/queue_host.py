@@ -6,16 +6,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from goqueue.broker.promise import Promise
-from goqueue.broker.queue_burial import Burial
 from goqueue.broker.queue_journal import DeliveryJournal
 from goqueue.broker.queue_records import Part, RecordReader
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic
 from goqueue.delivery import (
     MIXED,
+    Burying,
     DeadLetter,
     Delivery,
     Event,
@@ -126,6 +126,13 @@ class _Reading:
     error: GoQueueError | None = None
 
 
+class Burial(Protocol):
+    """Whoever moves messages to dead-letter topics."""
+
+    def send(self, mourner: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Bury these messages of a queue; each promise is kept when its message is done."""
+
+
 class HostedQueue:
     """A queue with its journal, its log and its waiting receivers."""
 
@@ -159,6 +166,7 @@ class HostedQueue:
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
+        self._closed_by: GoQueueError | None = None
 
     @property
     def topic_id(self) -> bytes:
@@ -176,7 +184,7 @@ class HostedQueue:
 
     def close(self, error: GoQueueError | None) -> None:
         """Stop; receivers get nothing, or are told why."""
-        self._is_closed = True
+        self._is_closed, self._closed_by = True, error
         if self._timer is not None:
             self._timer.cancel()
         for receiver in list(self._receivers):
@@ -189,6 +197,9 @@ class HostedQueue:
 
     def receive(self, receiver: Receiver, wait_ms: int) -> None:
         """Answer with what there is, or when something comes, or with nothing when time is up."""
+        if self._closed_by is not None:
+            receiver.refuse(self._closed_by)
+            return
         if not self._receivers:
             # Whoever waits was here first, so only an empty room is served at once.
             self.queue.expire(self._scheduler.now_ms())
@@ -344,6 +355,12 @@ class HostedQueue:
         for wait in waits:
             wait.then(done)
         return promise
+
+    def burying(self, number: int, event: Burying) -> Promise[None]:
+        """Messages of a partition are about to be written as dead letters; kept when noted."""
+        self.queue.partitions[number].record(event)
+        self.queue.mark_changed(number)
+        return self._journal.saved(self)
 
     def buried(self, letters: list[DeadLetter], grave: Topic, end: int) -> Promise[None]:
         """Dead letters are in their topic, before its offset `end`; kept when that is noted."""

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from random import Random
 
+from goqueue.broker.leaders import Leaders
+from goqueue.broker.promise import start
 from goqueue.broker.queue_burial import Burial
+from goqueue.broker.queue_burying import ClusterBurial
 from goqueue.broker.queue_host import HostedQueue, WaitingRoom
-from goqueue.broker.queue_journal import DeliveryJournal
+from goqueue.broker.queue_journal import DeliveryJournal, not_here
 from goqueue.broker.queue_lanes import Lanes
 from goqueue.broker.queue_records import RecordReader
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topic_settings import lane_settings
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import QueueGroupFact
+from goqueue.cluster.facts import (
+    QUEUE_GROUP_PREFIX,
+    ClusterFact,
+    Decision,
+    Forget,
+    PartitionFact,
+    QueueGroupFact,
+)
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
+    Buried,
     Ledger,
     LedgerKey,
     Moved,
@@ -22,14 +35,19 @@ from goqueue.delivery import (
     Unacked,
     check_queue_settings,
 )
-from goqueue.model.errors import UnknownTopic
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
 # How often queues learn that retention has removed what they had still to deliver.
 START_CHECK_MS = 1000
+RETRY_MS = 1000
+# Where the log of a partition ends that may be longer on another node than here.
+_NO_END = 1 << 62
 # Ledgers of the broker's own, which belong to no queue.
 _KEEPER_PREFIX = "__"
+
+_log = logging.getLogger(__name__)
 
 
 class HostedGroup:
@@ -56,10 +74,13 @@ class QueueHosts:
         topics: Topics,
         settings: DeliverySettings,
         random: Random,
+        leaders: Leaders | None = None,
     ) -> None:
+        """`leaders` finds those of other partitions, where the node is not alone."""
         self.groups: dict[str, HostedGroup] = {}
         self.by_topic: dict[bytes, list[HostedQueue]] = {}
-        self.journal = DeliveryJournal(scheduler, topics, settings)
+        self.leaders = leaders
+        self.journal = DeliveryJournal(scheduler, topics, settings, is_alone=leaders is None)
         self.reader = RecordReader(settings.batch_cache_bytes)
         self.lanes = Lanes(disk, scheduler, save_ms=settings.lanes_save_ms, grown=self._grown)
         self._scheduler = scheduler
@@ -67,15 +88,25 @@ class QueueHosts:
         self._settings = settings
         self._random = random
         self._burial = Burial(scheduler, topics, self.reader)
+        self._burials: dict[int, ClusterBurial] = {}  # by partition of the journal
+        # Queues, by group id and topic id, that wait for dead letters of an earlier owner.
+        self._unfinished: set[tuple[str, bytes]] = set()
         self._room = WaitingRoom(settings.waiting_max)
         self._last_number = 0
         self._timer: Handle | None = None
         topics.on_change(self._topics_changed)
+        topics.facts.log.on_applied(self._apply)
 
     def open(self) -> None:
-        """Load what the journal knows; nothing is delivered before that."""
+        """Load what the journal knows; nothing is delivered before that.
+
+        In a cluster only the groups: their queues come with what this node leads.
+        """
         for fact in self._topics.facts.queue_groups().values():
             self.groups[fact.name] = HostedGroup(fact)
+        if self.leaders is not None:
+            self._check_starts()
+            return
         self.journal.open()
         by_id = {group.id: group for group in self.groups.values()}
 
@@ -93,9 +124,164 @@ class QueueHosts:
             group, topic = by_id.get(group_id), self._topics.find_by_id(topic_id)
             if group is not None and topic is not None:
                 self._host(group, topic)
-            elif topic is None or not group_id.startswith(_KEEPER_PREFIX):
-                self.journal.forget(group_id, topic_id)
+            else:
+                self._forget_gone(group_id, topic_id)
         self._check_starts()
+
+    def _forget_gone(self, group_id: str, topic_id: bytes) -> None:
+        """The group or the topic of a ledger is gone; those of the broker's own have no group."""
+        is_topic_gone = self._topics.find_by_id(topic_id) is None
+        if is_topic_gone or not group_id.startswith(_KEEPER_PREFIX):
+            self.journal.forget(group_id, topic_id)
+
+    # Leading, in a cluster
+
+    def lead(self, partition: Partition) -> None:
+        """Own the queues of a partition of the journal, which this node leads now."""
+        assert self.leaders is not None
+        number = partition.name.partition
+        self.journal.lead(partition)
+        self._burials[number] = ClusterBurial(
+            self._scheduler, self._topics, self.leaders, self.reader
+        )
+        by_id = {group.id: group for group in self.groups.values()}
+        for group_id, topic_id in self.journal.led_by(number):
+            group, topic = by_id.get(group_id), self._topics.find_by_id(topic_id)
+            if group is None or topic is None:
+                self._forget_gone(group_id, topic_id)
+            elif any(one.burying for one in self.journal.ledgers[group_id, topic_id].values()):
+                self._unfinished.add((group_id, topic_id))
+                start(self._finish(number, group, topic), _raise)
+            else:
+                self._host(group, topic)
+
+    def resign(self, partition: Partition) -> None:
+        """Another node owns the queues of a partition of the journal, or nobody."""
+        number = partition.name.partition
+        burial = self._burials.pop(number, None)
+        if burial is not None:
+            burial.close()
+        for group in self.groups.values():
+            if self.journal.number_of(group.id) == number:
+                group.unacked = Unacked()
+                self._close_all(group, not_here())
+        self._unfinished = {
+            one for one in self._unfinished if self.journal.number_of(one[0]) != number
+        }
+        self.journal.resign(number)
+
+    async def _finish(self, number: int, group: HostedGroup, topic: Topic) -> None:
+        """Bring to their end the dead letters that an earlier owner has announced, and host."""
+        burial = self._burials[number]
+        place = (group.id, topic.id)
+        try:
+            # What is not committed may have never been sent, and must not be before it is.
+            await self.journal.settled(number)
+            events: dict[LedgerKey, Buried] = {}
+            for source, ledger in list(self.journal.ledgers[place].items()):
+                for announced in list(ledger.burying.values()):
+                    event = await burial.finish(group.fact, topic, source, announced)
+                    key = LedgerKey(group.id, topic.id, source)
+                    ledger.apply(event)
+                    events[key] = event
+                    self.journal.note({key: event})
+        except GoQueueError as error:
+            if self._burials.get(number) is burial:
+                _log.error("queue %s of %s must wait: %s", topic.name, group.fact.name, error)
+                again = partial(self._finish_again, burial, number, group, topic)
+                self._scheduler.call_later(RETRY_MS, again)
+            return
+        if self._burials.get(number) is not burial or place not in self._unfinished:
+            return
+        self._unfinished.discard(place)
+        found = self._topics.find_by_id(topic.id)
+        if self.groups.get(group.fact.name) is group and found is not None:
+            self._host(group, found)
+        else:
+            self.journal.forget(*place)
+
+    def _finish_again(
+        self, burial: ClusterBurial, number: int, group: HostedGroup, topic: Topic
+    ) -> None:
+        if self._burials.get(number) is burial:
+            start(self._finish(number, group, topic), _raise)
+
+    def check_served(self, group: HostedGroup, topic: Topic) -> None:
+        """Refuse what this node cannot do for a group, now or at all."""
+        if self.leaders is None:
+            return
+        self.journal.check_here(group.id)
+        if (group.id, topic.id) in self._unfinished:
+            raise CoordinatorNotAvailable(
+                f"Queue group {group.fact.name!r} is being taken over by this node; retry."
+            )
+        self.check_kept(topic)
+
+    def check_kept(self, topic: Topic) -> None:
+        """Refuse a topic that cannot be read here, for want of a copy of all its partitions."""
+        if self.leaders is None:
+            return
+        known = self._topics.facts.log.metadata.partitions
+        for number in range(len(topic.partitions)):
+            fact = known.get(topic.id, number)
+            if fact is None or self.leaders.node_id not in fact.members:
+                raise CoordinatorNotAvailable(
+                    f"Node {self.leaders.node_id} owns this queue group and keeps no copy of "
+                    f"{topic.name}/{number}. Give the topic a copy on every node, and retry."
+                )
+
+    # Groups, as they are decided
+
+    def _apply(self, decision: Decision) -> None:
+        moved: set[bytes] = set()
+        for change in decision:
+            if isinstance(change, QueueGroupFact):
+                self._put_group(change)
+            elif isinstance(change, Forget) and change.key.startswith(QUEUE_GROUP_PREFIX):
+                self._drop_group(change.key.removeprefix(QUEUE_GROUP_PREFIX).decode())
+            elif isinstance(change, PartitionFact) and change.topic_id in self.by_topic:
+                moved.add(change.topic_id)
+            elif isinstance(change, ClusterFact):
+                # All facts may have come at once, which says nothing of groups that are gone.
+                for name in self.groups.keys() - self._topics.facts.queue_groups().keys():
+                    self._drop_group(name)
+        if moved:
+            # Copies come and go after this, in the same turn.
+            self._scheduler.call_soon(partial(self._follow_copies, moved))
+
+    def _put_group(self, fact: QueueGroupFact) -> None:
+        known = self.groups.get(fact.name)
+        if known is not None and known.fact.id != fact.id:
+            self._drop_group(fact.name)
+            known = None
+        if known is None:
+            self.groups[fact.name] = HostedGroup(fact)
+            return
+        known.fact, known.settings = fact, check_queue_settings(dict(fact.settings))
+        for hosted in known.queues.values():
+            self.configure(known, hosted)
+
+    def _drop_group(self, name: str) -> None:
+        group = self.groups.pop(name, None)
+        if group is None:
+            return
+        topic_ids = list(group.queues)
+        self._close_all(group, UnknownGroup(name))
+        for topic_id in topic_ids:
+            self.journal.forget(group.id, topic_id)
+
+    def _close_all(self, group: HostedGroup, error: GoQueueError) -> None:
+        for topic_id, hosted in group.queues.items():
+            self.by_topic[topic_id].remove(hosted)
+            hosted.close(error)
+        group.queues = {}
+
+    def _follow_copies(self, topic_ids: set[bytes]) -> None:
+        """Copies have come to this node or left it: queues read those that are here now."""
+        for topic_id in topic_ids:
+            topic = self._topics.find_by_id(topic_id)
+            for partition in topic.partitions if topic is not None else ():
+                self._grown(partition, self.lanes.of(partition).index.end)
 
     def stop(self) -> None:
         """Answer those who wait, and write down what is known."""
@@ -103,6 +289,8 @@ class QueueHosts:
             self._timer.cancel()
         for hosted in self._all():
             hosted.close(None)
+        for burial in self._burials.values():
+            burial.close()
         self.journal.flush()
 
     def close(self) -> None:
@@ -142,7 +330,7 @@ class QueueHosts:
             scheduler=self._scheduler,
             journal=self.journal,
             reader=self.reader,
-            burial=self._burial,
+            burial=self._burials.get(self.journal.number_of(group.id), self._burial),
             room=self._room,
             receive_bytes_max=self._settings.receive_bytes_max,
         )
@@ -167,7 +355,8 @@ class QueueHosts:
                 lanes.index,
                 lanes.arrivals,
                 log_start=partition.start_offset,
-                log_end=partition.end_offset,
+                # A copy may end before what the journal knows, and has yet to get the rest.
+                log_end=partition.end_offset if self.leaders is None else _NO_END,
                 high_watermark=min(partition.last_stable_offset, lanes.index.end),
                 now_ms=self._scheduler.now_ms(),
             )
@@ -179,12 +368,22 @@ class QueueHosts:
     def _grown(self, partition: Partition, end: int) -> None:
         """The lanes of a partition are known up to `end` now."""
         topic = self._topics.find(partition.name.topic)
-        for hosted in self.by_topic.get(topic.id, ()) if topic is not None else ():
+        if topic is None:
+            return
+        for hosted in self.by_topic.get(topic.id, ()):
             number = partition.name.partition
-            if number < len(hosted.queue.partitions):
-                stable_end = min(end, partition.last_stable_offset)
-                hosted.queue.advance(number, stable_end, self._scheduler.now_ms())
-                hosted.wake()
+            if number >= len(hosted.queue.partitions):
+                continue
+            known, lanes = hosted.queue.partitions[number], self.lanes.of(partition)
+            if known.index is not lanes.index:
+                # Another copy has come. Until as much of it is known as of the one before, the
+                # queue would take what it lacks for passed.
+                if end < known.high_watermark or topic.partitions[number] is not partition:
+                    continue
+                known.index, known.arrivals = lanes.index, lanes.arrivals
+            stable_end = min(end, partition.last_stable_offset)
+            hosted.queue.advance(number, stable_end, self._scheduler.now_ms())
+            hosted.wake()
 
     def _topics_changed(self) -> None:
         for topic_id, queues in list(self.by_topic.items()):
@@ -226,3 +425,8 @@ class QueueHosts:
 
     def _all(self) -> list[HostedQueue]:
         return [hosted for group in self.groups.values() for hosted in group.queues.values()]
+
+
+def _raise(_: object, error: Exception | None) -> None:
+    if error is not None:
+        raise error

@@ -1,8 +1,10 @@
 """The delivery journal: what queues want remembered, in the internal topic `__delivery`.
 
-All queues of a group write to one partition. The events of one turn of the event loop become one
-batch there, and whoever waits for them is answered when it is durable. When a partition has grown
-enough, all its ledgers are written out whole, and what is before that is deleted.
+All queues of a group write to one partition, which its id decides. The events of one turn of the
+event loop become one batch there, and whoever waits for them is answered when it is durable. When a
+partition has grown enough, all its ledgers are written out whole, and what is before that is
+deleted. In a cluster the node that leads a partition owns the delivery state in it: it reads the
+partition to its end when it begins to lead, and forgets it all when it ceases to.
 
 What a transaction acknowledges is a transactional batch here, and the marker that ends the
 transaction in this partition decides about it. A snapshot says nothing of transactions that are
@@ -45,8 +47,11 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
+    CoordinatorNotAvailable,
     CorruptDeliveryState,
     GoQueueError,
+    NotCoordinator,
+    NotLeader,
     StorageFailed,
 )
 from goqueue.model.names import ProducerIdentity
@@ -105,11 +110,20 @@ class _Shelf:
 class DeliveryJournal:
     """Reads ledgers back at the start, and writes their events from then on."""
 
-    def __init__(self, scheduler: Scheduler, topics: Topics, settings: DeliverySettings) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        settings: DeliverySettings,
+        *,
+        is_alone: bool = True,
+    ) -> None:
+        """A node that is not alone waits until it is told what to lead."""
         self._scheduler = scheduler
         self._topics = topics
         self._settings = settings
-        self._shelves: list[_Shelf] = []
+        self._is_alone = is_alone
+        self._shelves: dict[int, _Shelf] = {}  # by partition of the journal
         self._is_due = False
         self._is_retrying = False
         # By group id and topic id.
@@ -121,19 +135,68 @@ class DeliveryJournal:
         """Read all ledgers; the topic is made when the first queue comes."""
         topic = self._topics.find(DELIVERY_TOPIC)
         if topic is not None:
-            self._host(topic)
-            for shelf in self._shelves:
-                self._replay(shelf)
+            for partition in topic.partitions:
+                self.lead(partition)
 
-    def ensure_topic(self) -> None:
+    def ensure_topic(self) -> Topic:
         """Make the topic if it is missing; no record in it is durable sooner than it is."""
-        if not self._shelves:
-            count = self._settings.partitions
-            self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=DELIVERY_SETTINGS)
-            self._host(self._topics.get(DELIVERY_TOPIC))
+        topic = self._topics.find(DELIVERY_TOPIC)
+        if topic is not None:
+            return topic
+        if not self._is_alone:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        count = self._settings.partitions
+        self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=DELIVERY_SETTINGS)
+        self.open()
+        return self._topics.get(DELIVERY_TOPIC)
 
-    def _host(self, topic: Topic) -> None:
-        self._shelves = [_Shelf(partition) for partition in topic.partitions]
+    # Leading
+
+    def lead(self, partition: Partition) -> None:
+        """Read what a partition knows, up to its end: what is there this node will commit."""
+        shelf = self._shelves[partition.name.partition] = _Shelf(partition)
+        self._replay(shelf)
+
+    def resign(self, number: int) -> None:
+        """Forget a partition that another node leads from now on. Whoever waits asks there."""
+        shelf = self._shelves.pop(number, None)
+        for key in self.led_by(number):
+            del self.ledgers[key]
+        if shelf is not None:
+            for promise in shelf.waiting:
+                promise.reject(not_here())
+
+    def number_of(self, group_id: str) -> int:
+        """The partition that holds what is known of a group."""
+        topic = self._topics.find(DELIVERY_TOPIC)
+        count = self._settings.partitions if topic is None else len(topic.partitions)
+        # The process's own hash() changes from start to start; this must not.
+        return crc32(group_id.encode()) % count
+
+    def is_here(self, group_id: str) -> bool:
+        return self._is_alone or self.number_of(group_id) in self._shelves
+
+    def check_here(self, group_id: str) -> None:
+        """Refuse who must ask the node that leads the group's partition."""
+        if not self.is_here(group_id):
+            raise not_here()
+
+    def led_by(self, number: int) -> list[tuple[str, bytes]]:
+        """The ledgers, by group id and topic id, that a partition holds."""
+        return [key for key in self.ledgers if self.number_of(key[0]) == number]
+
+    def settled(self, number: int) -> Promise[None]:
+        """Kept when all that is in a partition now is committed."""
+        promise: Promise[None] = Promise()
+        shelf = self._shelves.get(number)
+        if shelf is None:
+            promise.reject(not_here())
+        else:
+            last_offset = shelf.partition.end_offset - 1
+            shelf.partition.when_committed(
+                last_offset, lambda error: promise.settle(None, _where_now(error))
+            )
+        return promise
 
     def _replay(self, shelf: _Shelf) -> None:
         for header, batch in readable_batches(shelf.partition, name="delivery state"):
@@ -172,8 +235,7 @@ class DeliveryJournal:
 
     def partition_of(self, group_id: str) -> Partition:
         """Where a group's acks are written, which a transaction must take part in."""
-        self.ensure_topic()
-        return self._shelf(group_id).partition
+        return self.ensure_topic().partition(self.number_of(group_id))
 
     def prepare(
         self, group_id: str, events: Mapping[LedgerKey, Prepared], identity: ProducerIdentity
@@ -200,11 +262,11 @@ class DeliveryJournal:
         its group may be gone, and that is behind the marker in the log; ledgers see to it that
         the order of the two does not matter.
         """
-        for shelf in self._shelves:
-            if shelf.partition is partition:
-                ended = shelf.open.pop(producer_id, None)
-                return [] if ended is None else list(ended.ledgers)
-        return []
+        shelf = self._shelves.get(partition.name.partition)
+        if shelf is None or shelf.partition is not partition:
+            return []
+        ended = shelf.open.pop(producer_id, None)
+        return [] if ended is None else list(ended.ledgers)
 
     def _end(self, shelf: _Shelf, producer_id: int, *, is_commit: bool) -> None:
         for group_id, topic_id, number in self.ended(shelf.partition, producer_id):
@@ -229,13 +291,18 @@ class DeliveryJournal:
 
     def changed(self, queue: Journaled) -> None:
         """The queue has events; they are written at the end of this turn."""
-        self._shelf(queue.group_id).changed[queue] = None
-        self._write_soon()
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is not None:
+            shelf.changed[queue] = None
+            self._write_soon()
 
     def saved(self, queue: Journaled) -> Promise[None]:
         """Kept when all that the queue has said so far is durable."""
         promise: Promise[None] = Promise()
-        shelf = self._shelf(queue.group_id)
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
         shelf.changed[queue] = None
         shelf.waiting.append(promise)
         self._write_soon()
@@ -249,17 +316,18 @@ class DeliveryJournal:
 
     def ledger(self, key: LedgerKey) -> Ledger:
         """A ledger that belongs to no queue; its keeper's name begins with two underscores."""
+        self.check_here(key.group)
         return self.ledgers.get((key.group, key.topic_id), {}).get(key.partition) or Ledger()
 
     def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
         """Apply events to such a ledger; kept when they are durable."""
         self.ensure_topic()
+        shelf = self._shelf(key.group)
         ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
         ledger = ledgers.setdefault(key.partition, Ledger())
         for event in events:
             ledger.apply(event)
         promise: Promise[None] = Promise()
-        shelf = self._shelf(key.group)
         shelf.unsaved.append(self._record(key, events))
         shelf.waiting.append(promise)
         self._write_soon()
@@ -268,8 +336,8 @@ class DeliveryJournal:
     def forget(self, group_id: str, topic_id: bytes) -> None:
         """The group, or the topic, is gone; so is what was known of them."""
         ledgers = self.ledgers.pop((group_id, topic_id), {})
-        if self._shelves and ledgers:
-            shelf = self._shelf(group_id)
+        shelf = self._find_shelf(group_id)
+        if shelf is not None and ledgers:
             shelf.unsaved += [
                 self._record(LedgerKey(group_id, topic_id, number), [Forgotten()])
                 for number in ledgers
@@ -279,7 +347,7 @@ class DeliveryJournal:
     def flush(self) -> None:
         """Write everything now, without waiting for the end of the turn."""
         self._is_due = False
-        for shelf in self._shelves:
+        for shelf in list(self._shelves.values()):
             if shelf.changed or shelf.unsaved or shelf.waiting:
                 self._write(shelf)
 
@@ -301,6 +369,7 @@ class DeliveryJournal:
         waiting, shelf.waiting = shelf.waiting, []
 
         def committed(error: GoQueueError | None) -> None:
+            error = _where_now(error)
             for promise in waiting:
                 promise.settle(None, error)
 
@@ -349,10 +418,10 @@ class DeliveryJournal:
         records = [
             self._record(LedgerKey(group_id, topic_id, number), [part])
             for (group_id, topic_id), ledgers in self.ledgers.items()
-            if self._shelf(group_id) is shelf
+            if self._find_shelf(group_id) is shelf
             for number, ledger in ledgers.items()
             if number == 0 or ledger != nothing  # the first one says that there is a queue
-            for part in ledger.snapshot()
+            for part in _written_out(ledger)
         ]
         size = 0
         try:
@@ -376,8 +445,27 @@ class DeliveryJournal:
         shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
 
     def _shelf(self, group_id: str) -> _Shelf:
-        # The process's own hash() changes from start to start; this must not.
-        return self._shelves[crc32(group_id.encode()) % len(self._shelves)]
+        shelf = self._find_shelf(group_id)
+        if shelf is None:
+            raise not_here()
+        return shelf
+
+    def _find_shelf(self, group_id: str) -> _Shelf | None:
+        return self._shelves.get(self.number_of(group_id))
+
+
+def _written_out(ledger: Ledger) -> list[Event]:
+    """The whole of a ledger."""
+    return [*ledger.snapshot(), *ledger.burying.values()]
+
+
+def not_here() -> NotCoordinator:
+    return NotCoordinator("Another node owns this queue group's state now; ask there.")
+
+
+def _where_now(error: GoQueueError | None) -> GoQueueError | None:
+    """Whoever does not lead the journal any more does not own the group either."""
+    return not_here() if isinstance(error, NotLeader) else error
 
 
 def _fitting(records: list[Record]) -> int:

@@ -1,17 +1,21 @@
 """Queue groups: who exists, which topics they read, and every call on them.
 
-A group belongs to the whole node; it has one queue for each topic that it receives from, made by
-the first receive. Calls that settle messages are answered when their outcome is durable.
+A group has one queue for each topic that it receives from, made by the first receive. In a cluster
+every node knows which groups there are; the delivery state of a group is with one of them, its
+owner, and whoever asks another is sent there. Calls that settle messages are answered when their
+outcome is durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 
+from goqueue.broker.leaders import Leaders
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import HostedQueue, Received, Receiver
 from goqueue.broker.queue_hosting import HostedGroup, QueueHosts
@@ -19,7 +23,7 @@ from goqueue.broker.queue_settling import Call, Outcomes, settle
 from goqueue.broker.queue_transactions import TransactionalAcks
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topic_settings import lane_settings
-from goqueue.broker.topics import INTERNAL_TOPICS, Topic, Topics
+from goqueue.broker.topics import DELIVERY_TOPIC, INTERNAL_TOPICS, Topic, Topics
 from goqueue.cluster.metadata import QueueGroupFact
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
@@ -38,6 +42,7 @@ from goqueue.delivery import (
 )
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
+    GoQueueError,
     GroupKindMismatch,
     InternalTopic,
     InvalidGroupId,
@@ -54,6 +59,7 @@ CONSUMER_NAME_LENGTH_MAX = 249
 REASON_LENGTH_MAX = 1000
 RECEIPTS_MAX = 1000
 WAIT_MS_MAX = 60_000
+NO_OWNER = -1
 PEEK_STRETCHES_MAX = 20  # in which a peek looks for messages that are not done
 
 
@@ -93,12 +99,19 @@ class Queues:
         *,
         new_id: Callable[[], bytes],
         is_stream_group: Callable[[str], bool],
+        leaders: Leaders,
+        is_alone: bool = True,
     ) -> None:
+        """A node that is not alone owns what it is told to lead."""
         self._scheduler = scheduler
         self._topics = topics
         self._new_id = new_id
         self._is_stream_group = is_stream_group
-        self._hosts = QueueHosts(scheduler, disk, topics, settings, random)
+        self._leaders = leaders
+        self._is_alone = is_alone
+        self._hosts = QueueHosts(
+            scheduler, disk, topics, settings, random, None if is_alone else leaders
+        )
         self.journal = self._hosts.journal
         self._transactional = TransactionalAcks(scheduler, self._hosts)
 
@@ -114,19 +127,52 @@ class Queues:
         """Everything is durable; leave the lane indexes for the next start."""
         self._hosts.lanes.save_all()
 
+    # Leading, in a cluster
+
+    def lead(self, partition: Partition) -> None:
+        """Own the groups of a partition of the journal, which this node leads now."""
+        self._hosts.lead(partition)
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition of the journal, or nobody."""
+        self._hosts.resign(partition)
+
+    def owner_of(self, name: str, topic_name: str | None = None) -> int:
+        """The node that has a group's delivery state; -1 while nobody has, or there is no group.
+
+        All queues of a group are with one node, whatever the topic.
+        """
+        group = self._hosts.groups.get(name)
+        return NO_OWNER if group is None else self.owner_of_state(group.id)
+
+    def owner_of_state(self, group_id: str) -> int:
+        """The same for a group's id, or for the name of a keeper of the broker's own."""
+        topic = self._topics.find(DELIVERY_TOPIC)
+        if topic is None:
+            return self._leaders.node_id if self._is_alone else NO_OWNER
+        return self._leaders.node_of(topic, self.journal.number_of(group_id))
+
+    def check_kept(self, topic: Topic) -> None:
+        """Refuse a topic that cannot be read here, for want of a copy of all its partitions."""
+        self._hosts.check_kept(topic)
+
     # Groups
 
     def is_known(self, name: str) -> bool:
         return name in self._hosts.groups
 
     def all(self) -> list[QueueGroup]:
+        """All groups; the topics only of those that this node owns."""
         return [self._describe(group) for group in self._hosts.groups.values()]
 
     def describe(self, name: str) -> QueueGroup:
-        return self._describe(self._get(name))
+        return self._describe(self._owned(name))
 
     def create(self, name: str, settings: Mapping[str, Any] | None = None) -> Promise[None]:
-        """Make a group, or give one that exists these settings; kept when it is durable."""
+        """Make a group, or give one that exists these settings; kept when it is durable.
+
+        Without settings one that another node has made meanwhile stays as it is.
+        """
         known = self._hosts.groups.get(name)
         if known is None:
             self._check_new(name)
@@ -137,25 +183,12 @@ class Queues:
                 raise InvalidGroupSettings("dead_letter_topic must not be an internal topic.")
         group_id = self._new_id() if known is None else known.fact.id
         fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
-        promise = self._topics.facts.record_queue_group(fact)
-        if known is None:
-            self._hosts.groups[name] = HostedGroup(fact)
-        else:
-            known.fact, known.settings = fact, checked
-            for hosted in known.queues.values():
-                self._hosts.configure(known, hosted)
-        return promise
+        return self._topics.facts.record_queue_group(fact, keeps_known=settings is None)
 
     def delete(self, name: str) -> Promise[None]:
         """Forget a group and all its delivery state."""
-        group = self._get(name)
-        promise = self._topics.facts.forget_queue_group(name)
-        del self._hosts.groups[name]
-        for topic_id, hosted in list(group.queues.items()):
-            self._hosts.by_topic[topic_id].remove(hosted)
-            hosted.close(UnknownGroup(name))
-            self.journal.forget(group.id, topic_id)
-        return promise
+        self._get(name)
+        return self._topics.facts.forget_queue_group(name)
 
     def _check_new(self, name: str) -> None:
         if not name or len(name) > GROUP_NAME_LENGTH_MAX:
@@ -169,6 +202,11 @@ class Queues:
         group = self._hosts.groups.get(name)
         if group is None:
             raise UnknownGroup(name)
+        return group
+
+    def _owned(self, name: str) -> HostedGroup:
+        group = self._get(name)
+        self.journal.check_here(group.id)
         return group
 
     def _describe(self, group: HostedGroup) -> QueueGroup:
@@ -197,17 +235,60 @@ class Queues:
         if topic.is_internal:
             raise InternalTopic(topic_name)
         self._hosts.lanes.catch_up()
-        made = self.create(name) if name not in self._hosts.groups else None
-        group = self._hosts.groups[name]
-        if visibility_ms is None:
-            visibility_ms = group.settings.visibility_ms
-        receiver = Receiver(consumer, messages_max, visibility_ms)
+        known = self._hosts.groups.get(name)
+        made = self.create(name) if known is None else None
+        group = self._hosts.groups.get(name)
+        receiver = Receiver(consumer, messages_max, visibility_ms or 0)
+        if group is None:
+            assert made is not None
+            self._receive_when_made(made, name, topic_name, receiver, wait_ms)
+            return receiver
+        self._hosts.check_served(group, topic)
+        receiver.visibility_ms = receiver.visibility_ms or group.settings.visibility_ms
         hosted = group.queues.get(topic.id)
         if hosted is not None and made is None:
             hosted.receive(receiver, wait_ms)
             return receiver
         self._receive_first(hosted or self._hosts.start_queue(group, topic), receiver, wait_ms)
         return receiver
+
+    def _receive_when_made(
+        self, made: Promise[None], name: str, topic_name: str, receiver: Receiver, wait_ms: int
+    ) -> None:
+        """Where nodes have to agree that there is a group, its id tells who owns it."""
+
+        def agreed(_: None, error: Exception | None) -> None:
+            if receiver.promise.is_done:
+                return
+            try:
+                if error is not None:
+                    raise error
+                again = self.receive(
+                    name,
+                    topic_name,
+                    consumer=receiver.consumer,
+                    messages_max=receiver.count_max,
+                    wait_ms=wait_ms,
+                    visibility_ms=receiver.visibility_ms or None,
+                )
+            except GoQueueError as refused:
+                receiver.refuse(refused)
+                return
+            receiver.leave = partial(leave, again)
+            again.promise.then(answered)
+
+        is_left = False
+
+        def leave(again: Receiver) -> None:
+            nonlocal is_left
+            is_left = True
+            again.cancel()
+
+        def answered(messages: Received | None, error: Exception | None) -> None:
+            if not is_left:
+                receiver.promise.settle(messages, error)
+
+        made.then(agreed)
 
     @staticmethod
     def _receive_first(hosted: HostedQueue, receiver: Receiver, wait_ms: int) -> None:
@@ -256,7 +337,7 @@ class Queues:
         self, name: str, receipts: Sequence[str], *, visibility_ms: int | None = None
     ) -> Promise[Outcomes]:
         """Keep these messages for so long from now on."""
-        group = self._get(name)
+        group = self._owned(name)
         if visibility_ms is None:
             visibility_ms = group.settings.visibility_ms
         _check("visibility_ms", visibility_ms, 1, VISIBILITY_MS_MAX)
@@ -271,7 +352,7 @@ class Queues:
     def _settle(
         self, name: str, receipts: Sequence[str], call: Call, *, is_durable: bool = True
     ) -> Promise[Outcomes]:
-        group = self._get(name)
+        group = self._owned(name)
         _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
         if is_durable and group.queues:
             self.journal.check_writable(group.id)
@@ -291,7 +372,7 @@ class Queues:
         They are done with its commit, and come again with its abort.
         """
         _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
-        return self._transactional.prepare(self._get(name), receipts, identity)
+        return self._transactional.prepare(self._owned(name), receipts, identity)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """A marker in a partition of the journal is committed."""
@@ -431,6 +512,7 @@ class Queues:
         group, topic = self._get(name), self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
+        self._hosts.check_served(group, topic)
         hosted = group.queues.get(topic.id)
         if hosted is None and not may_start:
             raise InvalidRequest(

@@ -20,12 +20,15 @@ from goqueue.broker.alarm import Alarm
 from goqueue.broker.facts import Applied
 from goqueue.broker.peers import Answer, Answered, PeerKind, Peers
 from goqueue.broker.promise import Promise
+from goqueue.broker.quorum_members import QuorumMembers
+from goqueue.broker.quorum_requests import QuorumRequests
 from goqueue.broker.scheduler import Scheduler
 from goqueue.cluster.commands import (
+    ChangeVoter,
     ClusterCommand,
-    DeleteTopic,
     RegisterNode,
     Result,
+    UnregisterNode,
     decode_command,
     encode_command,
 )
@@ -44,9 +47,13 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft import messages as raft_messages
 from goqueue.cluster.raft.core import Raft
-from goqueue.cluster.raft.members import MemberChange
-from goqueue.cluster.raft.messages import Entry, EntryKind
-from goqueue.cluster.raft.ready import Proposal, RaftState, Ready, Snapshot
+from goqueue.cluster.raft.messages import Entry, EntryKind, Members
+from goqueue.cluster.raft.ready import (
+    Proposal,
+    RaftState,
+    Ready,
+    Snapshot,
+)
 from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
@@ -57,16 +64,13 @@ from goqueue.model.errors import (
     NotController,
     RequestTimedOut,
     StorageFull,
-    UnknownTopic,
 )
 from goqueue.partition import Partition
 
-COMMAND_TIMEOUT_MS = 30_000  # long enough for an election or two
-CALL_TIMEOUT_MS = 5_000  # of one attempt; then perhaps another node leads
 RETRY_MS = 100
 CONTROLLER_TICK_MS = 100
+FIRST_NODES_MS_MAX = 5_000  # that internal topics wait for all voters to be there
 SNAPSHOT_ENTRIES = 10_000  # applied since the last snapshot; reading so many again is quick
-WAITING_MAX = 10_000  # commands of this node that are under way
 
 _log = logging.getLogger(__name__)
 
@@ -81,16 +85,6 @@ class _Proposed:
     term: int
     done: Promise[tuple[int, Result]]
     result: Result
-
-
-@dataclass(slots=True)
-class _Request:
-    """A command of this node, tried until it is decided or too late."""
-
-    command: ClusterCommand
-    promise: Promise[Result]
-    deadline_ms: int
-    attempts: int = 0
 
 
 class Quorum:
@@ -110,9 +104,13 @@ class Quorum:
         internal_topics: Sequence[InternalTopic],
         new_id: Callable[[], bytes],
         new_cluster_id: Callable[[], str],
+        founder_disk: Callable[[int], bytes | None] = lambda node: None,
         raft_settings: RaftSettings | None = None,
     ) -> None:
-        """`contacts` are nodes to ask while no leader is known."""
+        """`contacts` are nodes to ask while no leader is known.
+
+        `founder_disk` tells with which disk a node was a first voter, if it was.
+        """
         self.node_id = node_id
         self.metadata = Metadata()
         self.partitions: list[Partition] = []  # Its log is no partition.
@@ -128,18 +126,29 @@ class Quorum:
         self._internal_topics = internal_topics
         self._new_id = new_id
         self._new_cluster_id = new_cluster_id
-        self._raft = Raft(node_id, state, raft_settings or RaftSettings(), random)
+        self._raft_settings = raft_settings or RaftSettings()
+        self._raft = Raft(node_id, state, self._raft_settings, random)
         self._random = random
+        self._members = QuorumMembers(
+            lambda: self._raft,
+            self.metadata,
+            scheduler,
+            peers,
+            founder_disk=founder_disk,
+            proposed=self._member_proposed,
+        )
+        self._asked = QuorumRequests(scheduler, ask=self._ask, when_applied=self.when_applied)
         self._controller: Controller | None = None
         self._controller_term = -1
+        self._office_ms = 0
         self._proposed: dict[int, _Proposed] = {}
         self._last_proposed = 0
         self._applied: list[Applied] = []
         self._waiting: dict[int, list[Promise[None]]] = {}
-        self._requests = 0
         self._unsaved: list[Ready] = []
         self._is_saving = False
         self._is_pumping = False
+        self._is_started = False
         self._is_stopped = False
         self._snapshot_index = self.applied_index
         self._alarm = Alarm(
@@ -168,12 +177,31 @@ class Quorum:
         return self._raft.members.voters
 
     @property
+    def members(self) -> Members:
+        return self._raft.members
+
+    @property
     def term(self) -> int:
         return self._raft.term
 
+    @property
+    def may_vote(self) -> bool:
+        return self._raft.may_vote
+
+    @may_vote.setter
+    def may_vote(self, is_allowed: bool) -> None:
+        self._raft.may_vote = is_allowed
+
     # Life
 
+    def begin(self, state: RaftState) -> None:
+        """Who the first members are was not known when this was made; now it can start."""
+        assert not self._is_started
+        assert not state.snapshot.data
+        self._raft = Raft(self.node_id, state, self._raft_settings, self._random)
+
     def start(self) -> None:
+        self._is_started = True
         for fact in self.metadata.nodes.values():
             self._locate(fact)
         self._ring(self._scheduler.now_ms())
@@ -182,12 +210,19 @@ class Quorum:
     def stop(self) -> None:
         """Take no further part. Whoever waits here is told to ask again."""
         self._is_stopped = True
+        self._asked.stop()
         self._leave_office()
         error = RequestTimedOut("The node is stopping; ask another one.")
         waiting, self._waiting = self._waiting, {}
         for promises in waiting.values():
             for promise in promises:
                 promise.reject(error)
+
+    def add_contacts(self, nodes: Iterable[int]) -> None:
+        """These can be asked too while no leader is known."""
+        self._contacts += [
+            one for one in nodes if one != self.node_id and one not in self._contacts
+        ]
 
     def on_applied(self, applied: Applied) -> None:
         self._applied.append(applied)
@@ -198,7 +233,7 @@ class Quorum:
             self._pump()
 
     def _receive(self, sender: int, head: bytes, _: memoryview) -> None:
-        if self._is_stopped or self.failure is not None:
+        if not self._is_started or self._is_stopped or self.failure is not None:
             return
         try:
             self._raft.receive(raft_messages.decode(head), self._scheduler.now_ms())
@@ -326,6 +361,7 @@ class Quorum:
         address = fact.addresses.get("internal")
         if address is not None and fact.id != self.node_id:
             self._peers.locate(fact.id, address)
+            self.add_contacts([fact.id])
 
     def _tell_waiting(self) -> None:
         due = [index for index in self._waiting if index <= self.applied_index]
@@ -355,11 +391,17 @@ class Quorum:
             internal_topics=self._internal_topics,
         )
         self._controller_term = self._raft.term
+        self._office_ms = now_ms
         _log.info("node %d is the controller of term %d", self.node_id, self._raft.term)
         if self.metadata.cluster is None:
             self._decide_own(
                 lambda controller: controller.record([ClusterFact(self._new_cluster_id())])
             )
+
+    def _retake_office(self) -> None:
+        """A controller gave up over a proposal that was refused, and Raft still leads."""
+        if self._raft.is_settled and self.applied_index == self._raft.log.last_index:
+            self._take_office(self.applied_index)
 
     def _leave_office(self) -> None:
         """Another leads, or nobody. What was proposed may get lost; whoever waits asks there."""
@@ -376,7 +418,11 @@ class Quorum:
             return
         self._scheduler.call_later(CONTROLLER_TICK_MS, self._tick_controller)
         now_ms = self._scheduler.now_ms()
+        if self._raft.is_leader and self._controller is None:
+            self._retake_office()
         self._decide_own(lambda controller: controller.tick(now_ms))
+        if self._controller is not None:
+            self._members.promote()
         if self._controller is not None and self._lacks_internal_topics():
             self._decide_own(lambda controller: controller.create_internal_topics(self._new_id))
 
@@ -384,7 +430,12 @@ class Quorum:
         assert self._controller is not None
         known = self._controller.metadata
         alive = sum(not node.is_fenced for node in known.nodes.values())
-        return alive >= self._raft.members.majority and any(
+        members = self._raft.members
+        # Whoever registers a moment later should have copies too: with too few of them, the next
+        # node that is lost would be one too many.
+        is_late = self._scheduler.now_ms() - self._office_ms >= FIRST_NODES_MS_MAX
+        wanted = members.majority if is_late else len(members.voters)
+        return alive >= wanted and any(
             known.topic(topic.name) is None for topic in self._internal_topics
         )
 
@@ -417,6 +468,10 @@ class Quorum:
         self._scheduler.call_soon(self._pump_unless_stopped)
         return done
 
+    def _member_proposed(self, index: int) -> None:
+        self._last_proposed = index
+        self._scheduler.call_soon(self._pump_unless_stopped)
+
     def _pump_unless_stopped(self) -> None:
         if not self._is_stopped and self.failure is None:
             self._pump()
@@ -425,15 +480,7 @@ class Quorum:
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
         """Have something decided; kept when that is in effect on this node."""
-        promise: Promise[Result] = Promise()
-        if self._requests >= WAITING_MAX:
-            promise.reject(RequestTimedOut("Too many changes wait for the controller; retry."))
-            return promise
-        self._requests += 1
-        promise.then(self._request_done)
-        deadline_ms = self._scheduler.now_ms() + COMMAND_TIMEOUT_MS
-        self._attempt(_Request(command, promise, deadline_ms))
-        return promise
+        return self._asked.request(command)
 
     def ask_once(self, command: ClusterCommand, *, timeout_ms: int) -> Promise[None]:
         """Tell the controller something that will be told again anyway."""
@@ -445,16 +492,6 @@ class Quorum:
         else:
             asked.then(lambda _, error: done.settle(None, error))
         return done
-
-    def _request_done(self, _: Result, error: Exception | None) -> None:
-        self._requests -= 1
-
-    def _attempt(self, request: _Request) -> None:
-        request.attempts += 1
-        try:
-            self._ask(request.command, CALL_TIMEOUT_MS).then(partial(self._decided, request))
-        except GoQueueError as error:
-            self._decided(request, None, error)
 
     def _ask(self, command: ClusterCommand, timeout_ms: int) -> Promise[tuple[int, Result]]:
         if self._is_stopped:
@@ -481,27 +518,15 @@ class Quorum:
         called.then(answered)
         return done
 
-    def _decided(
-        self, request: _Request, decided: tuple[int, Result] | None, error: Exception | None
-    ) -> None:
-        if error is None:
-            assert decided is not None
-            index, result = decided
-            applied = self.when_applied(index)
-            applied.then(lambda _, late: request.promise.settle(None if late else result, late))
-            return
-        is_passing = isinstance(error, NotController | RequestTimedOut)
-        if is_passing and self._scheduler.now_ms() < request.deadline_ms and not self._is_stopped:
-            self._scheduler.call_later(RETRY_MS, partial(self._attempt, request))
-        elif _is_done_before(request, error):
-            request.promise.resolve(None)
-        else:
-            request.promise.reject(error)
-
     def _decide(self, command: ClusterCommand) -> Promise[tuple[int, Result]]:
         assert self._controller is not None
         if isinstance(command, RegisterNode):
-            self._welcome(command)
+            self._members.welcome(self._controller, command)
+        elif isinstance(command, UnregisterNode):
+            self._members.dismiss(self._controller, command.node)
+        elif isinstance(command, ChangeVoter):
+            self._members.change_voter(command)
+            return self._propose((), None)
         decision, result = decide(
             self._controller,
             command,
@@ -510,17 +535,29 @@ class Quorum:
         )
         return self._propose(decision, result)
 
-    def _welcome(self, command: RegisterNode) -> None:
-        """A node that no list of members knows gets the log from now on."""
-        address = command.addresses.get("internal")
-        if address is not None and command.node != self.node_id:
-            self._peers.locate(command.node, address)
-        if command.node not in self._raft.members.all:
-            now_ms = self._scheduler.now_ms()
-            outcome = self._raft.propose_members(MemberChange.ADD_LEARNER, command.node, now_ms)
-            if isinstance(outcome, Proposal):
-                self._last_proposed = outcome.index
-                self._scheduler.call_soon(self._pump_unless_stopped)
+    # Handing over
+
+    def hand_over(self) -> bool:
+        """Have another voter lead, so that nobody has to notice that none does; False if none can.
+
+        What is asked of this node meanwhile is refused and asked again there.
+        """
+        successor = self._members.successor()
+        if successor is None or not self._raft.is_leader or self._is_stopped:
+            return False
+        self._raft.transfer(successor, self._scheduler.now_ms())
+        self._pump()
+        return True
+
+    # Voting again
+
+    def admit(self, disk: bytes) -> bool:
+        """Vote from now on, if it is known here for good that the cluster has this very disk."""
+        fact = self.metadata.nodes.get(self.node_id)
+        if fact is None or fact.disk != disk or self._raft.log.saved_index < self.applied_index:
+            return False
+        self._raft.may_vote = True
+        return True
 
     def _serve_command(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
         if self._controller is None:
@@ -533,15 +570,6 @@ class Quorum:
 
         self._decide(decode_command(head)).then(decided)
         return answer
-
-
-def _is_done_before(request: _Request, error: Exception) -> bool:
-    """Whether an earlier attempt, whose answer was lost, has already done what is refused now."""
-    return (
-        request.attempts > 1
-        and isinstance(request.command, DeleteTopic)
-        and isinstance(error, UnknownTopic)
-    )
 
 
 def _log_lost(_: object, error: Exception | None) -> None:

@@ -154,7 +154,7 @@ def read_page(
         cursor = cursors[number]
         record = cursor.take()
         page.records.append((cursor.partition, record))
-        room -= _size(record)
+        room -= record_size(record)
         if (head := cursor.head()) is not None:
             heapq.heapreplace(heap, (head.timestamp_ms, number))
         else:
@@ -264,7 +264,8 @@ class _Cursor:
         return self._until is not None and offset >= self._until
 
 
-def _size(record: Record) -> int:
+def record_size(record: Record) -> int:
+    """About what a record takes in an answer."""
     size = len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
     for name, content in record.headers:
         size += len(name) + len(content or b"")

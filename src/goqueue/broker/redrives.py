@@ -5,6 +5,11 @@ cancelled, or dies, loses nothing. Nor does it bring a letter back twice. Letter
 idempotent producer of our own, with the job and their origin in headers; after a restart its newest
 batches tell what the last step of a job had brought back and not yet marked. One job at a time
 works on a dead-letter topic, one step after the other.
+
+In a cluster all jobs are with the node that has the ledgers of dead letters. What a step is about
+to bring back, and under which producer's numbers, is written into the job first; whoever takes the
+jobs over takes that step again. A job is written by its versions, so that a former owner who does
+not know it yet can neither change it nor begin another step.
 """
 
 from __future__ import annotations
@@ -16,9 +21,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.broker.dead_letters import SCAN_LETTERS_MAX, DeadLetters, LetterRun
+from goqueue.broker.dead_letters import SCAN_LETTERS_MAX, DeadLetters
+from goqueue.broker.leaders import Leaders
 from goqueue.broker.own_records import newest_records
 from goqueue.broker.promise import Promise, start
+from goqueue.broker.redrive_steps import RETRY_MS, ClusterSteps, by_target, choose
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.metadata import JobFact, NamedProducer
@@ -40,16 +47,12 @@ from goqueue.model.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
-from goqueue.model.key_hash import partition_of_key
 from goqueue.partition import Partition
 
 JOB_KIND = "redrive"
 PRODUCER_NAME = "redrive"
 JOBS_KEPT_MAX = 100  # ended ones, per dead-letter topic
-STEP_LETTERS_MAX = 500
 PREVIEW_LETTERS_MAX = 10
-RETRY_MS = 1000
-RATE_STEPS_PER_S = 10
 
 _log = logging.getLogger(__name__)
 _encode_job = msgspec.msgpack.Encoder().encode
@@ -76,7 +79,17 @@ class Redrives:
         *,
         new_id: Callable[[], bytes],
         is_full: Callable[[], bool],
+        leaders: Leaders | None = None,
     ) -> None:
+        """`leaders` finds those of partitions, where the node is not alone."""
+        self._steps = (
+            None
+            if leaders is None
+            else ClusterSteps(scheduler, topics, letters, leaders, save=self._save, is_full=is_full)
+        )
+        self._versions: dict[str, int] = {}
+        self._saves: dict[str, Promise[None]] = {}
+        self._tenure = 0  # counts how often this node has begun or ceased to own the jobs
         self._scheduler = scheduler
         self._topics = topics
         self._letters = letters
@@ -104,6 +117,29 @@ class Redrives:
     def stop(self) -> None:
         """Begin no more steps; running jobs go on after the next start."""
         self._is_stopped = True
+
+    def lead(self, partition: Partition) -> None:
+        """Go on with the jobs, if what this node leads now are the ledgers of dead letters."""
+        if partition.name.partition != self._letters.shelf:
+            return
+        self._tenure += 1
+        self._jobs, self._versions, self._saves, self._working = {}, {}, {}, set()
+        for fact in self._topics.facts.jobs(JOB_KIND):
+            self._load(fact)
+        for job in list(self._jobs.values()):
+            self._work(job)
+
+    def resign(self, partition: Partition) -> None:
+        """Another node owns the jobs; steps that are under way it takes again."""
+        if partition.name.partition == self._letters.shelf:
+            self._tenure += 1
+            self._jobs = {}
+
+    def _load(self, fact: JobFact) -> Redrive:
+        job = self._jobs[fact.id] = _decode_job(fact.body)
+        self._versions[fact.id] = fact.version
+        self._saves.pop(fact.id, None)
+        return job
 
     def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
         """Note what was brought back before the last stop and is not marked."""
@@ -154,6 +190,7 @@ class Redrives:
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
     ) -> Promise[Redrive]:
         """Begin a job; kept when the job itself is durable."""
+        self._letters.check_here()
         job = self._new_job(topic, order, dead_letter_topic)
         if order.target_topic is not None:
             self._topics.get(order.target_topic)
@@ -168,12 +205,13 @@ class Redrives:
             if error is None:
                 self._work(job)
             else:
-                del self._jobs[job.id]
+                self._jobs.pop(job.id, None)
 
         saved.then(begin)
         return _then(saved, job)
 
     def get(self, topic: str, job_id: str) -> Redrive:
+        self._letters.check_here()
         job = self._jobs.get(job_id)
         if job is None or job.topic != topic:
             raise UnknownRedrive(topic, job_id)
@@ -181,6 +219,7 @@ class Redrives:
 
     def jobs(self, topic: str) -> list[Redrive]:
         """The jobs of a topic, newest first."""
+        self._letters.check_here()
         jobs = [job for job in self._jobs.values() if job.topic == topic]
         return sorted(jobs, key=lambda job: (job.created_ms, job.id), reverse=True)
 
@@ -229,7 +268,26 @@ class Redrives:
         return job
 
     def _save(self, job: Redrive) -> Promise[None]:
-        return self._topics.facts.record_job(JobFact(JOB_KIND, job.id, _encode_job(job)))
+        body = _encode_job(job)
+        if self._steps is None:
+            return self._topics.facts.record_job(JobFact(JOB_KIND, job.id, body))
+        version = self._versions[job.id] = self._versions.get(job.id, 0) + 1
+        fact = JobFact(JOB_KIND, job.id, body, version)
+        before = self._saves.get(job.id)
+        saved = self._saves[job.id] = Promise()
+
+        def save(_: None, error: Exception | None) -> None:
+            # What follows a version that was refused would be refused too.
+            if error is not None:
+                saved.reject(error)
+            else:
+                self._topics.facts.record_job(fact).then(saved.settle)
+
+        if before is None:
+            save(None, None)
+        else:
+            before.then(save)
+        return saved
 
     def _forget_old(self, topic_id: bytes) -> None:
         ended = [
@@ -252,10 +310,18 @@ class Redrives:
 
     def _work(self, job: Redrive) -> None:
         """See to it that a running job runs, once."""
-        if job.id in self._working or job.state != "running" or self._is_stopped:
+        if job.id in self._working or self._is_stopped:
+            return
+        # A step that is written down is taken even if the job has been ended meanwhile.
+        if job.state != "running" and job.step is None:
             return
         self._working.add(job.id)
-        start(self._run(job), lambda _, error: self._ended(job, error))
+        if self._steps is None:
+            start(self._run(job), lambda _, error: self._ended(job, error))
+        else:
+            tenure = self._tenure
+            run = self._steps.run(job, lambda: tenure != self._tenure or self._is_stopped)
+            start(run, partial(self._ended_in_cluster, job, tenure))
 
     def _ended(self, job: Redrive, error: Exception | None) -> None:
         self._working.discard(job.id)
@@ -264,6 +330,26 @@ class Redrives:
             _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
         elif error is not None:
             raise error
+
+    def _ended_in_cluster(
+        self, job: Redrive, tenure: int, _: None, error: Exception | None
+    ) -> None:
+        if error is not None and not isinstance(error, GoQueueError):
+            raise error
+        if tenure != self._tenure:
+            return
+        self._working.discard(job.id)
+        if error is None:
+            return
+        _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
+
+        def again() -> None:
+            # The job goes on as it was last agreed on.
+            known = [one for one in self._topics.facts.jobs(JOB_KIND) if one.id == job.id]
+            if tenure == self._tenure and known and job.id not in self._working:
+                self._work(self._load(known[0]))
+
+        self._scheduler.call_later(RETRY_MS, again)
 
     async def _run(self, job: Redrive) -> None:
         if self._producer is None:
@@ -319,9 +405,9 @@ class Redrives:
         number = job.next_partition
         until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
         page = self._letters.read(topic, number, job.positions[number], until)
-        chosen, next_offset = self._choose(job, page)
+        chosen, next_offset = choose(job, page)
         moved: list[int] = []
-        for (target, target_number), letters in self._by_target(job, chosen).items():
+        for (target, target_number), letters in by_target(self._topics, job, chosen).items():
             moved += await self._send(job, target.partitions[target_number], letters)
         job.moved += len(moved)
         job.go_on(number, next_offset)
@@ -330,43 +416,6 @@ class Redrives:
             await self._letters.finish(topic.id, number, moved)
         await self._save(job)
         return len(moved)
-
-    def _choose(self, job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
-        """The letters of a page to be brought back now, and where the next step begins."""
-        room = STEP_LETTERS_MAX
-        if job.order.rate_per_s is not None:
-            room = min(room, max(1, job.order.rate_per_s // RATE_STEPS_PER_S))
-        if job.order.count_max is not None:
-            room = min(room, job.order.count_max - job.moved)
-        chosen: list[Letter] = []
-        for letter in page.letters:
-            if (letter.partition, letter.record.offset) in job.already_moved:
-                continue
-            if not job.wants(letter):
-                job.passed_over += 1
-            elif len(chosen) == room:
-                return chosen, letter.record.offset
-            else:
-                chosen.append(letter)
-        return chosen, page.next_offset
-
-    def _by_target(
-        self, job: Redrive, letters: list[Letter]
-    ) -> dict[tuple[Topic, int], list[Letter]]:
-        """Letters by the partition they go to; those that cannot go anywhere are counted."""
-        found: dict[tuple[Topic, int], list[Letter]] = {}
-        for letter in letters:
-            name = job.target_of(letter)
-            topic = None if name is None else self._topics.find(name)
-            if topic is None or topic.is_internal:
-                job.failed += 1
-                job.problem = (
-                    f"Letter {letter.partition}/{letter.record.offset} stays where it is: "
-                    + (f"there is no topic {name!r}." if name else "it names no topic of origin.")
-                )
-                continue
-            found.setdefault((topic, _target_partition(letter, topic, name)), []).append(letter)
-        return found
 
     async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:
         """Append letters to their partition and wait until they are committed; their offsets."""
@@ -410,16 +459,6 @@ class Redrives:
         over: Promise[None] = Promise()
         self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
         return over
-
-
-def _target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
-    """Where the letter was when it died, if it goes back there; else where its key belongs."""
-    count, origin = len(topic.partitions), letter.origin
-    if origin is not None and origin.topic == name and 0 <= origin.partition < count:
-        return origin.partition
-    if letter.record.key is not None:
-        return partition_of_key(letter.record.key, count)
-    return letter.partition % count
 
 
 def _then(promise: Promise[Any], job: Redrive) -> Promise[Redrive]:

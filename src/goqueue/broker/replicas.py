@@ -130,6 +130,7 @@ class Replicas:
         self._parked_ms = min(PARKED_MS_MAX, settings.lag_ms // 4)
         self._led: dict[PartitionKey, _Led] = {}
         self._copied: dict[PartitionKey, Copying] = {}
+        self._unkept: dict[PartitionKey, None] = {}  # for lack of room
         self._role_changed: list[RoleChanged] = []
         self._questions: dict[int, dict[PartitionKey, Copying]] = {}
         self._reports: dict[int, dict[PartitionKey, ReplicaReport]] = {}
@@ -164,6 +165,10 @@ class Replicas:
 
     def leads(self, topic_id: bytes, number: int) -> bool:
         return (topic_id, number) in self._led
+
+    def has_failed(self) -> bool:
+        """Whether a partition that this node leads can be written no more: its disk has failed."""
+        return any(led.leading.partition.failure is not None for led in self._led.values())
 
     # What the cluster decides
 
@@ -210,7 +215,15 @@ class Replicas:
             self._leave(fact.place, topic)
             self._topics.release(topic, fact)
             return
-        partition = self._topics.keep(topic, fact.number)
+        try:
+            partition = self._topics.keep(topic, fact.number)
+        except OSError as error:
+            # A disk that is full, say. Nobody else reminds this node of what it has to keep.
+            if fact.place not in self._unkept:
+                _log.error("%s/%d cannot be kept, trying again: %s", topic.name, fact.number, error)
+            self._unkept[fact.place] = None
+            return
+        self._unkept.pop(fact.place, None)
         if not self._is_registered:
             return
         if fact.leader == self.node_id:
@@ -296,6 +309,15 @@ class Replicas:
             if topic is not None:
                 for changed in self._role_changed:
                     changed(topic, led.leading.partition, False)
+
+    def _keep_again(self) -> None:
+        """Try again to keep what there was no room for."""
+        for place in list(self._unkept):
+            fact = self._metadata.partitions.get(*place)
+            if fact is None or self.node_id not in fact.members:
+                del self._unkept[place]
+            else:
+                self._assign(fact)
 
     def _forget_gone(self) -> None:
         """Topics that were deleted have no roles left."""
@@ -470,6 +492,7 @@ class Replicas:
         if self._is_stopped:
             return
         self._scheduler.call_later(TICK_MS, self._tick)
+        self._keep_again()
         now_ms = self._scheduler.now_ms()
         for led in list(self._led.values()):
             led.leading.tick(now_ms)

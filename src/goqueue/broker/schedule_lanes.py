@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.topics import Topic
-from goqueue.cluster.metadata import NamedProducer
-from goqueue.delivery.schedules import ScheduledMessage, ScheduleIds, released_records
+from goqueue.delivery.schedules import (
+    LaneKey,
+    ScheduledMessage,
+    ScheduleIds,
+    released_records,
+)
 from goqueue.model.batch import Header, build_batch
 from goqueue.model.compression import Compression, compress
 from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
+from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
 BATCH_RECORDS_MAX = 500  # so that one batch keeps nobody else waiting for long
@@ -34,11 +39,13 @@ class Release(NamedTuple):
 class Lane:
     """What goes to one partition: one batch on its way, the rest in line."""
 
-    __slots__ = ("is_busy", "partition", "sequence", "topic", "waiting")
+    __slots__ = ("epoch", "is_busy", "key", "partition", "sequence", "topic", "waiting")
 
     def __init__(self, topic: Topic, partition: Partition) -> None:
         self.topic = topic
         self.partition = partition
+        self.key: LaneKey = (topic.id, partition.name.partition)
+        self.epoch = -1  # of the producer in which the sequence numbers are counted
         self.waiting: deque[Release] = deque()
         self.is_busy = False
         self.sequence = 0
@@ -75,8 +82,9 @@ def release_batch(
     lane: Lane,
     releases: Sequence[Release],
     ids: ScheduleIds,
-    producer: NamedProducer,
+    producer: ProducerIdentity,
     *,
+    base_sequence: int,
     now_ms: int,
 ) -> bytearray:
     """Messages as a batch of our own producer, each with its schedule id."""
@@ -98,7 +106,7 @@ def release_batch(
         max_timestamp=now_ms,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        base_sequence=lane.sequence,
+        base_sequence=base_sequence,
     )
 
 

@@ -88,7 +88,7 @@ class ScheduleListing:
 
     def __init__(self, scheduler: Scheduler, logs: list[ScheduleLog], ids: ScheduleIds) -> None:
         self._scheduler = scheduler
-        self._logs = logs
+        self._logs = {log.number: log for log in logs}
         self._ids = ids
 
     async def page(self, wanted: Wanted, *, limit: int, after: str) -> SchedulePage:
@@ -98,7 +98,7 @@ class ScheduleListing:
         cursor = self._read_cursor(after) if after else (0, -1, -1)
         wanted = wanted._replace(from_ms=max(wanted.from_ms, cursor[0]))
         earliest = _Earliest(limit + 1)
-        for log in self._logs:
+        for log in self._logs.values():
             await self._collect(log, wanted, cursor, earliest)
         places = earliest.places()
         entries = [
@@ -126,13 +126,14 @@ class ScheduleListing:
                         if place > cursor:
                             earliest.add(place)
                     await self._pause()
+                    log.check_open()
         finally:
             agenda.timetable.readers -= 1
 
     async def count(self, wanted: Wanted) -> int:
         """How many are wanted."""
         count = 0
-        for log in self._logs:
+        for log in self._logs.values():
             agenda = log.agenda
             seen: set[int] = set()  # Only what was moved can have two entries.
             agenda.timetable.readers += 1
@@ -145,6 +146,7 @@ class ScheduleListing:
                         count += len(moved - seen)
                         seen |= moved
                         await self._pause()
+                        log.check_open()
             finally:
                 agenda.timetable.readers -= 1
         return count

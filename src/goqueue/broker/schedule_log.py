@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from goqueue.broker.promise import Promise
@@ -25,11 +25,15 @@ from goqueue.delivery.schedules import (
     Bucket,
     Checkpoint,
     DamagedBucket,
+    Intent,
+    LaneKey,
     ScheduledMessage,
     Stretch,
     end_batch,
+    intent_record,
     message_batch,
     move_record,
+    no_intent_record,
     read_checkpoint,
     read_key,
     read_message,
@@ -43,7 +47,7 @@ from goqueue.model.batch import (
     encode_batch,
 )
 from goqueue.model.compression import Buffer
-from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.errors import CorruptBatch, GoQueueError, NotCoordinator
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
@@ -55,6 +59,7 @@ ENDS_PER_BATCH_MAX = 2000
 SYNC_POLL_MS = 100
 ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction in one turn of the event loop
 READ_RETRY_MS = 1000
+LOAD_STEP_BYTES = 256 << 10  # read in one turn of the event loop, where others have theirs
 
 _log = logging.getLogger(__name__)
 
@@ -63,13 +68,24 @@ class ScheduleLog:
     """Stores scheduled messages and what happens to them, and finds them again."""
 
     def __init__(
-        self, scheduler: Scheduler, disk: Disk, partition: Partition, *, topic_id: bytes
+        self,
+        scheduler: Scheduler,
+        disk: Disk,
+        partition: Partition,
+        *,
+        topic_id: bytes,
+        is_replica: bool = False,
     ) -> None:
+        """A replica's log may have changed since its checkpoint, under another leader."""
         self.partition = partition
         self.number = partition.name.partition
         self._scheduler = scheduler
         self._disk = disk
         self._topic_id = topic_id
+        self._is_replica = is_replica
+        self.is_closed = False
+        self._closed: Promise[None] = Promise()
+        self._threads = 0  # that are at the files just now
         self._folder = f"schedules/{self.number}"
         self.agenda = self._new_agenda()
         self.clean_epoch = -1  # as the checkpoint says that this start found
@@ -87,27 +103,52 @@ class ScheduleLog:
 
     def load(self) -> None:
         """Know what the log says: from the checkpoint, and from the records after it."""
-        checkpoint = read_checkpoint(self._disk, self._folder, topic_id=self._topic_id)
-        if checkpoint is not None and checkpoint.offset <= self.partition.end_offset:
-            try:
-                self.agenda.restore(checkpoint)
-            except (DamagedBucket, OSError) as error:
-                _log.error("the schedules of %s are read anew: %s", self.partition.name, error)
-                self.agenda = self._new_agenda()
-            else:
-                self.clean_epoch = checkpoint.clean_epoch
-                self._checkpoint_offset = checkpoint.offset
-                self._replay(checkpoint.offset, self._take_batch)
-                self._drop_decided()
-                return
-        self.agenda.timetable.restore([], serial_next=1)
-        self._replay(self.partition.start_offset, self._take_batch)
+        for _ in self.loading():
+            pass
+
+    def loading(self) -> Iterator[None]:
+        """The same, a piece with each step, so that others have their turns."""
+        offset = self._restore()
+        if offset is None:
+            self.agenda.timetable.restore([], serial_next=1)
+            offset = self.partition.start_offset
+        yield from self._replay(offset, self._take_batch)
         self._drop_decided()
+
+    def _restore(self) -> int | None:
+        """Begin with the checkpoint, if it can be used; where the log goes on from there."""
+        checkpoint = read_checkpoint(self._disk, self._folder, topic_id=self._topic_id)
+        if checkpoint is None or not self._is_of_this_log(checkpoint):
+            return None
+        try:
+            self.agenda.restore(checkpoint)
+        except (DamagedBucket, OSError) as error:
+            _log.error("the schedules of %s are read anew: %s", self.partition.name, error)
+            self.agenda = self._new_agenda()
+            return None
+        self.clean_epoch = checkpoint.clean_epoch
+        self._checkpoint_offset = checkpoint.offset
+        return checkpoint.offset
+
+    def _is_of_this_log(self, checkpoint: Checkpoint) -> bool:
+        """Whether what a checkpoint has seen is what the log says.
+
+        Two logs that have a record of the same epoch at the same offset are one up to there.
+        """
+        if checkpoint.offset > self.partition.end_offset:
+            return False
+        if not self._is_replica:
+            return True
+        if checkpoint.offset < self.partition.start_offset:
+            return False
+        epoch, end_offset = self.partition.epoch_end(checkpoint.leader_epoch)
+        return epoch == checkpoint.leader_epoch and checkpoint.offset <= end_offset
 
     def rebuild(self) -> None:
         """Make the buckets anew from the log, because they are damaged."""
         self.agenda.renew_timetable()
-        self._replay(self.partition.start_offset, self._refile_batch)
+        for _ in self._replay(self.partition.start_offset, self._refile_batch):
+            pass
 
     def _new_agenda(self) -> Agenda:
         return Agenda(self._disk, self._folder, topic_id=self._topic_id)
@@ -140,19 +181,27 @@ class ScheduleLog:
             if self.partition.open_transaction(producer_id) is None:
                 self.agenda.pending.end(producer_id)
 
-    def _replay(self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]) -> None:
+    def _replay(
+        self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]
+    ) -> Iterator[None]:
         self.agenda.timetable.advance(self._scheduler.now_ms())
         self._checkpoint_ms = self._scheduler.now_ms()
-        first, end = offset, self.partition.end_offset
-        while offset < end:
+        first = offset
+        while offset < self.partition.end_offset:
+            left, end = LOAD_STEP_BYTES, self.partition.end_offset
             try:
                 for header, batch in self.partition.log.batches(offset, until_offset=end):
                     take(header, batch, first)
                     offset = header.next_offset
-                return
+                    left -= header.size
+                    if left <= 0:
+                        break
+                else:
+                    offset = end  # Compaction may have left nothing of the last ones.
             except CorruptBatch as error:
                 _log.error("%s is damaged: %s", self.partition.name, error)
                 offset = error.next_offset if error.next_offset is not None else end
+            yield
 
     # Writing
 
@@ -175,6 +224,7 @@ class ScheduleLog:
 
         The number of the first; they wait from the commit on.
         """
+        self.check_open()
         self.agenda.pending.check_room(identity.producer_id)
         first = self.partition.end_offset
         now_ms = self._scheduler.now_ms()
@@ -258,6 +308,18 @@ class ScheduleLog:
             self.agenda.end_many(some, is_released=is_released)
         return last
 
+    def intend(self, intent: Intent) -> int:
+        """Store what is about to be released; the offset to wait for before it is."""
+        offset = self._write(encode_batch([intent_record(intent, self._scheduler.now_ms())]))
+        self.agenda.intents[intent.lane] = intent
+        return offset
+
+    def abandon(self, lane: LaneKey) -> int:
+        """Store that the newest intent for a partition is not carried out; what to wait for."""
+        offset = self._write(encode_batch([no_intent_record(lane, self._scheduler.now_ms())]))
+        self.agenda.intents.pop(lane, None)
+        return offset
+
     def cancel(self, number: int) -> None:
         """Begin to end a message that can be changed; `cancelled` says when that is sure."""
         if not self._cancelling:
@@ -286,7 +348,13 @@ class ScheduleLog:
             return
         self.partition.when_committed(last, lambda error: promise.settle(None, error))
 
+    def check_open(self) -> None:
+        """Refuse whoever is late: another node may have the log by now."""
+        if self.is_closed:
+            raise NotCoordinator("Another node keeps these schedules now; look for it again.")
+
     def _write(self, batch: bytearray) -> int:
+        self.check_open()
         if self.partition.failure is not None:
             raise self.partition.failure
         view = memoryview(batch)
@@ -324,7 +392,7 @@ class ScheduleLog:
         news = self.partition.end_offset - self._checkpoint_offset
         if self._is_saving or self._is_untrusted or self.partition.failure is not None or not news:
             return False
-        if self._is_behind:
+        if self._is_behind or self.is_closed:
             return False
         age_ms = self._scheduler.now_ms() - self._checkpoint_ms
         return news >= records_max or not 0 <= age_ms < interval_ms
@@ -332,13 +400,15 @@ class ScheduleLog:
     def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
         """Write a checkpoint if that is possible now, then call `done`."""
         is_possible = not (self._is_saving or self._is_untrusted or self._is_behind)
-        if not is_possible or self.partition.failure is not None:
+        if self.is_closed or not is_possible or self.partition.failure is not None:
             done()
             return
         offset = self.partition.end_offset
         self._checkpoint_ms = self._scheduler.now_ms()
         try:
-            checkpoint, dirty = self.agenda.checkpoint(offset, clean_epoch=clean_epoch)
+            checkpoint, dirty = self.agenda.checkpoint(
+                offset, clean_epoch=clean_epoch, leader_epoch=self.partition.last_epoch
+            )
         except OSError as error:
             _log.warning("schedules of %s were not saved: %s", self.partition.name, error)
             done()
@@ -352,15 +422,33 @@ class ScheduleLog:
         """A checkpoint must not speak of records that a power cut could still take away."""
         if self.partition.failure is not None:
             self._saved(None, self.partition.failure, checkpoint, done)
+        elif self.is_closed:
+            self._is_saving = False
+            done()
         elif self.partition.synced_offset < checkpoint.offset:
             self._scheduler.call_later(
                 SYNC_POLL_MS, partial(self._save_when_synced, checkpoint, dirty, done)
             )
         else:
+            self._threads += 1
             self._scheduler.run_blocking(
                 partial(_save, self._disk, self._folder, checkpoint, dirty),
-                lambda result, error: self._saved(result, error, checkpoint, done),
+                lambda result, error: self._saved_apart(result, error, checkpoint, done),
             )
+
+    def _saved_apart(
+        self,
+        unsynced: str | None,
+        error: Exception | None,
+        checkpoint: Checkpoint,
+        done: Callable[[], None],
+    ) -> None:
+        self._threads -= 1
+        if not self.is_closed:
+            self._saved(unsynced, error, checkpoint, done)
+            return
+        done()
+        self._close_if_alone()
 
     def _saved(
         self,
@@ -387,14 +475,27 @@ class ScheduleLog:
 
     def _remove(self, paths: list[str]) -> None:
         def removed(_: object, error: Exception | None) -> None:
+            self._threads -= 1
             if error is not None:
                 _log.warning("old schedule files could not be removed: %s", error)
+            self._close_if_alone()
 
         if paths:
+            self._threads += 1
             self._scheduler.run_blocking(partial(_remove, self._disk, paths), removed)
 
-    def close(self) -> None:
-        self.agenda.timetable.close()
+    # Closing
+
+    def close(self) -> Promise[None]:
+        """Take nothing more, for the log has another owner; kept when no file is in use here."""
+        self.is_closed = True
+        self._close_if_alone()
+        return self._closed
+
+    def _close_if_alone(self) -> None:
+        if self.is_closed and not self._threads and not self._closed.is_done:
+            self.agenda.timetable.close()
+            self._closed.resolve(None)
 
 
 def _own_message(record: Record) -> ScheduledMessage | None:

@@ -24,6 +24,7 @@ from goqueue.cluster.metadata import NamedProducer
 from goqueue.delivery.schedules import (
     DamagedBucket,
     Entry,
+    LaneKey,
     Lateness,
     ScheduledMessage,
     ScheduleIds,
@@ -32,7 +33,7 @@ from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.model.batch import add_sequence, read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key
-from goqueue.partition import Partition
+from goqueue.model.names import ProducerIdentity
 
 MESSAGES_MAX = 10_000  # on their way at once, all topics together
 BYTES_MAX = 32 << 20
@@ -65,7 +66,7 @@ class Releaser:
         self._ids = ids
         self._is_full = is_full
         self._producer: NamedProducer | None = None
-        self._lanes: dict[Partition, Lane] = {}
+        self._lanes: dict[LaneKey, Lane] = {}
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._is_turn_set = False
@@ -343,27 +344,34 @@ class Releaser:
                 number = partition_of_key(message.key, len(topic.partitions))
             else:
                 number = release.number % len(topic.partitions)
-        partition = topic.partitions[number]
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = Lane(topic, partition)
-        lane.waiting.append(release)
+        self._lane(topic, number).waiting.append(release)
         self._messages += 1
         self._bytes += release.size
+
+    def _lane(self, topic: Topic, number: int) -> Lane:
+        lane = self._lanes.get((topic.id, number))
+        if lane is None:
+            lane = self._lanes[topic.id, number] = Lane(topic, topic.partitions[number])
+        return lane
+
+    def _is_gone(self, lane: Lane) -> bool:
+        return lane.partition.is_gone
 
     # Sending
 
     def _send(self, lane: Lane) -> None:
         if lane.is_busy or not lane.waiting:
-            if lane.partition.is_gone and not lane.is_busy:
-                del self._lanes[lane.partition]
+            if self._is_gone(lane) and not lane.is_busy:
+                del self._lanes[lane.key]
             return
         batch, early = lane.take_batch(self._scheduler.now_ms())
         self._leave(early)
         for release in early:
             release.log.agenda.give_back(release.number)
-        if not batch:
-            return
+        if batch:
+            self._dispatch(lane, batch)
+
+    def _dispatch(self, lane: Lane, batch: list[Release]) -> None:
         try:
             last_offset = self._append(lane, batch)
         except GoQueueError:
@@ -383,7 +391,10 @@ class Releaser:
         if partition.failure is not None:
             raise partition.failure
         now_ms = self._scheduler.now_ms()
-        encoded = release_batch(lane, batch, self._ids, producer, now_ms=now_ms)
+        identity = ProducerIdentity(producer.producer_id, producer.epoch)
+        encoded = release_batch(
+            lane, batch, self._ids, identity, base_sequence=lane.sequence, now_ms=now_ms
+        )
         earlier = partition.producers.check(read_header(encoded))
         assert earlier is None, "a sequence number is used once"
         # The limit on sizes was checked when the message came; the id makes it a little larger.
@@ -397,8 +408,8 @@ class Releaser:
         for release in batch:
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
         self._give_back(lane, retry_ms=retry_ms)
-        if lane.partition.is_gone:
-            self._lanes.pop(lane.partition, None)
+        if self._is_gone(lane):
+            self._lanes.pop(lane.key, None)
 
     def _give_back(self, lane: Lane, *, retry_ms: int | None = None) -> None:
         self._leave(lane.waiting)

@@ -13,7 +13,9 @@ both are durable. A producer without an id has no such protection, here as anywh
 
 from __future__ import annotations
 
-from goqueue.broker.schedules import Delayed, Schedules
+from functools import partial
+
+from goqueue.broker.schedules import Delayed, Schedules, Wait
 from goqueue.broker.topics import Topic
 from goqueue.delivery.schedules import Origin
 from goqueue.model.attributes import parse_attributes
@@ -38,7 +40,7 @@ class Split:
 
     __slots__ = ("_waits", "base_offset", "last_offset", "timestamp_ms")
 
-    def __init__(self, waits: list[tuple[Partition, int]]) -> None:
+    def __init__(self, waits: list[Wait]) -> None:
         self._waits = waits
         self.base_offset = -1
         self.last_offset = -1
@@ -56,8 +58,8 @@ class Split:
             if not left:
                 committed(failure)
 
-        for partition, offset in self._waits:
-            partition.when_committed(offset, one_done)
+        for wait in self._waits:
+            wait(one_done)
 
 
 def append_with_attributes(
@@ -80,7 +82,7 @@ def scheduled_participant(
     _, _, later = _sort(partition, batch, now_ms=now_ms)
     if not later:
         return None
-    return schedules.participant(topic, partition.name.partition).name
+    return schedules.participant(topic, partition.name.partition)
 
 
 def _sort(
@@ -121,15 +123,14 @@ def _split(
     transaction = None
     if header.is_transactional:
         transaction = ProducerIdentity(header.producer_id, header.producer_epoch)
-    log, number = schedules.schedule_batch(topic, later, origin, transaction=transaction)
-    waits = [(log.partition, number)]
+    waits = [schedules.schedule_batch(topic, later, origin, transaction=transaction)]
     if earlier is not None:
-        waits.append((partition, earlier.last_offset))
+        waits.append(partial(partition.when_committed, earlier.last_offset))
     elif now or origin is not None:
         rest = memoryview(_rest(header, now, partition))
         is_append_time = partition.settings.is_append_time
         written = partition.write(rest, now_ms=now_ms, is_append_time=is_append_time)
-        waits.append((partition, written.last_offset))
+        waits.append(partial(partition.when_committed, written.last_offset))
     return Split(waits)
 
 

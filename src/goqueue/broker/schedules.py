@@ -3,16 +3,27 @@
 A message waits in an internal topic, made when the first one comes. The answer to a call waits for
 the durability of its records, like that of any producer. Cancelling and releasing exclude each
 other: whichever comes first in the agenda wins, and the other caller is told.
+
+In a cluster a partition of that topic belongs to the node that leads it. A message may wait in any
+of them, so a node takes one of its own if it has one. Whoever asks about one message has to ask its
+owner; lists, counts and cancels go to all owners from here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
 from zlib import crc32
 
-from goqueue.broker.internal_topics import SCHEDULED_SETTINGS
+from goqueue.broker.leaders import Leaders
+from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise, start
+from goqueue.broker.schedule_alone import ScheduleAlone
+from goqueue.broker.schedule_calls import not_here, unknown_outcome
+from goqueue.broker.schedule_cluster import ScheduleCluster
+from goqueue.broker.schedule_hosting import ScheduleHosting, Tools
 from goqueue.broker.schedule_intake import Delayed, pieces, to_messages
 from goqueue.broker.schedule_listing import (
     Schedule,
@@ -22,11 +33,9 @@ from goqueue.broker.schedule_listing import (
     Wanted,
 )
 from goqueue.broker.schedule_log import ScheduleLog
-from goqueue.broker.schedule_recovery import end_released
-from goqueue.broker.schedule_release import RETRY_MS, Releaser
+from goqueue.broker.schedule_release import Releaser
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import SCHEDULED_TOPIC, Topic, Topics
-from goqueue.cluster.metadata import NamedProducer
 from goqueue.config import ScheduleSettings
 from goqueue.delivery.schedules import (
     NEVER_MS,
@@ -43,15 +52,16 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownSchedule,
 )
-from goqueue.model.names import ProducerIdentity
-from goqueue.partition import Partition
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.partition import Committed, Partition
 from goqueue.storage.disk import Disk
 
 __all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
 
-PRODUCER_NAME = "schedules"
 CHECKPOINT_CHECK_MS = 1000
 CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
+
+Wait = Callable[[Committed], None]  # has somebody told when something is as durable as promised
 
 _log = logging.getLogger(__name__)
 
@@ -67,106 +77,82 @@ class Schedules:
         settings: ScheduleSettings,
         *,
         is_full: Callable[[], bool],
+        node_id: int = 0,
+        cluster: tuple[Leaders, Peers, Random] | None = None,
     ) -> None:
+        """In a cluster it needs to know who leads, and how to ask other nodes."""
+        self._node_id = node_id
         self._scheduler = scheduler
-        self._disk = disk
         self._topics = topics
         self._settings = settings
         self._is_full = is_full
-        self._logs: list[ScheduleLog] = []
-        self._ids = ScheduleIds(b"")
-        self._releaser: Releaser | None = None
-        self._producer: NamedProducer | None = None
-        self._timer: Handle | None = None
-        self._is_stopped = False
+        self._alone = ScheduleAlone(
+            scheduler, disk, topics, partition_count=settings.partitions, is_full=is_full
+        )
         self._next_log = 0
+        self._lateness = Lateness()
+        self._cluster: ScheduleCluster | None = None
+        self._hosting: ScheduleHosting | None = None
+        if cluster is not None:
+            leaders, peers, random = cluster
+            self._cluster = ScheduleCluster(scheduler, topics, leaders, peers, random, self)
+            send = self._cluster.calls.append
+            self._hosting = ScheduleHosting(
+                Tools(scheduler, disk, topics, send, is_full, self._lateness)
+            )
+        self._timer: Handle = scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
 
     # Starting and stopping
 
     def open(self) -> None:
-        """Load what waits; the topic is made when the first message comes."""
-        topic = self._topics.find(SCHEDULED_TOPIC)
-        if topic is not None:
-            self._host(topic)
+        """On a node that is alone: load what waits."""
+        self._alone.open()
 
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
-        """Finish what is being released, and leave checkpoints so that the next start is quick."""
-        self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._releaser is None:
-            done()
-            return
-        releaser = self._releaser
+        """Release nothing more; alone, also leave checkpoints so that the next start is quick."""
+        self._timer.cancel()
+        if self._hosting is not None:
+            self._hosting.stop(done)
+        else:
+            self._alone.stop(done, flush)
 
-        def save(index: int) -> None:
-            if index == len(self._logs):
-                done()
-                return
-            is_clean = releaser.is_clean and self._producer is not None
-            epoch = self._producer.epoch if is_clean and self._producer is not None else -1
-            self._logs[index].save(lambda: save(index + 1), clean_epoch=epoch)
+    # Leading, in a cluster
 
-        releaser.stop(lambda: flush(lambda: save(0)))
+    def lead(self, partition: Partition) -> None:
+        """Own the messages of a partition of schedules, which this node leads now."""
+        assert self._hosting is not None
+        self._hosting.lead(partition)
 
-    def _host(self, topic: Topic) -> None:
-        self._ids = ScheduleIds(topic.id)
-        for partition in topic.partitions:
-            log = ScheduleLog(self._scheduler, self._disk, partition, topic_id=topic.id)
-            log.load()
-            self._logs.append(log)
-        self._releaser = Releaser(
-            self._scheduler, self._topics, self._logs, self._ids, is_full=self._is_full
-        )
-        self._begin()
-        self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition of schedules, or nobody."""
+        assert self._hosting is not None
+        self._hosting.resign(partition)
 
-    def _begin(self) -> None:
-        """Find out what was released before, then become the producer that releases more."""
-        if self._is_stopped:
-            return
-        before = self._topics.facts.producer_named(PRODUCER_NAME)
-        is_clean = before is not None and all(log.clean_epoch == before.epoch for log in self._logs)
-        try:
-            if before is not None and not is_clean:
-                end_released(self._topics, self._logs, self._ids, before)
-            taken = self._topics.facts.take_over_producer(PRODUCER_NAME)
-        except GoQueueError as error:
-            _log.error("nothing can be released yet: %s", error)
-            self._scheduler.call_later(RETRY_MS, self._begin)
-            return
-        taken.then(self._taken_over)
+    def owner_of(self, schedule_id: str) -> int:
+        """The node to ask about a message; -1 while there is none."""
+        if self._cluster is None:
+            return self._node_id
+        return self._cluster.owner_of(schedule_id)
 
-    def _taken_over(self, producer: NamedProducer | None, error: Exception | None) -> None:
-        if producer is None:
-            _log.error("nothing can be released yet: %s", error)
-            self._scheduler.call_later(RETRY_MS, self._begin)
-            return
-        assert self._releaser is not None
-        self._producer = producer
-        self._releaser.start(producer)
+    def _logs_here(self) -> list[ScheduleLog]:
+        return self._alone.logs if self._hosting is None else [one.log for one in self._hosting]
+
+    def _wake_at(self, log: ScheduleLog, due_ms: int) -> None:
+        """See to it that a message is released when it is due."""
+        releaser = self._alone.releaser
+        if self._hosting is not None:
+            hosted = self._hosting.find(log.number)
+            releaser = hosted.releaser if hosted is not None and hosted.log is log else None
+        if releaser is not None:
+            releaser.wake_at(due_ms)
 
     def _check_checkpoints(self) -> None:
         self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
-        for log in self._logs:
+        for log in self._logs_here():
             if log.is_checkpoint_due(
                 interval_ms=self._settings.checkpoint_ms, records_max=CHECKPOINT_RECORDS_MAX
             ):
                 log.save(lambda: None)
-
-    def _ensure(self) -> None:
-        """Make the internal topic if it is missing; it is usable at once.
-
-        Nobody waits for its durability here: the first message is committed together with it.
-        """
-        if not self._logs:
-            if self._topics.find(SCHEDULED_TOPIC) is None:
-                self._topics.create(
-                    SCHEDULED_TOPIC,
-                    partition_count=self._settings.partitions,
-                    settings=SCHEDULED_SETTINGS,
-                )
-            self._host(self._topics.get(SCHEDULED_TOPIC))
 
     # Scheduling
 
@@ -178,14 +164,58 @@ class Schedules:
             if target.is_internal:
                 raise InternalTopic(topic)
             messages = to_messages(target, delayed, now_ms=self._scheduler.now_ms())
+            if self._cluster is not None:
+                start(self._schedule_anywhere(self._cluster, messages), promise.settle)
+                return promise
             log, numbers = self._store(target, messages)
         except GoQueueError as error:
             promise.reject(error)
             return promise
 
         def committed(error: GoQueueError | None) -> None:
-            ids = self._ids.write_all(log.number, numbers) if error is None else None
+            ids = self._alone.ids.write_all(log.number, numbers) if error is None else None
             promise.settle(ids, error)
+
+        log.partition.when_committed(numbers[-1], committed)
+        return promise
+
+    async def _schedule_anywhere(
+        self, cluster: ScheduleCluster, messages: list[ScheduledMessage]
+    ) -> list[str]:
+        own = [log.number for log in self._logs_here()]
+        number, numbers = await cluster.store(messages, number=None, own=own)
+        return cluster.ids().write_all(number, numbers)
+
+    def store_here(
+        self,
+        number: int,
+        messages: list[ScheduledMessage],
+        *,
+        transaction: ProducerIdentity | None,
+        is_one_batch: bool,
+    ) -> Promise[list[int]]:
+        """In a cluster: store messages in a partition that this node leads; their numbers.
+
+        An error that is raised at once means that nothing was stored.
+        """
+        assert self._hosting is not None
+        hosted = self._hosting.find(number)
+        if hosted is None:
+            raise not_here()
+        if self._is_full():
+            raise StorageFull("The disk is full; retry when there is room again.")
+        log = hosted.log
+        log.partition.check_leading()
+        if log.partition.shortage is not None:
+            raise log.partition.shortage
+        if is_one_batch:
+            numbers = self._store_batch(log, messages, transaction)
+        else:
+            numbers = self._store_pieces(log, messages)
+        promise: Promise[list[int]] = Promise()
+
+        def committed(error: GoQueueError | None) -> None:
+            promise.settle(numbers, None if error is None else unknown_outcome(error))
 
         log.partition.when_committed(numbers[-1], committed)
         return promise
@@ -195,21 +225,45 @@ class Schedules:
     ) -> tuple[ScheduleLog, list[int]]:
         """Write messages in a few batches of one log; all of them or, on an error, none."""
         log = self._log_for(topic, messages[0].partition)
+        return log, self._store_pieces(log, messages)
+
+    def _store_pieces(self, log: ScheduleLog, messages: list[ScheduledMessage]) -> list[int]:
         numbers: list[int] = []
         try:
             for some in pieces(messages):
                 first = log.schedule(some)
                 numbers += range(first, first + len(some))
-        except GoQueueError:
-            self._undo(log, numbers)
+        except GoQueueError as error:
+            if not self._undo(log, numbers) and self._cluster is not None:
+                raise unknown_outcome(error) from error  # Nobody may try it elsewhere.
             raise
-        assert self._releaser is not None
-        self._releaser.wake_at(min(message.due_ms for message in messages))
-        return log, numbers
+        self._wake_at(log, min(message.due_ms for message in messages))
+        return numbers
 
-    def _undo(self, log: ScheduleLog, numbers: list[int]) -> None:
+    def _store_batch(
+        self,
+        log: ScheduleLog,
+        messages: list[ScheduledMessage],
+        transaction: ProducerIdentity | None,
+    ) -> list[int]:
+        """Write the messages of one producer's batch as one batch, unless they are there."""
+        first = messages[0]
+        if first.origin is not None:
+            known = log.agenda.origins.find(first.topic_id, first.partition, first.origin)
+            if known is not None:
+                return [known]
+        if transaction is not None:
+            number = log.schedule_pending(messages, transaction)
+        else:
+            number = log.schedule(messages)
+            self._wake_at(log, min(message.due_ms for message in messages))
+        return list(range(number, number + len(messages)))
+
+    def _undo(self, log: ScheduleLog, numbers: list[int]) -> bool:
+        """Take messages back that were stored a moment ago; whether that was possible."""
         try:
             log.end(numbers, is_released=False)
+            return True
         except GoQueueError as error:
             _log.warning(
                 "%d messages of a refused call stay scheduled in %s: %s",
@@ -217,17 +271,22 @@ class Schedules:
                 log.partition.name,
                 error,
             )
+            return False
 
     def _log_for(self, topic: Topic, partition: int) -> ScheduleLog:
+        self._check_room(topic)
+        self._alone.ensure()
+        logs = self._alone.logs
+        if partition == PARTITION_OPEN:
+            self._next_log += 1
+            return logs[self._next_log % len(logs)]
+        return logs[_number_of(topic, partition, len(logs))]
+
+    def _check_room(self, topic: Topic) -> None:
         if topic.is_internal:
             raise InternalTopic(topic.name)
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
-        self._ensure()
-        if partition == PARTITION_OPEN:
-            self._next_log += 1
-            return self._logs[self._next_log % len(self._logs)]
-        return self._logs[(crc32(topic.id) + partition) % len(self._logs)]
 
     def schedule_batch(
         self,
@@ -236,32 +295,36 @@ class Schedules:
         origin: Origin | None,
         *,
         transaction: ProducerIdentity | None = None,
-    ) -> tuple[ScheduleLog, int]:
+    ) -> Wait:
         """Store the delayed records of one producer's batch, unless they were stored before.
 
-        They all go to one partition and are stored as one batch, so that a crash leaves all of
-        them or none. The log and the number to wait for. In a transaction they are scheduled by
-        its commit.
+        They all go to one partition, always the same for one of the topic's, and are stored as one
+        batch, so that a crash leaves all of them or none. What tells when they are safe. In a
+        transaction they are scheduled by its commit.
         """
         partition = delayed[0].partition
-        log = self._log_for(topic, partition)
-        if origin is not None:
-            known = log.agenda.origins.find(topic.id, partition, origin)
-            if known is not None:
-                return log, known
         messages = to_messages(topic, delayed, now_ms=self._scheduler.now_ms(), origin=origin)
-        if transaction is not None:
-            return log, log.schedule_pending(messages, transaction) + len(messages) - 1
-        first = log.schedule(messages)
-        assert self._releaser is not None
-        self._releaser.wake_at(min(message.due_ms for message in messages))
-        return log, first + len(messages) - 1
+        if self._cluster is None:
+            log = self._log_for(topic, partition)
+            numbers = self._store_batch(log, messages, transaction)
+            return partial(log.partition.when_committed, numbers[-1])
+        self._check_room(topic)
+        promise: Promise[tuple[int, list[int]]] = Promise()
+        number = _number_of(topic, partition, self._cluster.partition_count())
+        storing = self._cluster.store(
+            messages, number=number, own=(), transaction=transaction, is_one_batch=True
+        )
+        start(storing, promise.settle)
+        return partial(_when_stored, promise)
 
     # Transactions
 
-    def participant(self, topic: Topic, partition: int) -> Partition:
+    def participant(self, topic: Topic, partition: int) -> TopicPartition:
         """Where `schedule_batch` stores the delayed records of a partition."""
-        return self._log_for(topic, partition).partition
+        if self._cluster is None:
+            return self._log_for(topic, partition).partition.name
+        number = _number_of(topic, partition, self._cluster.partition_count())
+        return TopicPartition(SCHEDULED_TOPIC, number)
 
     def check_delayed(self, topic: Topic, delayed: Sequence[Delayed]) -> list[ScheduledMessage]:
         """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
@@ -271,8 +334,12 @@ class Schedules:
         """The log that keeps a producer's messages, whose partition must be a participant."""
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
-        self._ensure()
-        return self._logs[identity.producer_id % len(self._logs)]
+        if self._hosting is None:
+            self._alone.ensure()
+        logs = self._logs_here()
+        if not logs:
+            raise not_here()
+        return logs[identity.producer_id % len(logs)]
 
     def schedule_pending(
         self, log: ScheduleLog, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
@@ -285,14 +352,14 @@ class Schedules:
         for some in pieces(messages):
             first = log.schedule_pending(some, identity)
             numbers += range(first, first + len(some))
-        return self._ids.write_all(log.number, numbers)
+        return self._ids_here().write_all(log.number, numbers)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """A marker in a partition of the internal topic is committed."""
-        releaser = self._releaser
-        for log in self._logs:
-            if log.partition is partition and releaser is not None:
-                log.ended(producer_id, is_commit=is_commit, on_active=releaser.wake_at)
+        for log in self._logs_here():
+            if log.partition is partition:
+                wake_at = partial(self._wake_at, log)
+                log.ended(producer_id, is_commit=is_commit, on_active=wake_at)
 
     # Changing
 
@@ -308,6 +375,14 @@ class Schedules:
 
     def cancel_many(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
         """Let messages never appear; for each, when all is sure, why it was refused, if it was."""
+        if self._cluster is None:
+            return self.cancel_here(schedule_ids)
+        promise: Promise[list[GoQueueError | None]] = Promise()
+        start(self._cluster.cancel(schedule_ids), promise.settle)
+        return promise
+
+    def cancel_here(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
+        """The same, of messages that this node owns."""
         outcomes: list[GoQueueError | None] = [None] * len(schedule_ids)
         places: dict[ScheduleLog, list[int]] = {}
         for place, schedule_id in enumerate(schedule_ids):
@@ -332,16 +407,25 @@ class Schedules:
         except GoQueueError as error:
             promise.reject(error)
             return promise
-        assert self._releaser is not None
-        self._releaser.wake_at(due_ms)
+        self._wake_at(log, due_ms)
         log.partition.when_committed(offset, lambda error: promise.settle(None, error))
         return promise
 
     def _find(self, schedule_id: str) -> tuple[ScheduleLog, int]:
-        number_of_log, number = self._ids.read(schedule_id)
-        if number_of_log >= len(self._logs):
+        number_of_log, number = self._ids_here().read(schedule_id)
+        if self._cluster is not None and self._hosting is not None:
+            if number_of_log >= self._cluster.partition_count():
+                raise UnknownSchedule(schedule_id)
+            hosted = self._hosting.find(number_of_log)
+            if hosted is None:
+                raise not_here()
+            return hosted.log, number
+        if number_of_log >= len(self._alone.logs):
             raise UnknownSchedule(schedule_id)
-        return self._logs[number_of_log], number
+        return self._alone.logs[number_of_log], number
+
+    def _ids_here(self) -> ScheduleIds:
+        return self._alone.ids if self._cluster is None else self._cluster.ids()
 
     def _find_changeable(self, schedule_id: str) -> tuple[ScheduleLog, int]:
         log, number = self._find(schedule_id)
@@ -382,40 +466,109 @@ class Schedules:
         after: str = "",
     ) -> Promise[SchedulePage]:
         """What waits, by due time; messages whose release is under way are left out."""
+        wanted = {"topic": topic, "from_ms": from_ms, "until_ms": until_ms}
+        if self._cluster is None:
+            return self.list_here(limit=limit, after=after, **wanted)  # type: ignore[arg-type]
         promise: Promise[SchedulePage] = Promise()
-        listing = ScheduleListing(self._scheduler, self._logs, self._ids)
-        wanted = Wanted(topic, from_ms, until_ms)
-        start(listing.page(wanted, limit=limit, after=after), promise.settle)
+        page = self._cluster.page(limit=limit, after=after, **wanted)  # type: ignore[arg-type]
+        start(page, promise.settle)
         return promise
+
+    def list_here(
+        self, *, topic: str | None, from_ms: int, until_ms: int, limit: int, after: str
+    ) -> Promise[SchedulePage]:
+        """The same, of messages that this node owns."""
+        self._check_loaded()
+        promise: Promise[SchedulePage] = Promise()
+        wanted = Wanted(topic, from_ms, until_ms)
+        start(self._listing().page(wanted, limit=limit, after=after), promise.settle)
+        return promise
+
+    def _check_loaded(self) -> None:
+        if self._hosting is not None:
+            self._hosting.check_loaded()
+
+    def _listing(self) -> ScheduleListing:
+        return ScheduleListing(self._scheduler, self._logs_here(), self._ids_here())
 
     def count(
         self, *, topic: str | None = None, from_ms: int = 0, until_ms: int = NEVER_MS
     ) -> Promise[int]:
         """How many messages wait, for one topic or all, in a stretch of time or at all."""
+        if self._cluster is None:
+            return self.count_here(topic=topic, from_ms=from_ms, until_ms=until_ms)
+        promise: Promise[int] = Promise()
+        counted = self._cluster.count(topic=topic, from_ms=from_ms, until_ms=until_ms)
+        start(counted, promise.settle)
+        return promise
+
+    def count_here(self, *, topic: str | None, from_ms: int, until_ms: int) -> Promise[int]:
+        """The same, of messages that this node owns."""
+        self._check_loaded()
         promise: Promise[int] = Promise()
         if from_ms <= 0 and until_ms >= NEVER_MS:
-            promise.resolve(sum(log.agenda.count(topic) for log in self._logs))
+            promise.resolve(sum(log.agenda.count(topic) for log in self._logs_here()))
         else:
-            listing = ScheduleListing(self._scheduler, self._logs, self._ids)
-            start(listing.count(Wanted(topic, from_ms, until_ms)), promise.settle)
+            start(self._listing().count(Wanted(topic, from_ms, until_ms)), promise.settle)
         return promise
 
     def stats(self) -> ScheduleStats:
-        agendas = [log.agenda for log in self._logs]
-        releaser = self._releaser
-        late = releaser.lateness if releaser is not None else Lateness()
+        """The figures of this node."""
+        return self.stats_here()
+
+    def stats_of_all(self) -> Promise[ScheduleStats]:
+        """The figures of all nodes together."""
+        promise: Promise[ScheduleStats] = Promise()
+        if self._cluster is None:
+            promise.resolve(self.stats_here())
+        else:
+            start(self._cluster.stats(), promise.settle)
+        return promise
+
+    def stats_here(self) -> ScheduleStats:
+        agendas = [log.agenda for log in self._logs_here()]
+        dead_lettered, dropped = self._counts()
+        releaser = self._alone.releaser
+        late = self._lateness if releaser is None else releaser.lateness
         next_due_ms = min((one.timetable.due_min_ms() for one in agendas), default=NEVER_MS)
         return ScheduleStats(
             pending=sum(one.count() for one in agendas),
             released=sum(one.released_count for one in agendas),
             cancelled=sum(one.cancelled_count for one in agendas),
-            dead_lettered=releaser.dead_lettered if releaser is not None else 0,
-            dropped=releaser.dropped if releaser is not None else 0,
+            dead_lettered=dead_lettered,
+            dropped=dropped,
             late_ms_p50=late.percentile_ms(50),
             late_ms_p99=late.percentile_ms(99),
             late_ms_max=late.max_ms,
             next_due_ms=next_due_ms if next_due_ms < NEVER_MS else None,
         )
+
+    def _counts(self) -> tuple[int, int]:
+        """How many messages became dead letters here, and how many were dropped."""
+        releaser = self._alone.releaser
+        releasers: list[Releaser] = [] if releaser is None else [releaser]
+        earlier = (0, 0)
+        if self._hosting is not None:
+            releasers = [one.releaser for one in self._hosting]
+            earlier = (self._hosting.dead_lettered, self._hosting.dropped)
+        return (
+            earlier[0] + sum(one.dead_lettered for one in releasers),
+            earlier[1] + sum(one.dropped for one in releasers),
+        )
+
+
+def _number_of(topic: Topic, partition: int, count: int) -> int:
+    """Which partition of schedules keeps the delayed records of producers for a partition."""
+    return (crc32(topic.id) + partition) % count
+
+
+def _when_stored(promise: Promise[tuple[int, list[int]]], committed: Committed) -> None:
+    def stored(_: tuple[int, list[int]] | None, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, GoQueueError):
+            raise error
+        committed(error)
+
+    promise.then(stored)
 
 
 async def _gather_cancels(

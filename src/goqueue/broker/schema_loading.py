@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from goqueue.model.batch import Record, decode_batch
+from goqueue.model.batch import BatchHeader, Record, decode_batch
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
 from goqueue.schemas.facts import CorruptSchemaState, read_record
@@ -22,27 +22,31 @@ class Loading:
     def __init__(self, partition: Partition) -> None:
         self.registry = Registry()
         self.until_offset = partition.high_watermark
-        self._partition = partition
-        self._offset = partition.start_offset
+        self.partition = partition
+        self.next_offset = partition.start_offset
 
     def step(self) -> bool:
         """Read some more; True when nothing is left."""
         left = STEP_BYTES
-        while self._offset < self.until_offset and left > 0:
+        while self.next_offset < self.until_offset and left > 0:
             try:
-                for header, batch in self._partition.log.batches(
-                    self._offset, until_offset=self.until_offset
+                for header, batch in self.partition.log.batches(
+                    self.next_offset, until_offset=self.until_offset
                 ):
-                    for record in decode_batch(batch):
-                        self._apply(record)
-                    self._offset = header.next_offset
+                    self.take(header, batch)
                     left -= header.size
                     if left <= 0:
                         return False
-                self._offset = self.until_offset
+                self.next_offset = self.until_offset
             except CorruptBatch as error:
                 self._step_over(error)
-        return self._offset >= self.until_offset
+        return self.next_offset >= self.until_offset
+
+    def take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
+        """Take the next batch into account."""
+        for record in decode_batch(batch):
+            self._apply(record)
+        self.next_offset = header.next_offset
 
     def _apply(self, record: Record) -> None:
         try:
@@ -50,11 +54,13 @@ class Loading:
             if fact is not None:
                 self.registry.apply(fact)
         except (CorruptSchemaState, ValueError) as error:
-            _log.error("a record of %s at %d: %s", self._partition.name, record.offset, error)
+            _log.error("a record of %s at %d: %s", self.partition.name, record.offset, error)
 
     def _step_over(self, error: CorruptBatch) -> None:
         _log.error("schemas are damaged: %s", error)
         following = error.next_offset
-        self._offset = self.until_offset if following is None else max(following, self._offset + 1)
+        self.next_offset = (
+            self.until_offset if following is None else max(following, self.next_offset + 1)
+        )
         # The last ids that were given may be among what is lost; none may be given again.
         self.registry.catalog.skip_ids(IDS_LOST_MAX)

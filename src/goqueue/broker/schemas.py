@@ -5,6 +5,8 @@ somebody first asks: a node without schemas pays nothing. A change is written, t
 and answered when it is as durable as any record; so is whatever is read meanwhile, for an id that
 was told must never mean another schema. Reading and comparing schemas happens in a thread, one at
 a time, because a schema can be large and the event loop has more to do.
+
+In a cluster the leader of that topic takes the changes, and every node knows them (`schema_copy`).
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from goqueue.broker.clustering import Clustering
 from goqueue.broker.internal_topics import SCHEMAS_SETTINGS
+from goqueue.broker.leaders import Leaders
+from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.schema_copy import SchemaCopy
 from goqueue.broker.schema_loading import Loading
 from goqueue.broker.topics import SCHEMAS_TOPIC, Topics
 from goqueue.broker.turns import Turns
@@ -52,7 +58,12 @@ class Schemas:
     """The registry of a node."""
 
     def __init__(
-        self, scheduler: Scheduler, topics: Topics, *, is_full: Callable[[], bool]
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        *,
+        is_full: Callable[[], bool],
+        cluster: tuple[Leaders, Peers, Clustering] | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._topics = topics
@@ -60,9 +71,13 @@ class Schemas:
         self._registry: Registry | None = None
         self._loading: Loading | None = None
         self._last_offset = -1
+        self._told_offset = 0
         self._writers = Turns(scheduler, waiting_max=WRITES_WAITING_MAX)
         self._thinkers = Turns(scheduler, waiting_max=READS_WAITING_MAX)
         self.changes = 0  # counted, so that others know when to look again
+        self._copy: SchemaCopy | None = None
+        if cluster is not None:
+            self._copy = SchemaCopy(scheduler, topics, *cluster, changed=self._note_change)
 
     # Looking up
 
@@ -153,7 +168,7 @@ class Schemas:
         version = await self._writers.run(
             lambda: self._register(subject, request, normalize=normalize, force=force)
         )
-        await self._settled()
+        await self._settled_everywhere()
         return version
 
     async def delete_version(self, subject: Subject, number: int, *, permanent: bool) -> int:
@@ -197,6 +212,7 @@ class Schemas:
     async def _register(
         self, subject: Subject, request: Request, *, normalize: bool, force: bool
     ) -> Version:
+        self._check_leading()
         registry = await self._ready()
         draft = registry.draft_of_register(subject, request, normalize=normalize)
         meant = await self._think(draft.read)
@@ -217,10 +233,11 @@ class Schemas:
 
     async def _change(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
         answer = await self._writers.run(lambda: self._decide(decide))
-        await self._settled()
+        await self._settled_everywhere()
         return answer
 
     async def _decide(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
+        self._check_leading()
         registry = await self._ready()
         answer, changes = decide(registry)
         self._write(registry, changes)
@@ -236,11 +253,49 @@ class Schemas:
 
         return self._thinkers.run(apart)
 
+    # In a cluster
+
+    def lead(self) -> None:
+        """Take changes: this node leads the topic now."""
+        assert self._copy is not None
+        self._copy.lead()
+
+    def resign(self) -> None:
+        """Another node leads the topic, or nobody."""
+        assert self._copy is not None
+        self._copy.resign()
+
+    def owner(self) -> int:
+        """The node that takes changes, in a cluster; -1 while there is none."""
+        assert self._copy is not None
+        return self._copy.leader()
+
+    def check_sure(self, question: bytes) -> None:
+        """Raise, for a retry, unless what is not known here is not known to the leader either."""
+        if self._copy is not None:
+            self._copy.check_sure(question)
+
+    def _check_leading(self) -> None:
+        if self._copy is not None:
+            self._copy.check_leading()
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    async def _settled_everywhere(self) -> None:
+        """Wait until all that was written so far is durable, and known to whoever is quick."""
+        await self._settled()
+        if self._copy is not None and self._copy.next_offset > self._told_offset:
+            self._told_offset = self._copy.next_offset
+            await self._copy.tell(self._copy.next_offset)
+
     # The topic
 
     def open(self) -> None:
         """Have the registry ready soon if there are topics that ask for schemas."""
-        if any(topic.settings.has_schemas for topic in self._topics):
+        if self._copy is not None:
+            self._copy.look()
+        elif any(topic.settings.has_schemas for topic in self._topics):
             self._scheduler.call_soon(self._load_on)
 
     def _load_on(self) -> None:
@@ -259,11 +314,15 @@ class Schemas:
         """The registry, now: whoever cannot wait reads it to the end."""
         while not self._load_some():
             pass
+        if self._copy is not None:
+            return self._copy.registry
         assert self._registry is not None
         return self._registry
 
     def _load_some(self) -> bool:
         """Read a piece of the topic if there is something to read; True when all is read."""
+        if self._copy is not None:
+            return self._copy.load_some()
         if self._registry is not None:
             return True
         topic = self._topics.find(SCHEMAS_TOPIC)
@@ -285,9 +344,12 @@ class Schemas:
             return
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
+        self._check_leading()
         partition = self._partition()
-        if partition.failure is not None:
-            raise partition.failure
+        partition.check_leading()
+        refusal = partition.failure or partition.shortage
+        if refusal is not None:
+            raise refusal
         now_ms = self._scheduler.now_ms()
         try:
             for records in _batches([to_record(change, now_ms=now_ms) for change in changes]):
@@ -295,13 +357,15 @@ class Schemas:
                 self._last_offset = partition.write(batch, now_ms=now_ms).last_offset
         except GoQueueError as error:
             # A part of a large change may be written; the topic decides what is true.
-            refusal = error
-            partition.when_committed(self._last_offset, lambda _: self._written(refusal))
+            failure = error
+            partition.when_committed(self._last_offset, lambda _: self._written(failure))
             raise
         for change in changes:
             gone_or_fact = read_gone(change.key) if change.fact is None else change.fact
             if gone_or_fact is not None:
                 registry.apply(gone_or_fact)
+        if self._copy is not None:
+            self._copy.wrote(self._last_offset)
         self.changes += 1
         partition.when_committed(self._last_offset, self._written)
 
@@ -310,16 +374,19 @@ class Schemas:
             # What could not be made durable is not true; what is durable is read again.
             _log.error("schemas could not be stored: %s", error)
             self._registry = self._loading = None
+            if self._copy is not None:
+                self._copy.forget()
 
     def _settled(self) -> Promise[None]:
         """Kept when all that was written so far is durable."""
         promise: Promise[None] = Promise()
         topic = self._topics.find(SCHEMAS_TOPIC)
-        if topic is None:
-            promise.resolve(None)
+        last_offset = self._last_offset if self._copy is None else self._copy.next_offset - 1
+        if topic is None or (self._copy is not None and not self._copy.is_leading):
+            promise.resolve(None)  # What others wrote is committed, if it is known here.
         else:
             topic.partitions[0].when_committed(
-                self._last_offset, lambda error: promise.settle(None, error)
+                last_offset, lambda error: promise.settle(None, error)
             )
         return promise
 

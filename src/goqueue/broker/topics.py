@@ -147,8 +147,19 @@ class Topics:
         self._files.close(list(self.partitions()))
 
     def remove_strays(self) -> None:
-        """Clear the disk of folders that belong to no topic; all topics must be known."""
-        self._files.remove_strays(self._topics, self._fact_log.metadata.deleted)
+        """Clear the disk of what belongs to no topic, or is kept elsewhere by now.
+
+        All topics, and who keeps them, must be known.
+        """
+        metadata = self._fact_log.metadata
+        self._files.remove_strays(self._topics, metadata.deleted)
+        if self._keeps_all:
+            return
+        for topic in self:
+            for number, partition in enumerate(topic.partitions):
+                is_placed = metadata.partitions.get(topic.id, number) is not None
+                if is_placed and partition not in self._kept:
+                    self._files.bury_partition(partition)
 
     def _add(self, fact: TopicFact) -> None:
         topic = Topic(fact, self.defaults.resolve(fact.settings), [])

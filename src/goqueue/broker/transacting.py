@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from goqueue.broker.groups import Groups
+from goqueue.broker.leaders import Leaders
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.publishing import PublishResult
 from goqueue.broker.queue_settling import Outcomes
@@ -17,11 +20,13 @@ from goqueue.broker.queues import Queues
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Schedules
 from goqueue.broker.topics import Topics
+from goqueue.broker.transaction_calls import Fault
 from goqueue.broker.transaction_ids import (
     TRANSACTIONAL_ID_BYTES_MAX,
     Transaction,
     TransactionIds,
 )
+from goqueue.broker.transaction_lines import TransactionLines
 from goqueue.broker.transaction_publishing import Addressed, TransactionPublisher
 from goqueue.broker.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetErrors
@@ -29,15 +34,18 @@ from goqueue.model.errors import (
     ConcurrentTransactions,
     GoQueueError,
     InvalidRequest,
+    NotCoordinator,
     StorageFailed,
     TransactionAbortable,
 )
+from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions import TransactionState, TransactionView
 
 # The broker names transactions whose clients do not. A name is used again, because all names that
 # were used lately are remembered; not at once, so that a repeated commit still finds its own.
 GENERATED_PREFIX = "__transaction-"
 GENERATED_REST_MS = 60_000
+GENERATED_TRIES_MAX = 1_000  # until this node is the one that coordinates a name
 SCAN_PAUSE_MS = 10_000  # between two looks at all transactions for names to use again
 DOOMED_MAX = 10_000  # transactions known to be half written; the oldest is forgotten first
 # Whoever begins under a name whose last transaction is just being completed waits so long.
@@ -47,6 +55,34 @@ BEGIN_PAUSE_MS = 200
 _RESTING = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
+
+# What nodes ask each other.
+_ACK = "ack"
+_OFFSETS = "offsets"
+
+
+class _Ack(msgspec.Struct, frozen=True, array_like=True):
+    """Acknowledge messages of a queue group that you own."""
+
+    transactional_id: str
+    identity: tuple[int, int]
+    group: str
+    receipts: list[str]
+
+
+class _Offsets(msgspec.Struct, frozen=True, array_like=True):
+    """Commit offsets of a stream group that you coordinate."""
+
+    transactional_id: str
+    identity: tuple[int, int]
+    call: CommitOffsets
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_ack_decoder = msgspec.msgpack.Decoder(_Ack)
+_outcomes_decoder = msgspec.msgpack.Decoder(list[Fault | None])
+_offsets_decoder = msgspec.msgpack.Decoder(_Offsets)
+_faults_decoder = msgspec.msgpack.Decoder(list[tuple[str, int, Fault]])
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +98,7 @@ class Transacting:
         groups: Groups,
         queues: Queues,
         schedules: Schedules,
+        leaders: Leaders,
         *,
         cluster_id: Callable[[], str],
         new_id: Callable[[], bytes],
@@ -73,9 +110,18 @@ class Transacting:
         self._groups = groups
         self._queues = queues
         self._new_id = new_id
+        self._topics = topics
         self._publisher = TransactionPublisher(
-            scheduler, topics, schedules, transactions, is_full=is_full, doom=self._doom
+            scheduler,
+            topics,
+            schedules,
+            transactions,
+            TransactionLines(topics, leaders),
+            is_full=is_full,
+            doom=self._doom,
         )
+        transactions.calls.serve(_ACK, self._serve_ack)
+        transactions.calls.serve(_OFFSETS, self._serve_offsets)
         self._doomed: dict[Transaction, GoQueueError] = {}
         self._reusable: list[str] = []
         self._scanned_ms = -SCAN_PAUSE_MS
@@ -165,17 +211,34 @@ class Transacting:
         return promise
 
     async def _ack(self, transaction: Transaction, group: str, receipts: Sequence[str]) -> Outcomes:
-        name = self._queues.participant(group).name
-        if self._transactions.verify(*transaction, name) is not None:
-            await self._transactions.add_partitions(*transaction, [name])
-        refusal = self._transactions.verify(*transaction, name)
-        if refusal is not None:
-            raise refusal
+        partition = self._queues.participant(group)
         try:
+            if partition.is_following:
+                return await self._ack_elsewhere(partition.name, transaction, group, receipts)
+            await self._transactions.participation.ensure(
+                *transaction, [partition], joining=[partition.name]
+            )
             return await self._queues.prepare(group, receipts, transaction.identity)
         except StorageFailed as error:
             self._doom(transaction, error)
             raise
+
+    async def _ack_elsewhere(
+        self, name: TopicPartition, transaction: Transaction, group: str, receipts: Sequence[str]
+    ) -> Outcomes:
+        topic = self._topics.get(name.topic)
+        question = _Ack(*transaction, group, list(receipts))
+        answer = await self._transactions.calls.ask(topic, name.partition, _ACK, question)
+        return [None if one is None else one.error() for one in _outcomes_decoder.decode(answer)]
+
+    async def _serve_ack(self, asked: bytes) -> bytes:
+        question = _ack_decoder.decode(asked)
+        partition = self._queues.participant(question.group)
+        if partition.is_following:
+            raise NotCoordinator("Another node owns this group now; look for it again.")
+        transaction = Transaction(question.transactional_id, ProducerIdentity(*question.identity))
+        outcomes = await self._ack(transaction, question.group, question.receipts)
+        return _encode([None if one is None else Fault.of(one) for one in outcomes])
 
     def commit_offsets(
         self, transaction: Transaction, call: CommitOffsets
@@ -186,8 +249,27 @@ class Transacting:
         return promise
 
     async def _commit_offsets(self, transaction: Transaction, call: CommitOffsets) -> OffsetErrors:
-        await self._groups.ensure_topic()
-        return await self._transactions.commit_offsets(*transaction, call, joins_transaction=True)
+        topic = await self._groups.ensure_topic()
+        number = self._groups.partition_of(call.group_id)
+        if not topic.partition(number).is_following:
+            return await self._transactions.commit_offsets(
+                *transaction, call, joins_transaction=True
+            )
+        question = _Offsets(*transaction, call)
+        answer = await self._transactions.calls.ask(topic, number, _OFFSETS, question)
+        faults = _faults_decoder.decode(answer)
+        return OffsetErrors({(one, place): fault.error() for one, place, fault in faults})
+
+    async def _serve_offsets(self, asked: bytes) -> bytes:
+        question = _offsets_decoder.decode(asked)
+        found = await self._transactions.commit_offsets(
+            question.transactional_id,
+            ProducerIdentity(*question.identity),
+            question.call,
+            joins_transaction=True,
+        )
+        faults = [(*place, Fault.of(error)) for place, error in found.errors.items()]
+        return _encode(faults)
 
     # Names, and what went wrong
 
@@ -206,7 +288,13 @@ class Transacting:
             name = self._reusable.pop()
             if self._is_resting(name, now_ms):
                 return name
-        return GENERATED_PREFIX + self._new_id().hex()
+        for _ in range(GENERATED_TRIES_MAX):
+            name = GENERATED_PREFIX + self._new_id().hex()
+            if self._transactions.is_here(name):
+                return name
+        raise NotCoordinator(
+            "This node coordinates no transactions now; retry, or begin one under a name."
+        )
 
     def _is_resting(self, name: str, now_ms: int) -> bool:
         try:

@@ -24,8 +24,9 @@ from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Delayed, Schedules
 from goqueue.broker.topics import Topic, Topics
-from goqueue.broker.transaction_batches import append_records
+from goqueue.broker.transaction_batches import append_records, next_sequence
 from goqueue.broker.transaction_ids import Transaction
+from goqueue.broker.transaction_lines import TransactionLines
 from goqueue.broker.transactions import Transactions
 from goqueue.delivery.schedules import PARTITION_OPEN, ScheduledMessage
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Record, encode_batch
@@ -36,7 +37,7 @@ from goqueue.model.errors import (
     StorageFull,
 )
 from goqueue.model.key_hash import partition_of_key
-from goqueue.partition import Partition
+from goqueue.partition import Appended, Partition
 from goqueue.partition.rules import check_produced
 
 
@@ -95,6 +96,7 @@ class TransactionPublisher:
         topics: Topics,
         schedules: Schedules,
         transactions: Transactions,
+        lines: TransactionLines,
         *,
         is_full: Callable[[], bool],
         doom: Callable[[Transaction, GoQueueError], None],
@@ -104,6 +106,7 @@ class TransactionPublisher:
         self._topics = topics
         self._schedules = schedules
         self._transactions = transactions
+        self._lines = lines
         self._is_full = is_full
         self._doom = doom
         self._turn = 0
@@ -217,6 +220,8 @@ class TransactionPublisher:
         ]
         if missing:
             await self._transactions.add_partitions(transactional_id, identity, missing)
+            for name in missing:
+                self._lines.begin(transaction, name)
         for name in names:
             refusal = self._transactions.verify(transactional_id, identity, name)
             if refusal is not None:
@@ -227,9 +232,17 @@ class TransactionPublisher:
     ) -> list[PublishResult]:
         results: list[PublishResult | None] = [None] * plan.count
         ends: dict[Partition, int] = {}
+        distant: list[tuple[_Batch, Promise[Appended]]] = []
         try:
             for batch in plan.batches:
-                ends[batch.partition] = self._append(transaction, batch, results, now_ms=now_ms)
+                name = batch.partition.name
+                if batch.partition.is_following:
+                    stored = self._lines.append(transaction, name, batch.records)
+                    distant.append((batch, stored))
+                else:
+                    ends[batch.partition] = self._append(transaction, batch, results, now_ms=now_ms)
+                    sequence = next_sequence(batch.partition, transaction.identity)
+                    self._lines.note(transaction, name, sequence=sequence)
             for places, messages in plan.late:
                 assert log is not None
                 ends.setdefault(log.partition, -1)  # On an error some may be written.
@@ -238,12 +251,14 @@ class TransactionPublisher:
                 for place, schedule_id, message in zip(places, ids, messages, strict=True):
                     results[place] = Scheduled(schedule_id, message.due_ms)
         except GoQueueError as error:
-            if not ends:
+            if not ends and not distant:
                 raise
             self._doom(transaction, error)
             results = [error if result is None else result for result in results]
         try:
             await _committed(ends)
+            for batch, stored in distant:
+                _note_results(batch, await stored, results)
         except GoQueueError as error:
             self._doom(transaction, error)
             raise
@@ -260,13 +275,17 @@ class TransactionPublisher:
     ) -> int:
         partition = batch.partition
         appended = append_records(partition, batch.records, transaction.identity, now_ms=now_ms)
-        number, offset = partition.name.partition, appended.base_offset
-        for place, record in zip(batch.places, batch.records, strict=True):
-            is_append_time = appended.timestamp_ms != NO_TIMESTAMP
-            at_ms = appended.timestamp_ms if is_append_time else record.timestamp_ms
-            results[place] = Published(number, offset, at_ms)
-            offset += 1
+        _note_results(batch, appended, results)
         return appended.last_offset
+
+
+def _note_results(batch: _Batch, appended: Appended, results: list[PublishResult | None]) -> None:
+    number, offset = batch.partition.name.partition, appended.base_offset
+    for place, record in zip(batch.places, batch.records, strict=True):
+        is_append_time = appended.timestamp_ms != NO_TIMESTAMP
+        at_ms = appended.timestamp_ms if is_append_time else record.timestamp_ms
+        results[place] = Published(number, offset, at_ms)
+        offset += 1
 
 
 def _pieces(batch: _Batch) -> list[_Batch]:

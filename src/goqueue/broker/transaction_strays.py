@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.topics import Topics
-from goqueue.broker.transaction_markers import Markers
+from goqueue.broker.transaction_markers import Ending, Markers
 from goqueue.model.errors import GoQueueError, InvalidTransactionState, UnknownPartition
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Partition
@@ -25,14 +26,17 @@ _OPEN_STATES = frozenset(
 _log = logging.getLogger(__name__)
 
 OfProducer = Callable[[int], TransactionView | None]
+# What is known of a producer where several nodes coordinate.
+Ask = Callable[[int], Promise[TransactionView | None]]
 MarkerErrors = Mapping[TopicPartition, GoQueueError | None]
 
 
 class Strays:
-    def __init__(self, topics: Topics, markers: Markers, of_producer: OfProducer) -> None:
+    def __init__(self, topics: Topics, markers: Markers, of_producer: OfProducer, ask: Ask) -> None:
         self._topics = topics
         self._markers = markers
         self._of_producer = of_producer
+        self._ask = ask
 
     def write_markers(
         self,
@@ -43,11 +47,32 @@ class Strays:
         coordinator_epoch: int,
     ) -> Promise[MarkerErrors]:
         """Another coordinator's decision, or an operator's about a transaction nobody knows."""
-        results: dict[TopicPartition, GoQueueError | None] = {}
         promise: Promise[MarkerErrors] = Promise()
         names = list(dict.fromkeys(partitions))
-        if not names:
-            promise.resolve(results)
+
+        def asked(view: TransactionView | None, error: Exception | None) -> None:
+            if isinstance(error, GoQueueError):
+                promise.resolve(dict.fromkeys(names, error))
+            elif error is not None:
+                promise.reject(error)
+            else:
+                ending = Ending(identity, is_commit, coordinator_epoch, turn=0)
+                self._write_all(names, ending, view, promise)
+
+        if names:
+            self._ask(identity.producer_id).then(asked)
+        else:
+            promise.resolve({})
+        return promise
+
+    def _write_all(
+        self,
+        names: list[TopicPartition],
+        ending: Ending,
+        view: TransactionView | None,
+        promise: Promise[MarkerErrors],
+    ) -> None:
+        results: dict[TopicPartition, GoQueueError | None] = {}
         for name in names:
 
             def marked(error: GoQueueError | None, name: TopicPartition = name) -> None:
@@ -56,25 +81,17 @@ class Strays:
                     promise.resolve(results)
 
             try:
-                partition = self._partition(name, identity)
+                partition = self._partition(name, view)
             except GoQueueError as error:
                 marked(error)
                 continue
-            self._markers.write(
-                partition,
-                identity,
-                is_commit=is_commit,
-                coordinator_epoch=coordinator_epoch,
-                marked=marked,
-            )
-        return promise
+            self._markers.write(partition, ending, marked=marked)
 
-    def _partition(self, name: TopicPartition, identity: ProducerIdentity) -> Partition:
+    def _partition(self, name: TopicPartition, view: TransactionView | None) -> Partition:
         """A partition in which somebody else may end the transaction of a producer."""
         topic = self._topics.find(name.topic)
         if topic is None or not 0 <= name.partition < len(topic.partitions):
             raise UnknownPartition(name)
-        view = self._of_producer(identity.producer_id)
         if view is not None and _is_open_in(view, name):
             # It would end in one place and stay open in the others.
             raise InvalidTransactionState(
@@ -88,7 +105,7 @@ class Strays:
 
         Participants are written down before their first record, so this takes a disk that lost
         what it had not been asked to sync. All coordinators are on this node; where they are not,
-        theirs would have to be asked.
+        `Orphans` asks theirs.
         """
         for topic in self._topics:
             for partition in topic.partitions:
@@ -96,30 +113,43 @@ class Strays:
                     view = self._of_producer(one.producer_id)
                     if view is None or not _is_open_in(view, partition.name):
                         identity = ProducerIdentity(one.producer_id, one.producer_epoch)
-                        self._end_orphan(partition, identity, view)
+                        is_commit = _is_decided(partition, identity, view)
+                        ending = Ending(identity, is_commit, partition.leader_epoch, turn=0)
+                        self._markers.drive(partition.name, ending, done=_nothing)
 
-    def _end_orphan(
+    def end_if_orphan(
         self, partition: Partition, identity: ProducerIdentity, view: TransactionView | None
     ) -> None:
-        # A producer whose own commit has ended this epoch has lost only the marker.
-        is_commit = (
-            view is not None
-            and view.state is TransactionState.COMPLETE_COMMIT
-            and view.identity.epoch == identity.epoch + 1
-        )
-        _log.warning(
-            "%s: an open transaction of producer %d is unknown, and is %s",
-            partition.name,
-            identity.producer_id,
-            "committed" if is_commit else "aborted",
-        )
-        self._markers.drive(
-            partition.name,
-            identity,
-            is_commit=is_commit,
-            coordinator_epoch=partition.leader_epoch,
-            done=_nothing,
-        )
+        """End what a producer has open in a partition that is led here, if nobody else will.
+
+        It is tried once; whoever finds it still open later asks again.
+        """
+        if view is not None and _is_open_in(view, partition.name):
+            return
+        is_commit = _is_decided(partition, identity, view)
+        known = partition.producers.get(identity.producer_id)
+        epoch = 0 if known is None else max(0, known.coordinator_epoch)
+        ending = Ending(identity, is_commit, epoch, turn=0)
+        self._markers.write(partition, ending, marked=partial(_marked, partition))
+
+
+def _is_decided(
+    partition: Partition, identity: ProducerIdentity, view: TransactionView | None
+) -> bool:
+    """Whether what nobody will end is to be committed, because only its marker was lost."""
+    # A producer whose own commit has ended this epoch.
+    is_commit = (
+        view is not None
+        and view.state is TransactionState.COMPLETE_COMMIT
+        and view.identity.epoch == identity.epoch + 1
+    )
+    _log.warning(
+        "%s: an open transaction of producer %d is unknown, and is %s",
+        partition.name,
+        identity.producer_id,
+        "committed" if is_commit else "aborted",
+    )
+    return is_commit
 
 
 def _is_open_in(view: TransactionView, partition: TopicPartition) -> bool:
@@ -128,3 +158,10 @@ def _is_open_in(view: TransactionView, partition: TopicPartition) -> bool:
 
 def _nothing() -> None:
     """Whoever had it open is not there to be told."""
+
+
+def _marked(partition: Partition, error: GoQueueError | None) -> None:
+    if error is not None:
+        _log.warning(
+            "%s: it could not be ended, and will be tried again: %s", partition.name, error
+        )

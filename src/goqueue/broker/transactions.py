@@ -8,26 +8,34 @@ topics, where the broker itself writes what a transaction does besides storing r
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from goqueue.broker.groups import Groups
 from goqueue.broker.internal_topics import TRANSACTION_SETTINGS
+from goqueue.broker.leaders import Leaders
+from goqueue.broker.participation import Participation
 from goqueue.broker.promise import Promise, start
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
+from goqueue.broker.transaction_calls import TransactionCalls
 from goqueue.broker.transaction_host import HostedCoordinator
 from goqueue.broker.transaction_markers import Markers, OnEnd
+from goqueue.broker.transaction_orphans import Orphans
 from goqueue.broker.transaction_strays import MarkerErrors, Strays
 from goqueue.config import TransactionSettings
 from goqueue.groups import CommitOffsets, OffsetErrors
 from goqueue.model.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     GoQueueError,
     InvalidRequest,
+    InvalidTransactionState,
+    NotCoordinator,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.model.queries import routing_name
+from goqueue.partition import Partition
 from goqueue.transactions import (
     EPOCH_LAST,
     Coordinator,
@@ -47,14 +55,30 @@ class Transactions:
     """All transactions that this node coordinates."""
 
     def __init__(
-        self, scheduler: Scheduler, topics: Topics, groups: Groups, settings: TransactionSettings
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        groups: Groups,
+        settings: TransactionSettings,
+        leaders: Leaders,
     ) -> None:
         self._scheduler = scheduler
         self._topics = topics
         self._groups = groups
         self._settings = settings
-        self._markers = Markers(scheduler, topics)
-        self._strays = Strays(topics, self._markers, self._of_producer)
+        self._leaders = leaders
+        self.calls = TransactionCalls(leaders)
+        self.participation = Participation(topics, self, self.calls)
+        self._markers = Markers(scheduler, topics, leaders)
+        self._strays = Strays(topics, self._markers, self._of_producer, self._ask_of_producer)
+        self._orphans = Orphans(
+            scheduler,
+            topics,
+            leaders,
+            self.calls,
+            hosted=lambda number: self._hosted.get(number),
+            end=self._strays.end_if_orphan,
+        )
         self._hosted: dict[int, HostedCoordinator] = {}
         self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
 
@@ -95,10 +119,36 @@ class Transactions:
             topic = await creating
         return topic
 
+    # Leading, in a cluster
+
+    def open_in_cluster(self) -> None:
+        """Look after transactions that nobody coordinates; the others come with `lead`."""
+        self._orphans.watch()
+
+    def lead(self, partition: Partition) -> None:
+        """Coordinate the transactions of a partition of the states, which this node leads now."""
+        hosted = self._read(partition)
+        self._hosted[partition.name.partition] = hosted
+        hosted.begin_when_committed()
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition of the states, or nobody."""
+        hosted = self._hosted.pop(partition.name.partition, None)
+        if hosted is not None:
+            hosted.close(_not_here())
+
     def partition_of(self, transactional_id: str) -> int:
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        count = self._settings.state_partitions if topic is None else len(topic.partitions)
         # The process's own hash() changes from start to start; this must not.
-        count = len(self._hosted) or self._settings.state_partitions
         return zlib.crc32(routing_name(transactional_id).encode()) % count
+
+    def owner_of(self, transactional_id: str) -> int:
+        """The node that coordinates a transactional id; -1 while nobody does."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None:
+            return self._leaders.node_id
+        return self._leaders.node_of(topic, self.partition_of(transactional_id))
 
     # Producers
 
@@ -153,6 +203,41 @@ class Transactions:
             return error
         return coordinator.verify(transactional_id, identity, partition)
 
+    def is_here(self, transactional_id: str) -> bool:
+        """Whether this node coordinates a transactional id, as far as it knows."""
+        return self.partition_of(transactional_id) in self._hosted
+
+    async def admit(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Iterable[TopicPartition],
+        joining: Iterable[TopicPartition],
+    ) -> int:
+        """Let a producer write to partitions in its transaction; the epoch of the coordinator.
+
+        They must take part already, but for those that are `joining`. Raise when it may not.
+        """
+        hosted = self._get(transactional_id)
+        may_join = dict.fromkeys(joining)
+        names = list(dict.fromkeys((*partitions, *may_join)))
+        missing: list[TopicPartition] = []
+        for name in names:
+            refusal = self.verify(transactional_id, identity, name)
+            if refusal is None:
+                continue
+            is_absent = isinstance(refusal, InvalidTransactionState | ConcurrentTransactions)
+            if not (is_absent and name in may_join):
+                raise refusal
+            missing.append(name)
+        if missing:
+            await self.add_partitions(transactional_id, identity, missing)
+            for name in names:
+                refusal = self.verify(transactional_id, identity, name)
+                if refusal is not None:
+                    raise refusal
+        return hosted.epoch
+
     # Offsets
 
     def add_group(
@@ -180,13 +265,17 @@ class Transactions:
         """
 
         async def run() -> OffsetErrors:
-            partition = await self._offsets_partition(call.group_id)
-            if joins_transaction:
-                await self.add_partitions(transactional_id, identity, [partition])
+            name = await self._offsets_partition(call.group_id)
+            partition = self._topics.get(name.topic).partition(name.partition)
+            if partition.is_following:
+                raise NotCoordinator("Another node coordinates this group; look for it again.")
             # From here to the write nothing may wait, or a marker might come in between.
-            refusal = self.verify(transactional_id, identity, partition)
-            if refusal is not None:
-                raise refusal
+            await self.participation.ensure(
+                transactional_id,
+                identity,
+                [partition],
+                joining=[name] if joins_transaction else (),
+            )
             return await self._groups.commit_offsets(call, identity=identity)
 
         return _promised(run())
@@ -332,9 +421,11 @@ class Transactions:
         if not transactional_id:
             raise InvalidRequest("A transaction needs a transactional id.")
         hosted = self._hosted.get(self.partition_of(transactional_id))
-        if hosted is None:
-            raise CoordinatorNotAvailable("The transactions of this node are being set up; retry.")
-        return hosted
+        if hosted is not None:
+            return hosted
+        if self._topics.find(TRANSACTION_TOPIC) is not None:
+            raise _not_here()
+        raise CoordinatorNotAvailable("The transactions of this node are being set up; retry.")
 
     def _of_producer(self, producer_id: int) -> TransactionView | None:
         for hosted in self._hosted.values():
@@ -342,6 +433,14 @@ class Transactions:
             if view is not None:
                 return view
         return None
+
+    def _ask_of_producer(self, producer_id: int) -> Promise[TransactionView | None]:
+        async def run() -> TransactionView | None:
+            if self._leaders.is_alone:
+                return self._of_producer(producer_id)
+            return (await self._orphans.ask([producer_id])).get(producer_id)
+
+        return _promised(run())
 
     def check_room(self, transactional_id: str) -> None:
         """Refuse one more name than this node may remember."""
@@ -358,10 +457,17 @@ class Transactions:
 
     def _host(self, topic: Topic) -> None:
         for number, partition in enumerate(topic.partitions):
-            coordinator = Coordinator(self._settings)
-            hosted = HostedCoordinator(self._scheduler, partition, coordinator, self._markers)
-            hosted.read()
-            self._hosted[number] = hosted
+            self._hosted[number] = self._read(partition)
+
+    def _read(self, partition: Partition) -> HostedCoordinator:
+        coordinator = Coordinator(self._settings)
+        hosted = HostedCoordinator(self._scheduler, partition, coordinator, self._markers)
+        hosted.read()
+        return hosted
+
+
+def _not_here() -> NotCoordinator:
+    return NotCoordinator("Another node coordinates this transaction now; look for it again.")
 
 
 def _promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:

@@ -186,15 +186,22 @@ class Validation:
                 "registry."
             )
         if content is None:
+            self._schemas.check_sure(frame)
             return f"The {part.name} names the schema {told}, which is not registered."
         try:
             schema = self._schemas.read(content)
             if content.kind is SchemaKind.PROTOBUF:
-                return _ProtobufCheck(self, part, content, schema)
+                return _ProtobufCheck(self, part, content, schema, frame)
             problem = _problem(part, content, record_name(schema))
+            if problem is not None:
+                self.check_sure(part.topic, frame)
             return problem or self.validator(content, schema)
         except InvalidSchema as error:
             return f"The {part.name} names the schema {told}, which cannot be read: {error}"
+
+    def check_sure(self, topic: str, frame: bytes) -> None:
+        """Raise, for a retry, if the registry of this node may be behind that of the cluster."""
+        self._schemas.check_sure(topic.encode() + frame)
 
     def validator(
         self, content: Content, schema: Schema, indexes: tuple[int, ...] = ()
@@ -215,11 +222,12 @@ class Validation:
 class _ProtobufCheck:
     """Payloads of one Protobuf schema; each says first which of its messages it is."""
 
-    __slots__ = ("_by_place", "_content", "_part", "_schema", "_validation")
+    __slots__ = ("_by_place", "_content", "_frame", "_part", "_schema", "_validation")
 
     def __init__(
-        self, validation: Validation, part: _Part, content: Content, schema: Schema
+        self, validation: Validation, part: _Part, content: Content, schema: Schema, frame: bytes
     ) -> None:
+        self._frame = frame
         self._validation = validation
         self._part = part
         self._content = content
@@ -240,6 +248,7 @@ class _ProtobufCheck:
         check = self._validation.validator(self._content, self._schema, indexes)
         problem = _problem(self._part, self._content, record_name(self._schema, indexes))
         if problem is not None:
+            self._validation.check_sure(self._part.topic, self._frame)
             raise SchemaViolation("", problem.rstrip("."))
         if len(self._by_place) >= VALIDATORS_MAX:
             self._by_place.clear()

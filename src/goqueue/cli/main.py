@@ -23,6 +23,7 @@ COMMANDS = {
     "schedule": "goqueue.cli.schedule",
     "schema": "goqueue.cli.schema",
     "txn": "goqueue.cli.txn",
+    "cluster": "goqueue.cli.cluster",
     "pipeline": "goqueue.cli.pipeline",
     "config": "goqueue.cli.settings",
     "version": "goqueue.cli.version",

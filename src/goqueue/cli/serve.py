@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.config import load, render
+from goqueue.config import SETTINGS, load, render
 
 app = typer.Typer()
 
@@ -63,6 +63,13 @@ def serve(
         list[str] | None,
         typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
     ] = None,
+    shards: Annotated[
+        int,
+        typer.Option(
+            metavar="NUMBER",
+            help="Run so many nodes as processes of this machine, to use more of its cores.",
+        ),
+    ] = 0,
     ready_file: Annotated[
         Path | None,
         typer.Option(help="Written with the bound addresses, as JSON, once the node serves."),
@@ -95,6 +102,21 @@ def serve(
         print(render(settings), end="")
         return
 
+    if shards:
+        from goqueue.runtime.shards import run_shards
+
+        code = run_shards(settings, shards, _arguments(config, overrides), ready_file)
+        raise typer.Exit(code)
+
     from goqueue.runtime.serve import run
 
     run(settings, ready_file=ready_file)
+
+
+def _arguments(config: Path | None, overrides: dict[str, str]) -> list[str]:
+    """The same words again, for a process that is to have the same settings."""
+    words = [] if config is None else ["--config", str(config)]
+    for name, text in overrides.items():
+        path = next((path for path, one in SETTINGS.items() if one.about.flag == name), name)
+        words += ["--set", f"{path}={text}"]
+    return words

@@ -120,9 +120,16 @@ def next_voter(voters: Collection[int], nodes: Mapping[int, NodeFact]) -> int | 
     A second voter alone would be a second way to stop, so there must be a third to follow it.
     """
     able = [node.id for node in nodes.values() if node.takes_leaders and node.id not in voters]
-    if len(voters) >= VOTERS_WANTED or len(voters) + len(able) < VOTERS_WANTED:
+    count = len(voters)
+    wanted = max(VOTERS_WANTED, count + (count + 1) % 2)
+    if not has_too_few_voters(count) or count + len(able) < wanted:
         return None
     return min(able)
+
+
+def has_too_few_voters(count: int) -> bool:
+    """Whether one more would let the quorum survive more, as an even number always would."""
+    return count < VOTERS_WANTED or count % 2 == 0
 
 
 def parse_peers(text: str) -> dict[int, str]:

@@ -21,7 +21,12 @@ from goqueue.cluster.facts import (
     TopicFact,
 )
 from goqueue.cluster.metadata import Metadata
-from goqueue.model.errors import MalformedRequest, TopicExists, UnknownTopic
+from goqueue.model.errors import (
+    MalformedRequest,
+    StalePartitionVersion,
+    TopicExists,
+    UnknownTopic,
+)
 
 PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
 
@@ -93,21 +98,33 @@ class TakeOverProducer(msgspec.Struct, frozen=True, tag="take_over_producer"):
 
 
 class PutQueueGroup(msgspec.Struct, frozen=True, tag="put_queue_group"):
-    """A queue group exists from now on, or has other settings."""
+    """A queue group exists from now on, or has other settings unless it `keeps_known` ones."""
 
     fact: QueueGroupFact
+    keeps_known: bool = False
 
     def decide(self, metadata: Metadata) -> Decided:
         known = metadata.queue_groups.get(self.fact.name)
         if known is None:
             return (self.fact,), None
+        if self.keeps_known:
+            return (known,), None
         return (msgspec.structs.replace(known, settings=self.fact.settings),), None
 
 
 class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
+    """Write down how a job stands. A version must follow that which is known, and no other."""
+
     fact: JobFact
 
     def decide(self, metadata: Metadata) -> Decided:
+        known = metadata.jobs.get(self.fact.key)
+        version = 0 if known is None else known.version
+        if self.fact.version and known != self.fact and self.fact.version != version + 1:
+            raise StalePartitionVersion(
+                f"Version {self.fact.version} of job {self.fact.id} cannot follow {version}; "
+                "another node has taken the job over."
+            )
         return (self.fact,), None
 
 
@@ -179,6 +196,13 @@ class UnregisterNode(msgspec.Struct, frozen=True, tag="unregister_node"):
     node: int
 
 
+class ChangeVoter(msgspec.Struct, frozen=True, tag="change_voter"):
+    """Let a node vote in the quorum, or only follow it."""
+
+    node: int
+    is_wanted: bool = True
+
+
 class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
     topic_id: bytes
     number: int
@@ -210,6 +234,7 @@ ClusterCommand = (
     | ChangeInSync
     | DrainNode
     | UnregisterNode
+    | ChangeVoter
     | ElectLeader
     | Reassign
     | EndRouting

@@ -96,15 +96,12 @@ class Controller:
         cluster_id: str = "",
     ) -> Decision:
         """A node has started. It is fenced until it has read the log up to here."""
-        self._check_cluster(cluster_id)
         before = self.metadata.nodes.get(node)
         if before is not None and before.incarnation == incarnation:
+            self._check_cluster(cluster_id)
             self._sessions.heard(node, now_ms)
             return ()
-        if before is None and len(self.metadata.nodes) >= NODES_MAX:
-            raise InvalidRequest(f"A cluster has at most {NODES_MAX} nodes; unregister old ones.")
-        if before is not None and self._is_elsewhere(before, addresses, now_ms):
-            raise NodeConflict(node)
+        self.check_register(node, addresses, now_ms=now_ms, cluster_id=cluster_id)
         changes: list[Change] = []
         if before is not None:
             changes += self._left([node], has_lost_disk=before.disk != disk)
@@ -121,6 +118,17 @@ class Controller:
             )
         )
         return self._decide(changes)
+
+    def check_register(
+        self, node: int, addresses: Mapping[str, str], *, now_ms: int, cluster_id: str = ""
+    ) -> None:
+        """Raise when a new incarnation of the node would be refused."""
+        self._check_cluster(cluster_id)
+        before = self.metadata.nodes.get(node)
+        if before is None and len(self.metadata.nodes) >= NODES_MAX:
+            raise InvalidRequest(f"A cluster has at most {NODES_MAX} nodes; unregister old ones.")
+        if before is not None and self._is_elsewhere(before, addresses, now_ms):
+            raise NodeConflict(node)
 
     def heartbeat(
         self, node: int, incarnation: bytes, *, applied_index: int, wants_drain: bool, now_ms: int
@@ -155,6 +163,12 @@ class Controller:
 
     def unregister(self, node: int) -> Decision:
         """Forget a node that has stopped for good and keeps nothing."""
+        self.check_unregister(node)
+        self._sessions.forget(node)
+        return self._decide([Forget(node_key(node))])
+
+    def check_unregister(self, node: int) -> None:
+        """Raise when `unregister` would be refused."""
         fact = self.metadata.nodes.get(node)
         if fact is None:
             raise UnknownNode(node)
@@ -163,8 +177,6 @@ class Controller:
         count = self.metadata.partitions.replica_count(node)
         if count:
             raise NodeInUse(f"Node {node} keeps {count} replicas; reassign them first.")
-        self._sessions.forget(node)
-        return self._decide([Forget(node_key(node))])
 
     def tick(self, now_ms: int) -> Decision:
         """Fence who is silent, and now and then put leaders where they belong."""
@@ -363,7 +375,7 @@ class Controller:
         for fact, target in topic_changes.internal_moves(self.metadata, names):
             if fact.place not in moved:
                 moved[fact.place] = partition_changes.moved(self.metadata, fact, target)
-        return list(moved.values())
+        return [*moved.values(), *topic_changes.internal_secured(self.metadata, names)]
 
     # Checking
 

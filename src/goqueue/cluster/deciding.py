@@ -53,7 +53,8 @@ def _create(controller: Controller, command: CreateTopic, replication_factor: in
     wanted = command.replication_factor
     if wanted < 0:
         nodes = controller.metadata.nodes.values()
-        wanted = max(1, min(replication_factor, sum(not node.is_fenced for node in nodes)))
+        # One that is away just now comes back, and should have its copies then.
+        wanted = max(1, min(replication_factor, sum(not node.is_draining for node in nodes)))
     return controller.create_topic(
         TopicFact(command.id, command.name, command.partition_count, command.settings),
         replication_factor=wanted,

@@ -85,6 +85,8 @@ class JobFact(msgspec.Struct, frozen=True, tag="job"):
     kind: str
     id: str
     body: bytes
+    # Where nodes may contend for a job, one more than that which it replaces; else 0.
+    version: int = 0
 
     @property
     def key(self) -> bytes:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
 from goqueue.cluster import elections, reassigning, routing
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import NO_LEADER, Change, PartitionFact
@@ -75,6 +77,10 @@ def in_sync_changed(
         raise InvalidRequest("An in-sync set names the leader and each other member once.")
     _check_members(metadata, fact, in_sync, incarnations)
     standing = Standing(metadata.nodes)
+    if set(in_sync) == set(fact.in_sync):
+        # The leader withdraws what it has asked for before. A copy of that may still be under way,
+        # and only another version turns it away.
+        return msgspec.structs.replace(fact, version=fact.version + 1)
     fact = elections.changed(fact, in_sync=in_sync)
     return elections.moved_away(reassigning.completed(fact, standing), standing)
 

@@ -34,6 +34,7 @@ from goqueue.model.names import check_topic_name
 
 TOPIC_PARTITIONS_MAX = 10_000
 INTERNAL_REPLICAS = 3  # survives the loss of one node without stopping
+IN_SYNC_SETTING = "min_insync_replicas"
 INTERNAL_MOVES_MAX = 100  # partitions of internal topics that get replicas at the same time
 
 
@@ -165,6 +166,20 @@ def internal_moves(
             if len(target) > len(kept):
                 moves.append((fact, target))
     return moves[: max(INTERNAL_MOVES_MAX - under_way, 0)]
+
+
+def internal_secured(metadata: Metadata, names: Sequence[str]) -> list[TopicFact]:
+    """Internal topics that have got all their replicas: from now on one of them is not enough."""
+    secured = []
+    for name in names:
+        topic = metadata.topic(name)
+        if topic is None or IN_SYNC_SETTING in topic.settings:
+            continue
+        facts = metadata.partitions.of_topic(topic.id)
+        if facts and all(len(fact.in_sync) >= INTERNAL_REPLICAS for fact in facts):
+            settings = {**topic.settings, IN_SYNC_SETTING: str(INTERNAL_REPLICAS - 1)}
+            secured.append(msgspec.structs.replace(topic, settings=settings))
+    return secured
 
 
 def known(metadata: Metadata, name: str) -> TopicFact:

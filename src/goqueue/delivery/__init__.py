@@ -26,7 +26,9 @@ from goqueue.delivery.lanes import (
 from goqueue.delivery.leases import Delivery, Lease, Unacked
 from goqueue.delivery.ledger import (
     Buried,
+    Burying,
     Done,
+    Dying,
     Ended,
     Event,
     Finish,
@@ -63,9 +65,11 @@ __all__ = [
     "VISIBILITY_MS_MAX",
     "Arrivals",
     "Buried",
+    "Burying",
     "DeadLetter",
     "Delivery",
     "Done",
+    "Dying",
     "Ended",
     "Event",
     "Finish",

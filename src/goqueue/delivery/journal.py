@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from goqueue.delivery.ledger import (
     Buried,
+    Burying,
     Done,
+    Dying,
     Event,
     Finish,
     Forgotten,
@@ -39,6 +41,7 @@ _KEY_HASH = struct.Struct(">Q")
 _TOPIC_ID = struct.Struct(">16s")
 
 _RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED, _PREPARED = 16, 17, 18, 19, 20, 21, 22
+_BURYING = 23
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
 
@@ -81,6 +84,12 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         parts.append(bytes((_BURIED,)))
         _encode_ranges(event.ranges, parts)
         parts += (_TOPIC_ID.pack(event.topic_id), varint(event.end))
+    elif isinstance(event, Burying):
+        parts += (bytes((_BURYING,)), _TOPIC_ID.pack(event.topic_id), varint(event.partition))
+        parts += (varint(event.producer_id), varint(event.sequence), varint(len(event.letters)))
+        for letter in event.letters:
+            reason = letter.reason.encode()
+            parts += (varint(letter.offset), varint(letter.attempts), varint(len(reason)), reason)
     elif isinstance(event, Retried):
         parts.append(bytes((_RETRIED,)))
         _encode_retries(event.retries, parts)
@@ -139,6 +148,10 @@ def _decode(reader: _Reader) -> Event:
         return Done(Finish(kind), reader.ranges())
     if kind == _BURIED:
         return Buried(reader.ranges(), reader.topic_id(), reader.count())
+    if kind == _BURYING:
+        topic_id, partition = reader.topic_id(), reader.count()
+        producer_id, sequence = reader.count(), reader.count()
+        return Burying(reader.dying(), topic_id, partition, producer_id, sequence)
     if kind == _RETRIED:
         return Retried(reader.retries())
     if kind == _PREPARED:
@@ -219,12 +232,25 @@ class _Reader:
             retries.append((offset, Retry(attempts, due_ms, self._key())))
         return retries
 
+    def dying(self) -> list[Dying]:
+        return [
+            Dying(self.count(), self.count(), self._text(self.length()))
+            for _ in range(self.length())
+        ]
+
     def graves(self) -> list[tuple[bytes, int]]:
         return [(self.topic_id(), self.count()) for _ in range(self.length())]
 
     def topic_id(self) -> bytes:
         (topic_id,) = self._unpack(_TOPIC_ID)
         return bytes(topic_id)
+
+    def _text(self, length: int) -> str:
+        start, self.position = self.position, self.position + length
+        try:
+            return self._data[start : self.position].decode()
+        except UnicodeDecodeError as error:
+            raise CorruptDeliveryState(f"A reason in the delivery journal: {error}.") from error
 
     def _key(self) -> int:
         (key,) = self._unpack(_KEY_HASH)

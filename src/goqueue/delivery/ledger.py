@@ -53,6 +53,29 @@ class Buried:
     end: int
 
 
+class Dying(NamedTuple):
+    """A message on its way to a dead-letter topic."""
+
+    offset: int
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Burying:
+    """These messages are about to be written to a dead-letter topic, as one batch of a producer.
+
+    Whoever finds this and no `Buried` after it writes the batch once more; by the producer's
+    numbers the partition there knows whether it has it already.
+    """
+
+    letters: list[Dying]
+    topic_id: bytes
+    partition: int
+    producer_id: int
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Retried:
     """These messages come again."""
@@ -114,7 +137,9 @@ class Forgotten:
     """The group, or its interest in the topic, is gone."""
 
 
-Event = Done | Buried | Retried | Prepared | Ended | Moved | Rewound | Snapshot | Forgotten
+Event = (
+    Done | Burying | Buried | Retried | Prepared | Ended | Moved | Rewound | Snapshot | Forgotten
+)
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
 GRAVES_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
@@ -125,9 +150,10 @@ class Ledger:
 
     What a transaction has acknowledged is in `prepared`, by producer, until the transaction ends.
     A snapshot leaves that alone: the journal keeps the records of open transactions themselves.
+    What is `burying`, by dead-letter topic, is written again beside a snapshot.
     """
 
-    __slots__ = ("_parts", "done", "floor", "graves", "is_known", "prepared", "retries")
+    __slots__ = ("_parts", "burying", "done", "floor", "graves", "is_known", "prepared", "retries")
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
@@ -135,14 +161,16 @@ class Ledger:
         self.retries: dict[int, Retry] = {}
         self.prepared: dict[int, dict[int, Retry]] = {}
         self.graves: dict[bytes, int] = {}
+        self.burying: dict[bytes, Burying] = {}
         self.is_known = False  # whether the journal has ever spoken of it
         self._parts: list[Snapshot] = []
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
             return NotImplemented
-        mine = (self.floor, self.done, self.retries, self.prepared, self.graves)
-        return mine == (other.floor, other.done, other.retries, other.prepared, other.graves)
+        mine = (self.floor, self.done, self.retries, self.prepared, self.graves, self.burying)
+        its = (other.floor, other.done, other.retries, other.prepared, other.graves, other.burying)
+        return mine == its
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -154,10 +182,16 @@ class Ledger:
             self._finish(event.ranges)
         elif isinstance(event, Buried):
             self._finish(event.ranges)
+            self.burying.pop(event.topic_id, None)
             self.graves.pop(event.topic_id, None)
             self.graves[event.topic_id] = event.end
             if len(self.graves) > GRAVES_MAX:
                 del self.graves[next(iter(self.graves))]
+        elif isinstance(event, Burying):
+            self.burying.pop(event.topic_id, None)
+            self.burying[event.topic_id] = event
+            if len(self.burying) > GRAVES_MAX:
+                del self.burying[next(iter(self.burying))]
         elif isinstance(event, Retried):
             for offset, retry in event.retries:
                 if not self.is_done(offset):
@@ -174,7 +208,7 @@ class Ledger:
             self._take_part(event)
         else:
             self.floor, self.done, self.retries, self.graves = 0, RangeSet(), {}, {}
-            self.prepared = {}
+            self.prepared, self.burying = {}, {}
         self.is_known = not isinstance(event, Forgotten)
 
     def pass_over(self, first: int, end: int) -> None:
@@ -249,6 +283,12 @@ class Ledger:
 
     def _rewind(self, offset: int, still_open: list[Range]) -> None:
         kept = RangeSet(still_open)
+        # What is called back lives on, whatever becomes of its dead letter.
+        self.burying = {
+            topic_id: event
+            for topic_id, event in self.burying.items()
+            if all(letter.offset < offset for letter in event.letters)
+        }
         self._keep_prepared(lambda one: one < offset and one in kept)
         self.done.discard_from(offset)
         self.retries = {

@@ -75,6 +75,28 @@ class RedriveOrder(msgspec.Struct, frozen=True, kw_only=True):
     target_topic: str | None = None  # else the topic that each letter came from
 
 
+class Shipment(msgspec.Struct, frozen=True, array_like=True):
+    """Letters that go to one partition, as one batch of a producer."""
+
+    topic_id: bytes
+    partition: int
+    producer_id: int
+    sequence: int
+    offsets: list[int]  # of the letters
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """What a job is about to bring back from one partition, and where it goes on afterwards.
+
+    Whoever finds a job with such a step takes it once more: by the producers' numbers the
+    partitions that the letters go to know what they have already.
+    """
+
+    partition: int
+    next_offset: int
+    shipments: list[Shipment]
+
+
 class Redrive(msgspec.Struct, kw_only=True):
     """One job."""
 
@@ -96,6 +118,7 @@ class Redrive(msgspec.Struct, kw_only=True):
     history: list[RedriveEvent] = []
     # Letters at or after `positions` that a restart found brought back, and not yet counted.
     already_moved: list[tuple[int, int]] = []
+    step: Step | None = None  # where another node may have to go on with it
 
     @property
     def is_ended(self) -> bool:

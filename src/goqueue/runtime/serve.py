@@ -18,13 +18,17 @@ from random import SystemRandom
 import uvloop
 
 from goqueue.broker import Broker
-from goqueue.config import Settings
+from goqueue.broker.clustering import Clustering
+from goqueue.broker.forming import belongs_to_cluster
+from goqueue.config import Address, Settings
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.sockets import Listener
 from goqueue.wire.http.application import Application
+from goqueue.wire.http.forwarding import Forwarder
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
 from goqueue.wire.http.front_end import Limits as HttpLimits
 from goqueue.wire.http.operations import OPERATIONS
@@ -112,7 +116,11 @@ class _Node:
         listeners = settings.listeners
         random = SystemRandom()
         self._peers: PeerConnections | None = None
-        if settings.cluster.peers:
+        self._discovery: Discovery | None = None
+        is_alone = not settings.cluster.peers and settings.cluster.discovery is None
+        if is_alone:
+            _check_alone(disk, settings)
+        else:
             self._peers = PeerConnections(loop, scheduler, random, hello=self._hello)
         self.broker = Broker(
             settings,
@@ -140,6 +148,8 @@ class _Node:
         self._internal: Listener | None = None
         if self._peers is not None:
             self._internal = _internal_listener(loop, settings, self._peers)
+            if settings.cluster.discovery is not None:
+                self._discovery = _discovery(loop, settings.cluster.discovery, self.broker.cluster)
 
     def open(self) -> None:
         """Open the data; `ready` tells when the node can serve."""
@@ -155,6 +165,8 @@ class _Node:
         self.addresses["internal"] = _join(*self._internal.listen(address.host, address.port))
         self.broker.open()
         self.broker.cluster.when_trusted(self.ready.set)
+        if self._discovery is not None:
+            self._discovery.start()
 
     def accept(self) -> None:
         for listener in self._listeners.values():
@@ -176,6 +188,8 @@ class _Node:
         closed = asyncio.Event()
         self.broker.close(closed.set)
         await closed.wait()
+        if self._discovery is not None:
+            self._discovery.stop()
         if self._peers is not None and self._internal is not None:
             self._peers.stop()
             self._internal.close()
@@ -229,8 +243,10 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
         answer_bytes_max=listeners.http_answer_bytes_max,
     )
     mounted = {REGISTRY_PREFIX.strip("/"): registry_dialect(REGISTRY_PREFIX)}
-    http = Application(HttpFrontEnd(broker, limits, OPERATIONS), mounts=mounted)
-    return http, Application(HttpFrontEnd(broker, limits, ()), registry_dialect())
+    forwarder = None if broker.peers is None else Forwarder(broker, broker.peers)
+    http = Application(HttpFrontEnd(broker, limits, OPERATIONS, forwarder), mounts=mounted)
+    registry = Application(HttpFrontEnd(broker, limits, (), forwarder), registry_dialect())
+    return http, registry
 
 
 def _http_listener(
@@ -257,6 +273,30 @@ def _internal_listener(
         connections_per_address_max=settings.listeners.connections_per_address_max,
         idle_timeout_ms=settings.listeners.idle_timeout_ms,
         receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
+    )
+
+
+def _check_alone(disk: LocalDisk, settings: Settings) -> None:
+    """What a cluster has decided since is not in the log that a node alone would go by."""
+    if belongs_to_cluster(disk):
+        raise InvalidSettings(
+            [
+                f"cluster.peers: {settings.node.data_dir} is the data of a node in a cluster, "
+                "which cannot run alone; say who the other nodes are, or use another folder"
+            ]
+        )
+
+
+def _discovery(
+    loop: asyncio.AbstractEventLoop, name: Address, cluster: Clustering | None
+) -> Discovery:
+    assert cluster is not None
+    return Discovery(
+        loop,
+        name.host,
+        name.port,
+        found=cluster.discovered,
+        is_idle=lambda: cluster.membership.is_trusted,
     )
 
 

@@ -272,8 +272,12 @@ class TransactionRegistry:
             self._transactions[transactional_id] = transaction
         return transaction
 
-    def _check_ready(self, transactional_id: str) -> None:
+    def check_ready(self) -> None:
+        """Raise while not all is known here that is in the log."""
         if not self._is_loaded:
             raise CoordinatorLoading("The coordinator is reading its log; retry.")
+
+    def _check_ready(self, transactional_id: str) -> None:
+        self.check_ready()
         if not 0 < len(transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
             raise InvalidRequest(f"{transactional_id[:100]!r} cannot be a transactional id.")

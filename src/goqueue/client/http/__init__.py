@@ -24,6 +24,7 @@ from goqueue.client.http.queue_answers import (
     StreamGroup,
 )
 from goqueue.client.http.reading import AsyncMessageReader, MessageReader
+from goqueue.client.http.requests.cluster import PartitionState
 from goqueue.client.http.requests.dead_letters import DeadLetter, LetterFilter, Redrive
 from goqueue.client.http.requests.messages import Page
 from goqueue.client.http.requests.schedules import Schedule
@@ -32,6 +33,16 @@ from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.transactions import AsyncTransaction, Transaction
 from goqueue.client.http.workload import ConsumerSettings, Reject, Retry, Tally
+from goqueue.wire.http.bodies.cluster import (
+    Change,
+    Cluster,
+    ClusterHealth,
+    Drain,
+    MoveResult,
+    MovingPartition,
+    Node,
+    PlacedPartition,
+)
 
 __all__ = [
     "AsyncClient",
@@ -42,20 +53,29 @@ __all__ = [
     "AsyncTransaction",
     "BrokerRefused",
     "BrokerUnready",
+    "Change",
     "Client",
+    "Cluster",
+    "ClusterHealth",
     "ConnectionLost",
     "Consumer",
     "ConsumerSettings",
     "DeadLetter",
+    "Drain",
     "HttpSettings",
     "Lanes",
     "LetterFilter",
     "Message",
     "MessageReader",
+    "MoveResult",
+    "MovingPartition",
+    "Node",
     "Outgoing",
     "Page",
+    "PartitionState",
     "PartlyPublished",
     "PeekedMessage",
+    "PlacedPartition",
     "Producer",
     "ProducerSettings",
     "Published",

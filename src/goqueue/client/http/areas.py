@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from goqueue.client.http.moments import Moment
+from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import (
     NO_FILTER,
     DeadLetter,
@@ -236,3 +237,41 @@ class AsyncNode(AsyncShell[NodeRequests]):
 
     health = async_call(NodeRequests.health)
     version = async_call(NodeRequests.version)
+
+
+class Cluster(Shell[ClusterRequests]):
+    """The nodes of the cluster, and where they keep partitions."""
+
+    info = call(ClusterRequests.info)
+    health = call(ClusterRequests.health)
+    nodes = call(ClusterRequests.nodes)
+    node = call(ClusterRequests.node)
+    unregister = call(ClusterRequests.unregister)
+    drain = call(ClusterRequests.drain)
+    undrain = call(ClusterRequests.undrain)
+    drain_progress = call(ClusterRequests.drain_progress)
+    partitions = call(ClusterRequests.partitions)
+    elect = call(ClusterRequests.elect)
+    reassign = call(ClusterRequests.reassign)
+    move_away = call(ClusterRequests.move_away)
+    reassignments = call(ClusterRequests.reassignments)
+    cancel_reassignments = call(ClusterRequests.cancel_reassignments)
+
+
+class AsyncCluster(AsyncShell[ClusterRequests]):
+    """The nodes of the cluster, and where they keep partitions."""
+
+    info = async_call(ClusterRequests.info)
+    health = async_call(ClusterRequests.health)
+    nodes = async_call(ClusterRequests.nodes)
+    node = async_call(ClusterRequests.node)
+    unregister = async_call(ClusterRequests.unregister)
+    drain = async_call(ClusterRequests.drain)
+    undrain = async_call(ClusterRequests.undrain)
+    drain_progress = async_call(ClusterRequests.drain_progress)
+    partitions = async_call(ClusterRequests.partitions)
+    elect = async_call(ClusterRequests.elect)
+    reassign = async_call(ClusterRequests.reassign)
+    move_away = async_call(ClusterRequests.move_away)
+    reassignments = async_call(ClusterRequests.reassignments)
+    cancel_reassignments = async_call(ClusterRequests.cancel_reassignments)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from goqueue.client.http.areas import (
+    AsyncCluster,
     AsyncDeadLetters,
     AsyncGroups,
     AsyncNode,
@@ -33,6 +34,7 @@ from goqueue.client.http.names import new_consumer_name, new_member_id, topic_na
 from goqueue.client.http.producer import AsyncProducer
 from goqueue.client.http.publishing import publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
+from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
 from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
@@ -75,6 +77,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
         self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)
+        self.cluster = AsyncCluster(ClusterRequests(), self._transport)
 
     publish = async_call(MessageRequests.publish)
     read_page = async_call(MessageRequests.read_page)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from goqueue.client.http.areas import DeadLetters, Groups, Node, Queue, Schedules, Topics
+from goqueue.client.http.areas import Cluster, DeadLetters, Groups, Node, Queue, Schedules, Topics
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.consumer import Consumer
 from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
@@ -27,6 +27,7 @@ from goqueue.client.http.names import new_consumer_name, new_member_id, topic_na
 from goqueue.client.http.producer import Producer
 from goqueue.client.http.publishing import publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
+from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
 from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
@@ -64,6 +65,7 @@ class Client(Shell[MessageRequests]):
         self.schedules = Schedules(ScheduleRequests(), self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)
+        self.cluster = Cluster(ClusterRequests(), self._transport)
 
     publish = call(MessageRequests.publish)
     read_page = call(MessageRequests.read_page)

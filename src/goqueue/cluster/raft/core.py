@@ -75,6 +75,9 @@ class Raft:
         self.log = RaftLog(state)
         self.role = Role.FOLLOWER
         self.leader_id: int | None = None
+        # One that has lost its disk was a voter with promises it cannot keep. Its caller lets it
+        # vote again when it has read that its former self was removed.
+        self.may_vote = True
         self._random = random
         self._hard = self._hard_taken = self._hard_saved = state.hard
         self._outbox = Outbox()
@@ -110,6 +113,17 @@ class Raft:
     @property
     def commit_index(self) -> int:
         return self.log.commit_index
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it leads, hands over to nobody, and its members may be changed."""
+        leadership = self._leadership
+        return (
+            leadership is not None
+            and leadership.transfer_to is None
+            and leadership.has_committed
+            and self.log.members_index <= self.log.commit_index
+        )
 
     @property
     def due_ms(self) -> int:
@@ -274,7 +288,9 @@ class Raft:
 
         It may be the only one that has the entry that removes it, and then nobody else can win.
         """
-        return any(self.node_id in members.voters for members in self.log.possible_members())
+        return self.may_vote and any(
+            self.node_id in members.voters for members in self.log.possible_members()
+        )
 
     def _stand(self, *, is_transfer: bool) -> None:
         """Become a candidate in a new term. The own vote counts when it is on disk."""
@@ -331,7 +347,7 @@ class Raft:
 
     def _is_blank(self) -> bool:
         """A node that knows nothing cannot tell whether it has forgotten what it promised."""
-        return not self.members.all and self.log.last == START
+        return not self.may_vote or (not self.members.all and self.log.last == START)
 
     def _answer_pre_vote(self, message: PreVote) -> None:
         is_granted = (
@@ -378,7 +394,8 @@ class Raft:
             if self.role is Role.PRE_CANDIDATE and is_for_this:
                 self._count_aye(message.sender)
         elif isinstance(message, StandNow):
-            if self.role is Role.FOLLOWER and self.node_id in self.members.voters:
+            is_voter = self.may_vote and self.node_id in self.members.voters
+            if self.role is Role.FOLLOWER and is_voter:
                 self._stand(is_transfer=True)
         elif self._leadership is not None:
             if isinstance(message, AppendAnswer):

@@ -11,6 +11,7 @@ from goqueue.cluster.raft.ready import Refused
 class MemberChange(StrEnum):
     ADD_LEARNER = "add_learner"
     PROMOTE = "promote"  # a learner becomes a voter
+    DEMOTE = "demote"  # a voter becomes a learner
     REMOVE = "remove"
 
 
@@ -38,4 +39,8 @@ def change_members(
         return Members(tuple(sorted((*without.voters, node))), without.learners)
     if not without.voters:
         return Refused(f"Node {node} is the only voter; promote another one first.")
+    if change is MemberChange.DEMOTE:
+        if node in members.learners:
+            return Refused(f"Node {node} is no voter.")
+        return Members(without.voters, tuple(sorted((*without.learners, node))))
     return without

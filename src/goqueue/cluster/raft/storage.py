@@ -39,6 +39,9 @@ _FRAME_HEAD_CHECKED = struct.Struct(">4sIQ")  # what the first one is of; the se
 _FRAME_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECTOR_BYTES = 512  # The least that a disk writes as a whole.
+# Where a log begins that something was known before. It is not the start, or members that join
+# later would take themselves for up to date without it.
+_AFTER_FIRST_DATA = Position(1, 1)
 
 
 class DamagedQuorumFile(Exception):
@@ -48,8 +51,8 @@ class DamagedQuorumFile(Exception):
         self.path = path
         super().__init__(
             f"{path}: {what}. The node may have forgotten a vote or an entry, so it must not start "
-            "with this folder. Restore the file, or remove the node from the quorum, empty the "
-            "folder and let it join again as a new member."
+            "with this folder. Restore the file, or empty the folder: the node then joins again "
+            "as one that has lost its disk."
         )
 
 
@@ -94,7 +97,7 @@ class RaftStorage:
             raise DamagedQuorumFile(path, "It is missing, though a snapshot exists")
         found = _replay(self._read_log(path), path)
         if not has_snapshot:
-            if found == _Log(HardState(0, None), START, []):
+            if found in _UNUSED:
                 return None  # The first start was cut short before anything could be promised.
             raise DamagedQuorumFile(self._snapshot_path, "It is missing, though a log exists")
         snapshot = self._read_snapshot()
@@ -108,9 +111,15 @@ class RaftStorage:
                 self._disk.remove(f"{self._folder}/{name}")
         return RaftState(log.hard, snapshot, log.base, log.entries)
 
-    def begin(self, members: Members) -> RaftState:
-        """Start a folder that was never used; without members, to be added by others later."""
+    def begin(self, members: Members, data: bytes = b"") -> RaftState:
+        """Start a folder that was never used; without members, to be added by others later.
+
+        `data` is a state that all members are to begin with, and that only this node has.
+        """
         state = RaftState.new(members)
+        if data:
+            last = _AFTER_FIRST_DATA
+            state = RaftState(HardState(last.term, None), Snapshot(last, members, data), last)
         self._write_log(state.hard, state.base, [])
         self._write_snapshot(state.snapshot)
         return state
@@ -362,6 +371,12 @@ class _Log:
     hard: HardState
     base: Position
     entries: list[Entry]
+
+
+_UNUSED = (
+    _Log(HardState(0, None), START, []),
+    _Log(HardState(_AFTER_FIRST_DATA.term, None), _AFTER_FIRST_DATA, []),
+)
 
 
 def _replay(frames: list[_Frame], path: str) -> _Log:

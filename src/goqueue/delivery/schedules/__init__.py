@@ -10,6 +10,12 @@ from goqueue.delivery.schedules.batches import end_batch, message_batch, release
 from goqueue.delivery.schedules.buckets import Bucket, DamagedBucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from goqueue.delivery.schedules.ids import ScheduleIds
+from goqueue.delivery.schedules.intents import (
+    Intent,
+    LaneKey,
+    intent_record,
+    no_intent_record,
+)
 from goqueue.delivery.schedules.lateness import Lateness
 from goqueue.delivery.schedules.payload import (
     PARTITION_OPEN,
@@ -34,6 +40,8 @@ __all__ = [
     "Checkpoint",
     "DamagedBucket",
     "Entry",
+    "Intent",
+    "LaneKey",
     "Lateness",
     "Origin",
     "ScheduleIds",
@@ -42,9 +50,11 @@ __all__ = [
     "end_batch",
     "end_move_record",
     "end_record",
+    "intent_record",
     "message_batch",
     "message_record",
     "move_record",
+    "no_intent_record",
     "number_key",
     "read_checkpoint",
     "read_key",

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from goqueue.delivery.schedules.buckets import Bucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, Target
+from goqueue.delivery.schedules.intents import Intent, LaneKey, read_intent, read_lane
 from goqueue.delivery.schedules.origins import Origins
 from goqueue.delivery.schedules.payload import (
     ScheduledMessage,
@@ -41,6 +42,7 @@ class Agenda:
         self.timetable = Timetable(disk, folder, self.is_current)
         self.origins = Origins()
         self.pending = Pending()
+        self.intents: dict[LaneKey, Intent] = {}  # the newest for each partition; many are over
         self.moved: dict[int, int] = {}  # due times that differ from the one in the message
         self.released_count = 0
         self.cancelled_count = 0
@@ -117,6 +119,7 @@ class Agenda:
         """Take one record of the log into account; raise `CorruptBatch` when it makes no sense."""
         known = read_key(record.key)
         if known is None:
+            self._replay_intent(record)
             return
         number, is_move = known
         if record.value is None:
@@ -126,6 +129,13 @@ class Agenda:
             self.move(number, read_move(record.value))
         elif number == record.offset:
             self.schedule(number, [read_message(record.value)])
+
+    def _replay_intent(self, record: Record) -> None:
+        lane = read_lane(record.key)
+        if lane is not None and record.value is not None:
+            self.intents[lane] = read_intent(record.value)
+        elif lane is not None:
+            self.intents.pop(lane, None)
 
     def renew_timetable(self) -> None:
         """Begin an empty timetable, to be filled by `refile`, because the old one is damaged."""
@@ -207,7 +217,9 @@ class Agenda:
 
     # Checkpoints
 
-    def checkpoint(self, offset: int, *, clean_epoch: int = -1) -> tuple[Checkpoint, list[Bucket]]:
+    def checkpoint(
+        self, offset: int, *, clean_epoch: int = -1, leader_epoch: int = -1
+    ) -> tuple[Checkpoint, list[Bucket]]:
         """All that is known before `offset`, and the buckets to be synced before it is written."""
         outstanding_ms = min(self._in_flight.values(), default=NEVER_MS)
         buckets, dirty = self.timetable.checkpoint(outstanding_ms)
@@ -228,6 +240,8 @@ class Agenda:
             cancelled_count=self.cancelled_count,
             clean_epoch=clean_epoch,
             pending=self.pending.state(),
+            leader_epoch=leader_epoch,
+            intents=list(self.intents.values()),
         )
         return checkpoint, dirty
 
@@ -241,6 +255,7 @@ class Agenda:
         self.moved = checkpoint.moved
         self.origins = Origins(checkpoint.origins)
         self.pending = Pending(checkpoint.pending)
+        self.intents = {intent.lane: intent for intent in checkpoint.intents}
         self.released_count = checkpoint.released_count
         self.cancelled_count = checkpoint.cancelled_count
 

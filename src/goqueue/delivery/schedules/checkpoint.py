@@ -12,6 +12,7 @@ import sys
 import msgspec
 
 from goqueue.delivery.schedules.buckets import BucketState
+from goqueue.delivery.schedules.intents import Intent
 from goqueue.delivery.schedules.origins import OriginsState
 from goqueue.delivery.schedules.pending import PendingState
 from goqueue.delivery.schedules.waiting import PAGE_NUMBERS, WaitingState
@@ -51,6 +52,8 @@ class Checkpoint(msgspec.Struct, array_like=True):
     clean_epoch: int = -1  # after a clean stop, the epoch of the producer that released last
     byte_order: str = sys.byteorder
     pending: PendingState = []
+    leader_epoch: int = -1  # in which the record before `offset` was written
+    intents: list[Intent] = []
 
 
 def write_checkpoint(disk: Disk, folder: str, checkpoint: Checkpoint) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.http import problems
 from goqueue.wire.http.calls import Call, Raw, Request, promised
 from goqueue.wire.http.connection import Connection
-from goqueue.wire.http.dialects import Dialect
+from goqueue.wire.http.dialects import Dialect, Told
 from goqueue.wire.http.problems import (
     ForeignOrigin,
     InternalError,
     MethodNotAllowed,
     UnsupportedMediaType,
 )
-from goqueue.wire.http.routing import Operation, Routes, encode
+from goqueue.wire.http.routing import Merge, Operation, Routes, encode
 
 if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
@@ -29,6 +29,7 @@ PATHS_KNOWN_MAX = 1000
 PATH_LENGTH_KNOWN_MAX = 500
 STOP_MS_MAX = 5_000  # then whoever still waits for an answer gets none
 _JSON = b"application/json"
+_RETRY = b"retry-after: 1\r\n"
 _CURL_DEFAULT = b"application/x-www-form-urlencoded"
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Application:
         self._routes = Routes(front.operations)
         self._found: dict[tuple[str, str], tuple[Operation, dict[str, str], Dialect | None]] = {}
         self._stopped: Callable[[], None] | None = None
+        self._number = 0 if front.forwarder is None else front.forwarder.attach(self)
         self._second = 0
         self._heads: dict[tuple[int, bytes], bytes] = {}
 
@@ -101,42 +103,92 @@ class Application:
                 arguments = operation.decoder(request.body)
             else:
                 arguments = operation.decoder(request.query)
+            if self.front.forwarder is not None:
+                elsewhere = self._elsewhere(operation, request, call, arguments)
+                if elsewhere is not None:
+                    return elsewhere
             return promised(operation.handler(self.front, call, arguments))
         except Exception as error:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
 
+    def _elsewhere(
+        self, operation: Operation, request: Request, call: Call, arguments: Any
+    ) -> Promise[Any] | None:
+        """The answer of another node, if that is to give it, or those of all nodes as one."""
+        forwarder = self.front.forwarder
+        assert forwarder is not None
+        if operation.owner is not None:
+            node = operation.owner(self.front, call, arguments)
+            if isinstance(node, Coroutine):
+                return promised(self._when_owned(node, operation, request.copy(), call, arguments))
+            if node is not None and node != forwarder.node_id:
+                return self._forward(node, request, call, arguments)
+        elif operation.merge is not None and not call.is_forwarded:
+            asked = forwarder.ask_all(request, operation.answer)
+            here = promised(operation.handler(self.front, call, arguments))
+            return promised(_merged(operation.merge, arguments, here, asked))
+        return None
+
+    async def _when_owned(
+        self,
+        owner: Coroutine[Any, Any, int],
+        operation: Operation,
+        request: Request,
+        call: Call,
+        arguments: Any,
+    ) -> Any:
+        """Answer here or elsewhere, once it is known who owns what is asked for."""
+        assert self.front.forwarder is not None
+        node = await owner
+        if node == self.front.forwarder.node_id:
+            return await promised(operation.handler(self.front, call, arguments))
+        return await self._forward(node, request, call, arguments)
+
+    def _forward(self, node: int, request: Request, call: Call, arguments: Any) -> Promise[Any]:
+        assert self.front.forwarder is not None
+        wait_ms = getattr(arguments, "wait_ms", 0)
+        return self.front.forwarder.forward(
+            node, request, call, application=self._number, wait_ms=wait_ms
+        )
+
     # Answers
 
     def answer(self, operation: Operation, request: Request, value: Any) -> bytes:
         """The bytes of an answer, head and body."""
+        status, media_type, body = self.told(operation, request, value)
+        more = _RETRY if status == HTTPStatus.SERVICE_UNAVAILABLE else b""
+        return self._whole(request, status, media_type, body, more)
+
+    def told(self, operation: Operation, request: Request, value: Any) -> Told:
+        """An answer before it is put on the wire."""
         if isinstance(value, Raw):
-            status, media_type, body = value.status, value.media_type, value.body
-        elif request.dialect is not None:
-            status, media_type, body = request.dialect.answer(request, value)
-        else:
-            status, media_type = operation.status, _JSON
-            body = b"" if status == 204 else encode(value)
-        return self._whole(request, status, media_type, body)
+            return Told(value.status, value.media_type, value.body)
+        if request.dialect is not None:
+            return request.dialect.answer(request, value)
+        return Told(operation.status, _JSON, b"" if operation.status == 204 else encode(value))
 
     def refusal(self, request: Request, error: Exception) -> bytes:
-        """The bytes of a refusal. A fault of ours is told to the log, not to the client."""
+        """The bytes of a refusal."""
+        status, media_type, body = self.refused(request, error)
+        more = b""
+        if isinstance(error, MethodNotAllowed):
+            more = b"allow: %s\r\n" % ", ".join(error.allowed).encode()
+        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
+            more = _RETRY
+        return self._whole(request, status, media_type, body, more)
+
+    def refused(self, request: Request, error: Exception) -> Told:
+        """A refusal. A fault of ours is told to the log, not to the client."""
         if not isinstance(error, GoQueueError):
             _log.error("%s %r failed", request.method, request.path, exc_info=error)
             error = InternalError()
         dialect = request.dialect or self._dialect
         if dialect is not None:
-            status, media_type, body = dialect.refuse(request, error)
-        else:
-            problem = problems.problem_of(error)
-            status, media_type, body = problem.status, problems.MEDIA_TYPE, encode(problem)
-        more = b""
-        if isinstance(error, MethodNotAllowed):
-            more = b"allow: %s\r\n" % ", ".join(error.allowed).encode()
-        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
-            more = b"retry-after: 1\r\n"
-        return self._whole(request, status, media_type, body, more)
+            return dialect.refuse(request, error)
+        problem = problems.problem_of(error)
+        return Told(problem.status, problems.MEDIA_TYPE, encode(problem))
 
     def _dialect_of(self, path: str) -> Dialect | None:
         if not self._mounts:
@@ -202,6 +254,14 @@ class Application:
         if self._stopped is not None:
             done, self._stopped = self._stopped, None
             done()
+
+
+async def _merged(
+    merge: Merge, arguments: Any, here: Promise[Any], others: Coroutine[Any, Any, Any]
+) -> Any:
+    """What all nodes answer, as one answer."""
+    answers = [*await others, await here]
+    return merge(arguments, answers)
 
 
 def _check_media_type(request: Request) -> None:

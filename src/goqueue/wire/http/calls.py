@@ -45,6 +45,12 @@ class Request:
         self.parameters: dict[str, str] = {}
         self.dialect: Dialect | None = None
 
+    def copy(self) -> Request:
+        """The same with a body of its own, since that of a request is let go once it is read."""
+        copied = Request(self.method, self.path, self.query, self.headers)
+        copied.body, copied.parameters, copied.dialect = self.body, self.parameters, self.dialect
+        return copied
+
     def header(self, name: bytes) -> bytes:
         return self.headers.get(name, b"")
 
@@ -52,13 +58,19 @@ class Request:
 class Call:
     """What a request says besides its body or its query."""
 
-    __slots__ = ("_cancel", "client_host", "last_event_id", "parameters")
+    __slots__ = ("_cancel", "client_host", "is_forwarded", "last_event_id", "parameters")
 
     def __init__(
-        self, parameters: dict[str, str], *, client_host: str = "", last_event_id: str = ""
+        self,
+        parameters: dict[str, str],
+        *,
+        client_host: str = "",
+        last_event_id: str = "",
+        is_forwarded: bool = False,
     ) -> None:
         self.parameters = parameters
         self.client_host = client_host
+        self.is_forwarded = is_forwarded  # by another node, which this one must answer itself
         self.last_event_id = last_event_id
         self._cancel: Callable[[], None] | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.handlers import deadletters
 from goqueue.wire.http.routing import Operation
@@ -23,6 +24,7 @@ DEAD_LETTERS = (
         request=bodies.ListDeadLetters,
         answer=bodies.DeadLetters,
         errors=(errors.UnknownTopic, errors.StorageFailed),
+        owner=owners.of_letters,
     ),
     Operation(
         "startRedrive",
@@ -35,6 +37,7 @@ DEAD_LETTERS = (
         answer=bodies.RedriveStarted,
         errors=(errors.UnknownTopic, errors.RedriveActive, *_STORING),
         example={"filter": {"reason": "deliveries_exhausted"}, "rate_per_s": 100},
+        owner=owners.of_letters,
     ),
     Operation(
         "listRedrives",
@@ -44,6 +47,7 @@ DEAD_LETTERS = (
         "List the redrives of a topic, newest first.",
         area="dead letters",
         answer=bodies.Redrives,
+        owner=owners.of_letters,
     ),
     Operation(
         "showRedrive",
@@ -54,6 +58,7 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=(errors.UnknownRedrive,),
+        owner=owners.of_letters,
     ),
     Operation(
         "pauseRedrive",
@@ -64,6 +69,7 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
+        owner=owners.of_letters,
     ),
     Operation(
         "resumeRedrive",
@@ -74,6 +80,7 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
+        owner=owners.of_letters,
     ),
     Operation(
         "cancelRedrive",
@@ -84,5 +91,6 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
+        owner=owners.of_letters,
     ),
 )

@@ -18,6 +18,7 @@ TopicName = Annotated[
 GroupName = Annotated[str, Meta(min_length=1, max_length=249, examples=["billing"])]
 PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX, description="Number of a partition.")]
 PartitionCount = Annotated[int, Meta(ge=1, le=10_000, description="Number of partitions.")]
+NodeId = Annotated[int, Meta(ge=0, le=INT32_MAX, description="Number of a node.")]
 Offset = Annotated[
     int, Meta(ge=0, le=INT64_MAX, description="Number of a record in its partition.")
 ]

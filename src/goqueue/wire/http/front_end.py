@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goqueue.broker.topics import OFFSETS_TOPIC
 from goqueue.wire.http.member_positions import MemberPositions
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
+    from goqueue.broker.topics import Topic
+    from goqueue.partition import Partition
+    from goqueue.wire.http.forwarding import Forwarder
     from goqueue.wire.http.routing import Operation
 
 
@@ -27,12 +31,28 @@ class Limits:
 class FrontEnd:
     """The broker behind the API, and the little that HTTP itself must remember."""
 
-    def __init__(self, broker: Broker, limits: Limits, operations: Sequence[Operation]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits,
+        operations: Sequence[Operation],
+        forwarder: Forwarder | None = None,
+    ) -> None:
+        """In a cluster a `forwarder` has other nodes answer what is theirs."""
         self.broker = broker
+        self.forwarder = forwarder
         self.limits = limits
         self.operations = operations
         self.positions = MemberPositions(limits.members_max)
+        if broker.cluster is not None:
+            broker.cluster.replicas.on_role(self._role_changed)
         self.document: bytes | None = None  # the OpenAPI document, made when it is first asked for
 
     def now_ms(self) -> int:
         return self.broker.scheduler.now_ms()
+
+    def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
+        """What members were given here is old by the time their groups come back."""
+        if topic.name == OFFSETS_TOPIC and not leads:
+            groups, number = self.broker.groups, partition.name.partition
+            self.positions.forget_groups(lambda group: groups.partition_of(group) == number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.handlers import groups, members, offsets, polling
@@ -39,6 +40,7 @@ GROUPS = (
         request=bodies.ListGroups,
         answer=bodies.Groups,
         errors=(errors.CoordinatorLoading,),
+        merge=merging.groups,
     ),
     Operation(
         "describeGroup",
@@ -49,6 +51,7 @@ GROUPS = (
         area="groups",
         answer=queue_bodies.StreamGroup | queue_bodies.QueueGroup,
         errors=_GROUP,
+        owner=owners.of_group,
     ),
     Operation(
         "putGroup",
@@ -70,6 +73,7 @@ GROUPS = (
             *STORING,
         ),
         example={"kind": "queue", "settings": {"visibility_ms": 60_000, "deliveries_max": 5}},
+        owner=owners.of_name,
     ),
     Operation(
         "deleteGroup",
@@ -80,6 +84,7 @@ GROUPS = (
         area="groups",
         status=204,
         errors=(*_GROUP, errors.GroupNotEmpty, errors.CoordinatorNotAvailable, *STORING),
+        owner=owners.of_group,
     ),
     Operation(
         "showLag",
@@ -90,6 +95,7 @@ GROUPS = (
         area="groups",
         answer=bodies.Lag,
         errors=_GROUP,
+        owner=owners.of_group,
     ),
 )
 
@@ -110,6 +116,7 @@ STREAM_GROUPS = (
             errors.GroupFull,
         ),
         example={"topics": ["orders"]},
+        owner=owners.of_name,
     ),
     Operation(
         "heartbeat",
@@ -122,6 +129,7 @@ STREAM_GROUPS = (
         answer=bodies.Member,
         errors=_MEMBER,
         example={"member_id": "worker-1", "member_epoch": 1},
+        owner=owners.of_name,
     ),
     Operation(
         "revoke",
@@ -138,6 +146,7 @@ STREAM_GROUPS = (
             "member_epoch": 1,
             "owned": [{"topic": "orders", "partitions": [0]}],
         },
+        owner=owners.of_name,
     ),
     Operation(
         "leaveGroup",
@@ -150,6 +159,7 @@ STREAM_GROUPS = (
         answer=bodies.Left,
         errors=_MEMBER,
         example={"member_id": "worker-1"},
+        owner=owners.of_name,
     ),
     Operation(
         "pollGroup",
@@ -162,6 +172,7 @@ STREAM_GROUPS = (
         answer=bodies.Polled,
         errors=(*_MEMBER, errors.UnknownGroup, errors.IllegalGeneration, *READING),
         is_waiting=True,
+        owner=owners.of_name,
     ),
     Operation(
         "commitOffsets",
@@ -174,6 +185,7 @@ STREAM_GROUPS = (
         answer=bodies.Committed,
         errors=(*_MEMBER, errors.IllegalGeneration, errors.GroupNotEmpty),
         example={"offsets": [{"topic": "orders", "partition": 0, "offset": 42}]},
+        owner=owners.of_name,
     ),
     Operation(
         "showOffsets",
@@ -184,6 +196,7 @@ STREAM_GROUPS = (
         area="stream groups",
         answer=bodies.Offsets,
         errors=_GROUP,
+        owner=owners.of_name,
     ),
     Operation(
         "resetOffsets",
@@ -205,6 +218,7 @@ STREAM_GROUPS = (
             *STORING,
         ),
         example={"topic": "orders", "to": "2h"},
+        owner=owners.of_name,
     ),
     Operation(
         "showAssignment",
@@ -216,6 +230,7 @@ STREAM_GROUPS = (
         request=bodies.GroupOfMember,
         answer=bodies.Assignment,
         errors=(*_GROUP, errors.UnknownMember),
+        owner=owners.of_name,
     ),
     Operation(
         "showRebalances",
@@ -226,5 +241,6 @@ STREAM_GROUPS = (
         area="stream groups",
         answer=bodies.Rebalances,
         errors=_GROUP,
+        owner=owners.of_name,
     ),
 )

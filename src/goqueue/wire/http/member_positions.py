@@ -8,6 +8,7 @@ long as the node runs: after a restart a member goes on from its committed offse
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from goqueue.groups import Partition, Partitions
@@ -70,3 +71,9 @@ class MemberPositions:
 
     def forget(self, group: str, member_id: str) -> None:
         self._members.pop((group, member_id), None)
+
+    def forget_groups(self, is_meant: Callable[[str], bool]) -> None:
+        """Forget all members of groups that another node coordinates from now on."""
+        gone = [key for key in self._members if is_meant(key[0])]
+        for key in gone:
+            del self._members[key]

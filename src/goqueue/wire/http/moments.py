@@ -11,7 +11,7 @@ from goqueue.wire.http.fields import INT64_MAX
 from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
-    from goqueue.partition import Partition
+    from goqueue.broker.distant_reading import Bounds
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -52,7 +52,7 @@ def due_ms(text: str, *, field: str) -> int:
 
 
 def offset_at(
-    partition: Partition, text: str, *, now_ms: int, field: str, is_committed_only: bool = True
+    partition: Bounds, text: str, *, now_ms: int, field: str, is_committed_only: bool = True
 ) -> int:
     """The offset of the first record not before a moment; the end when there is none.
 
@@ -67,6 +67,15 @@ def offset_at(
     moment_ms = time_ms(text, now_ms=now_ms, field=field)
     found = partition.find_timestamp(moment_ms, is_committed_only=is_committed_only)
     return end if found is None else found.offset
+
+
+def times_of(*texts: str | None, now_ms: int, field: str) -> list[int]:
+    """The moments among these that have to be looked for in partitions."""
+    return [
+        time_ms(text, now_ms=now_ms, field=field)
+        for text in texts
+        if text is not None and text not in (EARLIEST, LATEST)
+    ]
 
 
 def _rfc_3339(text: str) -> int:

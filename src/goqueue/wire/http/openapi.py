@@ -26,12 +26,14 @@ PATH_KINDS: dict[str, Any] = {
     "transaction_id": fields.TransactionId,
     "query": fields.QueryId,
     "epoch": fields.Epoch,
+    "node": fields.NodeId,
 }
 _EXAMPLES: dict[str, object] = {
     "topic": "orders",
     "group": "billing",
     "partition": 0,
     "offset": 0,
+    "node": 1,
     "schedule_id": "AAAAAAAAAAA",
     "redrive_id": "0123456789abcdef",
     "transaction_id": "AQAAAAAAAAAAAAAAAAAAAAAAAA",
@@ -48,6 +50,7 @@ _AREAS = {
     "schedules": "Messages that appear in their topics later.",
     "transactions": "Messages, offsets and acknowledgements that count together or not at all.",
     "queries": "Many prepared transactions, committed together, each part of a query once.",
+    "cluster": "The nodes of the cluster, and where they keep partitions.",
     "node": "The node itself.",
 }
 _DESCRIPTION = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from goqueue.wire.http.cluster_operations import CLUSTER
 from goqueue.wire.http.deadletter_operations import DEAD_LETTERS
 from goqueue.wire.http.group_operations import GROUPS, STREAM_GROUPS
 from goqueue.wire.http.message_operations import MESSAGES
@@ -22,5 +23,6 @@ OPERATIONS = (
     *SCHEDULES,
     *TRANSACTIONS,
     *QUERIES,
+    *CLUSTER,
     *NODE,
 )

@@ -126,6 +126,17 @@ class NodeStopping(HttpError):
         super().__init__("The node is stopping; retry when it is back, or at another node.")
 
 
+class NoOwner(HttpError):
+    """The node that could answer is unknown, or thinks that another one should."""
+
+    code = "no_owner"
+    retryable = True
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("What was asked for is moving to another node; nothing was done. Retry.")
+
+
 class InternalError(HttpError):
     """A fault of ours. The text tells nothing of the inside; the log does."""
 
@@ -156,7 +167,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.RecordsKept: 409,
     errors.NotCompacted: 409,
     errors.InternalTopic: 403,
-    errors.NotLeader: 421,
+    errors.NotLeader: 503,
     errors.FencedLeaderEpoch: 409,
     errors.UnknownLeaderEpoch: 409,
     errors.NotController: 503,
@@ -194,7 +205,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.GroupSubscribedToTopic: 409,
     errors.CoordinatorNotAvailable: 503,
     errors.CoordinatorLoading: 503,
-    errors.NotCoordinator: 421,
+    errors.NotCoordinator: 503,
     errors.UnknownMember: 404,
     errors.MemberIdRequired: 409,
     errors.FencedInstance: 409,
@@ -261,3 +272,16 @@ def problem_of(error: GoQueueError) -> Problem:
         retryable=error.retryable,
         field=error.field if isinstance(error, InvalidField) else "",
     )
+
+
+def problem_from(problem: Problem) -> GoQueueError:
+    """The error that another node has told as a problem."""
+    kind = _BY_CODE.get(problem.code)
+    if kind is None:
+        kind = errors.RequestTimedOut if problem.retryable else errors.InvalidRequest
+    error = kind.__new__(kind, problem.detail)
+    Exception.__init__(error, problem.detail)
+    return error
+
+
+_BY_CODE = {kind.code: kind for kind in STATUSES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.handlers import queries
 from goqueue.wire.http.routing import STORING, Operation
@@ -35,6 +36,7 @@ QUERIES = (
             errors.TransactionAbortable,
         ),
         example={"timeout_ms": 3_600_000},
+        owner=owners.of_transaction,
     ),
     Operation(
         "openQuery",
@@ -53,6 +55,7 @@ QUERIES = (
             *STORING,
         ),
         example={"run_name": "driver-1"},
+        owner=owners.of_query,
     ),
     Operation(
         "showQuery",
@@ -63,6 +66,7 @@ QUERIES = (
         area="queries",
         answer=bodies.Query,
         errors=(errors.UnknownTransaction, *_COORDINATOR),
+        owner=owners.of_query,
     ),
     Operation(
         "commitEpoch",
@@ -75,5 +79,6 @@ QUERIES = (
         answer=bodies.EpochCommitted,
         errors=_DECIDING,
         example={"run": 1, "transactions": ["AQAAAAAAAAAAAAAAAAAAAAAAAA"]},
+        owner=owners.of_query,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.handlers import queues
 from goqueue.wire.http.routing import READING, STORING, Operation
@@ -34,6 +35,7 @@ QUEUE_GROUPS = (
         errors=_QUEUE,
         is_waiting=True,
         example={"topic": "orders", "max_messages": 10, "wait_ms": 20_000},
+        owner=owners.of_receiving,
     ),
     Operation(
         "ack",
@@ -46,6 +48,7 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example=_RECEIPTS,
+        owner=owners.of_group,
     ),
     Operation(
         "nack",
@@ -58,6 +61,7 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "delay_ms": 5000},
+        owner=owners.of_group,
     ),
     Operation(
         "reject",
@@ -70,6 +74,7 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "reason": "no such customer"},
+        owner=owners.of_group,
     ),
     Operation(
         "extend",
@@ -82,6 +87,7 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "visibility_ms": 60_000},
+        owner=owners.of_group,
     ),
     Operation(
         "peek",
@@ -93,6 +99,7 @@ QUEUE_GROUPS = (
         request=bodies.Peek,
         answer=bodies.Peeked,
         errors=(*_QUEUE, errors.UnknownPartition),
+        owner=owners.of_group,
     ),
     Operation(
         "rewind",
@@ -105,6 +112,7 @@ QUEUE_GROUPS = (
         answer=bodies.Moved,
         errors=(*_QUEUE, errors.UnknownPartition),
         example={"topic": "orders", "to": "2h"},
+        owner=owners.of_group,
     ),
     Operation(
         "purge",
@@ -117,6 +125,7 @@ QUEUE_GROUPS = (
         answer=bodies.Moved,
         errors=_QUEUE,
         example={"topic": "orders"},
+        owner=owners.of_group,
     ),
     Operation(
         "showStats",
@@ -128,6 +137,7 @@ QUEUE_GROUPS = (
         request=bodies.QueueOfTopic,
         answer=bodies.Stats,
         errors=_QUEUE,
+        owner=owners.of_group,
     ),
     Operation(
         "showLanes",
@@ -138,5 +148,6 @@ QUEUE_GROUPS = (
         area="queue groups",
         answer=bodies.Lanes,
         errors=(errors.UnknownTopic, *READING),
+        merge=merging.lanes,
     ),
 )

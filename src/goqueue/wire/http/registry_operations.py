@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import registry as bodies
 from goqueue.wire.http.handlers import registry, registry_settings
 from goqueue.wire.http.registry_dialect import RegistryDialect
@@ -19,13 +20,30 @@ def _read(path: str, handler: Handler, summary: str) -> Operation:
 
 
 def _delete(path: str, handler: Handler, summary: str) -> Operation:
-    return Operation(_name(handler), "DELETE", path, handler, summary, area="registry")
+    return Operation(
+        _name(handler),
+        "DELETE",
+        path,
+        handler,
+        summary,
+        area="registry",
+        owner=owners.of_schemas,
+    )
 
 
 def _send(
     method: str, path: str, handler: Handler, summary: str, body: type[bodies.OpenBody]
 ) -> Operation:
-    return Operation(_name(handler), method, path, handler, summary, area="registry", request=body)
+    return Operation(
+        _name(handler),
+        method,
+        path,
+        handler,
+        summary,
+        area="registry",
+        request=body,
+        owner=owners.of_schemas,
+    )
 
 
 def _name(handler: Handler) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,8 @@ from goqueue.wire.http.fields import Body, Nothing
 from goqueue.wire.http.problems import MethodNotAllowed, UnknownRoute
 
 Handler = Callable[[Any, Any, Any], Any]
+Owner = Callable[[Any, Any, Any], int | Coroutine[Any, Any, int] | None]
+Merge = Callable[[Any, list[Any]], Any]
 _PARAMETER = re.compile(r"{([a-z_]+)}")
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
@@ -47,6 +49,10 @@ class Operation:
     is_stream: bool = False
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
+    # In a cluster: the node that must answer, if it has to be a certain one; -1 while nobody can.
+    owner: Owner | None = None
+    # In a cluster: makes one answer of those of all nodes, each of which knows only a part.
+    merge: Merge | None = None
 
     @property
     def has_body(self) -> bool:
@@ -75,6 +81,8 @@ class Operation:
             common.append(problems.ForeignOrigin)
         if self.is_waiting:
             common.append(problems.NodeStopping)
+        if self.owner is not None or self.merge is not None:
+            common += [problems.NoOwner, errors.RequestTimedOut]
         return list(dict.fromkeys([*self.errors, *common]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.handlers import schedules
 from goqueue.wire.http.routing import READING, STORING, Operation
@@ -63,6 +64,7 @@ SCHEDULES = (
         request=bodies.ShowSchedule,
         answer=bodies.Schedule,
         errors=(*_SCHEDULE, errors.CorruptBatch, *READING),
+        owner=owners.of_schedule,
     ),
     Operation(
         "reschedule",
@@ -75,6 +77,7 @@ SCHEDULES = (
         answer=bodies.Rescheduled,
         errors=(*_SCHEDULE, errors.InvalidAttribute, *STORING),
         example={"delay_ms": 60_000},
+        owner=owners.of_schedule,
     ),
     Operation(
         "cancelSchedule",
@@ -85,5 +88,6 @@ SCHEDULES = (
         area="schedules",
         status=204,
         errors=(*_SCHEDULE, *STORING),
+        owner=owners.of_schedule,
     ),
 )

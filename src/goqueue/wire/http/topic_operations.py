@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import merging
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.handlers import topics
 from goqueue.wire.http.routing import STORING, Operation
@@ -108,6 +109,7 @@ TOPICS = (
             errors.InvalidRequest,
             *STORING,
         ),
+        merge=merging.compactions,
     ),
     Operation(
         "deleteRecords",

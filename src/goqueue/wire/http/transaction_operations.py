@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
@@ -41,6 +42,7 @@ TRANSACTIONS = (
             *STORING,
         ),
         example={"transactional_id": "billing-3", "timeout_ms": 30_000},
+        owner=owners.of_beginning,
     ),
     Operation(
         "listTransactions",
@@ -52,6 +54,7 @@ TRANSACTIONS = (
         request=bodies.ListTransactions,
         answer=bodies.Transactions,
         errors=_COORDINATOR,
+        merge=merging.transactions,
     ),
     Operation(
         "showTransaction",
@@ -62,6 +65,7 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.TransactionShown,
         errors=(errors.UnknownTransaction, *_COORDINATOR),
+        owner=owners.of_transaction,
     ),
     Operation(
         "publishInTransaction",
@@ -79,6 +83,7 @@ TRANSACTIONS = (
                 {"topic": "mails", "value": "thank you", "delay_ms": 60_000},
             ]
         },
+        owner=owners.of_transaction,
     ),
     Operation(
         "commitOffsetsInTransaction",
@@ -104,6 +109,7 @@ TRANSACTIONS = (
             "group": "billing",
             "offsets": [{"topic": "orders", "partition": 0, "offset": 42}],
         },
+        owner=owners.of_transaction,
     ),
     Operation(
         "ackInTransaction",
@@ -116,6 +122,7 @@ TRANSACTIONS = (
         answer=queue_bodies.Settled,
         errors=(*_ONE, errors.UnknownGroup, errors.InvalidRequest),
         example={"group": "billing", "receipts": ["AQAAAAAAAAAAAAAA"]},
+        owner=owners.of_transaction,
     ),
     Operation(
         "commitTransaction",
@@ -126,6 +133,7 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.Ended,
         errors=_ONE,
+        owner=owners.of_transaction,
     ),
     Operation(
         "abortTransaction",
@@ -136,5 +144,6 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.Ended,
         errors=_ONE,
+        owner=owners.of_transaction,
     ),
 )

@@ -19,6 +19,7 @@ from goqueue.client.http import queue_answers
 from goqueue.client.http.messages import Outgoing, encoded, encoded_to
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters
+from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests, LetterFilter
 from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.members import MemberRequests
@@ -46,9 +47,23 @@ LETTERS = DeadLetterRequests("orders", "orders.graveyard")
 MEMBER = MemberRequests("g", "m", "i")
 TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 QUERIES = QueryRequests()
+CLUSTER = ClusterRequests()
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
+    "showCluster": CLUSTER.info(),
+    "showClusterHealth": CLUSTER.health(),
+    "listNodes": CLUSTER.nodes(),
+    "showNode": CLUSTER.node(1),
+    "unregisterNode": CLUSTER.unregister(1),
+    "showDrain": CLUSTER.drain_progress(1),
+    "drainNode": CLUSTER.drain(1),
+    "undrainNode": CLUSTER.undrain(1),
+    "listPlacements": CLUSTER.partitions(topic="orders", node=1, state="moving"),
+    "electLeaders": CLUSTER.elect(topic="orders", partitions=[0], unclean=True),
+    "startReassignments": CLUSTER.reassign({TopicPartition("orders", 1): [2, 3]}),
+    "listReassignments": CLUSTER.reassignments(topic="orders"),
+    "cancelReassignments": CLUSTER.cancel_reassignments(topic="orders", partition=1),
     "createTopic": TOPICS.create("orders", partitions=3, settings={"retention_ms": 5}),
     "listTopics": TOPICS.list_all(prefix="o", internal=True),
     "describeTopic": TOPICS.describe("orders"),

@@ -21,7 +21,7 @@ from goqueue.cluster.raft.messages import (
     VoteAnswer,
     encode_members,
 )
-from goqueue.cluster.raft.ready import START, RaftState, Refused
+from goqueue.cluster.raft.ready import START, HardState, RaftState, Refused
 from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import DamagedQuorumFile, RaftStorage
 from tests.simulation.disk import SimulatedDisk
@@ -115,3 +115,49 @@ def test_a_log_without_its_snapshot_is_damage_once_something_was_promised() -> N
     disk.remove(f"{FOLDER}/snapshot")
     with pytest.raises(DamagedQuorumFile):
         RaftStorage(disk, FOLDER).load()
+
+
+def deliver(source: Raft, target: Raft, now_ms: int) -> None:
+    """Save what is to be saved and hand over what is for that one node; all else gets lost."""
+    while not (ready := source.take()).is_empty:
+        source.saved(ready.token)
+        for message in (*ready.messages_now, *ready.messages):
+            if message.to == target.node_id:
+                target.receive(message, now_ms)
+
+
+@pytest.mark.parametrize("may_vote", [False, True])
+def test_half_fed_it_would_help_to_undo_what_was_committed_if_it_were_let(may_vote: bool) -> None:
+    """Entry 2 is committed on nodes 1 and 2. Node 2 loses its disk and is given entry 1 again."""
+    voters = Members((1, 2, 3))
+    first, second = (Entry(index, 1, EntryKind.PAYLOAD, b"x") for index in (1, 2))
+    settings = RaftSettings(append_entries_max=1, appends_in_flight_max=1)
+
+    def started(node: int, entries: list[Entry]) -> Raft:
+        state = RaftState.new(voters)
+        state.hard, state.entries = HardState(1, None), entries
+        return Raft(node, state, settings, Random(node))
+
+    leader, behind = started(1, [first, second]), started(3, [first])
+    new = Raft(2, RaftState.new(), settings, Random(2))
+    new.may_vote = may_vote
+    for node in (leader, behind, new):
+        node.tick(0)
+    now_ms = 2_500
+    leader.tick(now_ms)
+    for _ in range(3):
+        deliver(leader, behind, now_ms)
+        deliver(behind, leader, now_ms)
+        if leader.is_leader:
+            break
+    assert leader.is_leader
+    while new.log.last_index < 1:  # until the first entry has come, and no further
+        deliver(leader, new, now_ms)
+        deliver(new, leader, now_ms)
+    assert new.log.last == Position(1, 1)
+    # The leader dies. Nodes 2 and 3 are a majority, and neither has entry 2.
+    for now_ms in range(5_000, 30_000, 100):
+        for one, other in ((behind, new), (new, behind)):
+            one.tick(now_ms)
+            deliver(one, other, now_ms)
+    assert (behind.is_leader or new.is_leader) == may_vote

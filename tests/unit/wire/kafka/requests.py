@@ -17,6 +17,7 @@ from goqueue.wire.kafka.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -32,6 +33,7 @@ from goqueue.wire.kafka.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -42,6 +44,7 @@ from goqueue.wire.kafka.messages import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -51,6 +54,7 @@ from goqueue.wire.kafka.messages import (
     produce,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     write_txn_markers,
 )
 
@@ -396,6 +400,14 @@ def markers_request(
     return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
 
 
+def reassign_request(subject: Subject, replicas: list[int] | None) -> Any:
+    one = alter_partition_reassignments.ReassignablePartition(
+        partition_index=subject.partition, replicas=replicas
+    )
+    topic = alter_partition_reassignments.ReassignableTopic(name=subject.topic, partitions=[one])
+    return alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
+
+
 def _leave(version: int, subject: Subject) -> Any:
     if version < 3:
         return leave_group.LeaveGroupRequest(group_id=subject.group, member_id=subject.member)
@@ -460,6 +472,18 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
     "TxnOffsetCommit": txn_commit_request,
     "EndTxn": lambda version, one: end_request(one),
     "WriteTxnMarkers": lambda version, one: markers_request(one),
+    "ElectLeaders": lambda version, one: elect_leaders.ElectLeadersRequest(
+        topic_partitions=[
+            elect_leaders.TopicPartitions(topic=one.topic, partitions=[one.partition])
+        ]
+    ),
+    "AlterPartitionReassignments": lambda version, one: reassign_request(one, [1]),
+    "ListPartitionReassignments": lambda version, one: (
+        list_partition_reassignments.ListPartitionReassignmentsRequest()
+    ),
+    "UnregisterBroker": lambda version, one: unregister_broker.UnregisterBrokerRequest(
+        broker_id=77
+    ),
     "DescribeTransactions": lambda version, one: describe_transactions.DescribeTransactionsRequest(
         transactional_ids=[one.transaction]
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
@@ -24,6 +25,7 @@ from goqueue.model.errors import (
 )
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
+from goqueue.wire.http.calls import Request
 from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
@@ -71,28 +73,45 @@ async def put(
             raise InvalidField("A queue group receives from any topic.", field="topics")
         settings = {} if body.settings is None else msgspec.to_builtins(body.settings)
         await front.broker.queues.create(name, settings)
-    else:
-        if body.settings is not None:
-            raise InvalidField("A stream group has no settings.", field="settings")
-        if not body.topics:
-            raise InvalidField("Name the topics that the group shall read.", field="topics")
-        await _begin(front, name, body)
+        return await _describe_made(front, name)
+    if body.settings is not None:
+        raise InvalidField("A stream group has no settings.", field="settings")
+    if not body.topics:
+        raise InvalidField("Name the topics that the group shall read.", field="topics")
+    await _begin(front, name, body)
     return describe(front, call, None)
+
+
+async def _describe_made(front: FrontEnd, name: str) -> queue_bodies.QueueGroup:
+    """A queue group that was just made or changed, with the topics that its owner knows of."""
+    [group] = [one for one in front.broker.queues.all() if one.name == name]
+    topics = group.topics
+    owner = front.broker.queues.owner_of(name)
+    if front.forwarder is not None and owner != front.broker.node_id:
+        request = Request("GET", f"/v1/groups/{quote(name, safe='')}")
+        try:
+            topics = (await front.forwarder.ask(owner, request, queue_bodies.QueueGroup)).topics
+        except UnknownGroup:
+            topics = []  # It is so new that its owner has not heard of it.
+    return queue_bodies.QueueGroup(name=name, settings=group.settings, topics=topics)
 
 
 async def _begin(front: FrontEnd, group: str, body: queue_bodies.PutGroup) -> None:
     """Commit where a stream group begins, in partitions where it has committed nothing."""
     committed = front.broker.groups.fetch_offsets(group)
-    offsets = [
-        OffsetToCommit(
-            topic=name,
-            partition=number,
-            offset=one.start_offset if body.start == "earliest" else one.last_stable_offset,
-        )
-        for name in dict.fromkeys(body.topics)
-        for number, one in enumerate(front.broker.topics.get(name).partitions)
-        if number not in committed.get(name, {})
-    ]
+    topics = [front.broker.topics.get(name) for name in dict.fromkeys(body.topics)]
+    offsets = []
+    for topic in topics:
+        known = committed.get(topic.name, {})
+        numbers = [number for number in range(len(topic.partitions)) if number not in known]
+        offsets += [
+            OffsetToCommit(
+                topic=topic.name,
+                partition=one.name.partition,
+                offset=one.start_offset if body.start == "earliest" else one.last_stable_offset,
+            )
+            for one in await front.broker.look(topic, numbers)
+        ]
     if offsets:
         await front.broker.groups.ensure_topic()
         await commit_all(front, group, offsets)
@@ -126,7 +145,7 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
     await front.broker.groups.delete(name)
 
 
-def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
+async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
     """Of every partition that the group has received from, committed or is assigned."""
     name = group_of(call)
     if front.broker.queues.is_known(name):
@@ -139,10 +158,11 @@ def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
     partitions = []
     for topic, numbers in nest(wanted).items():
         known = front.broker.topics.find(topic)
-        for number in numbers:
-            if known is None or number >= len(known.partitions):
-                continue  # deleted since
-            partition = known.partitions[number]
+        if known is None:
+            continue  # deleted since
+        there = [number for number in numbers if number < len(known.partitions)]
+        for partition in await front.broker.look(known, there, may_guess=True):
+            number = partition.name.partition
             offset = committed.get(topic, {}).get(number)
             begin = partition.start_offset if offset is None else offset.offset
             partitions.append(

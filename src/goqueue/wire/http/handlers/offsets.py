@@ -15,13 +15,13 @@ from goqueue.model.names import TopicPartition
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.fields import INT64_MAX
 from goqueue.wire.http.handlers.groups import NO_MEMBER, commit_all, describe_stream, group_of
-from goqueue.wire.http.moments import offset_at
+from goqueue.wire.http.moments import offset_at, times_of
 from goqueue.wire.http.problems import InvalidField, Problem, problem_of
 
 if TYPE_CHECKING:
+    from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.topics import Topic
     from goqueue.broker.transaction_ids import Transaction
-    from goqueue.partition import Partition
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -98,7 +98,11 @@ async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.Reset
         raise InvalidField("A partition stands twice.", field="partitions")
     committed = front.broker.groups.fetch_offsets(group, {topic.name: numbers})
     before = committed.get(topic.name, {})
-    targets = {number: _target(front, topic.partition(number), body.to) for number in numbers}
+    is_offset = body.to.startswith(_OFFSET_PREFIX)
+    now_ms = front.now_ms()
+    times_ms = times_of(None if is_offset else body.to, now_ms=now_ms, field="to")
+    bounds = await front.broker.look(topic, numbers, times_ms=times_ms)
+    targets = {one.name.partition: _target(one, body.to, now_ms=now_ms) for one in bounds}
     if not body.dry_run:
         await front.broker.groups.ensure_topic()
         await _move(front, group, topic, targets)
@@ -125,9 +129,9 @@ async def _move(front: FrontEnd, group: str, topic: Topic, targets: dict[int, in
         raise error
 
 
-def _target(front: FrontEnd, partition: Partition, to: str) -> int:
+def _target(partition: Bounds, to: str, *, now_ms: int) -> int:
     if not to.startswith(_OFFSET_PREFIX):
-        return offset_at(partition, to, now_ms=front.now_ms(), field="to")
+        return offset_at(partition, to, now_ms=now_ms, field="to")
     text = to.removeprefix(_OFFSET_PREFIX)
     if not (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         raise InvalidField(f"{to!r} is no offset; write offset:42.", field="to")

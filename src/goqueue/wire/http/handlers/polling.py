@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.reading import Place
@@ -19,6 +20,7 @@ from goqueue.wire.http.handlers.members import beat
 from goqueue.wire.http.handlers.reading import damages_of, messages_of
 
 if TYPE_CHECKING:
+    from goqueue.broker.distant_reading import Bounds
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.fields import Start
     from goqueue.wire.http.front_end import FrontEnd
@@ -38,7 +40,7 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
     if positions.assigned is None:
         positions.assign(_assigned(front, group, query.member_id))
     resets: list[bodies.PartitionReset] = []
-    places = _places(front, group, positions, query.start, resets)
+    places = await _places(front, group, positions, query.start, resets)
     reading = front.broker.read(
         places,
         records_max=query.limit,
@@ -109,7 +111,7 @@ def _assigned(front: FrontEnd, group: str, member_id: str) -> frozenset[GroupPar
     raise UnknownMember(group, member_id)
 
 
-def _places(
+async def _places(
     front: FrontEnd,
     group: str,
     positions: Positions,
@@ -126,18 +128,18 @@ def _places(
     committed = front.broker.groups.fetch_offsets(
         group, {one.topic: one.partitions for one in topic_partitions(wanted)}
     )
+    bounds = await _bounds(front, assigned)
     places = []
     for topic, number in assigned:
-        known = front.broker.topics.find(topic)
-        if known is None or number >= len(known.partitions):
+        one = bounds.get((topic, number))
+        if one is None:
             continue  # deleted; the group will be told at its next heartbeat
-        partition = known.partitions[number]
-        begin = partition.start_offset if start == "earliest" else partition.last_stable_offset
+        begin = one.start_offset if start == "earliest" else one.last_stable_offset
         offset = positions.next.get((topic, number))
         if offset is None:
             found = committed.get(topic, {}).get(number)
             offset = begin if found is None else found.offset
-        if not partition.start_offset <= offset <= partition.high_watermark:
+        if not one.start_offset <= offset <= one.high_watermark:
             resets.append(
                 bodies.PartitionReset(
                     topic=topic, partition=number, offset_before=offset, offset=begin
@@ -145,5 +147,19 @@ def _places(
             )
             offset = begin
         positions.next[topic, number] = offset
-        places.append(Place(partition, offset))
+        places.append(Place(front.broker.topics.get(topic).partition(number), offset))
     return places
+
+
+async def _bounds(
+    front: FrontEnd, assigned: Sequence[GroupPartition]
+) -> dict[GroupPartition, Bounds]:
+    """Where the partitions that exist begin and end."""
+    found: dict[GroupPartition, Bounds] = {}
+    for one in topic_partitions(assigned):
+        topic = front.broker.topics.find(one.topic)
+        if topic is not None:
+            there = [number for number in one.partitions if number < len(topic.partitions)]
+            for bounds in await front.broker.look(topic, there):
+                found[one.topic, bounds.name.partition] = bounds
+    return found

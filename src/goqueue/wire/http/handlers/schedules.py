@@ -90,8 +90,8 @@ async def cancel_many(
     return bodies.CancelledSchedules(results=results, failed=failed)
 
 
-def stats(front: FrontEnd, call: Call, _: object) -> bodies.ScheduleStats:
-    found = front.broker.schedules.stats()
+async def stats(front: FrontEnd, call: Call, _: object) -> bodies.ScheduleStats:
+    found = await front.broker.schedules.stats_of_all()
     return bodies.ScheduleStats(
         pending=found.pending,
         released=found.released,

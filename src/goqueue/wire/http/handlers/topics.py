@@ -14,24 +14,32 @@ from goqueue.model.errors import (
 )
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.bodies.topics import SettingValue
-from goqueue.wire.http.moments import offset_at
+from goqueue.wire.http.calls import Request
+from goqueue.wire.http.moments import offset_at, times_of
 from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Placement
+    from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.topics import Topic
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 
 async def create(front: FrontEnd, call: Call, body: bodies.CreateTopic) -> bodies.TopicDescription:
-    if body.replication not in (None, 1):
+    if body.replication not in (None, 1) and front.broker.cluster is None:
         raise InvalidReplicationFactor(
             f"Replication {body.replication} is not possible with 1 node; use 1."
         )
     count = body.partitions or front.broker.settings.topics.partitions
     settings = {name: _text(value) for name, value in body.settings.items()}
-    topic = await front.broker.topics.create(body.name, partition_count=count, settings=settings)
-    return _describe(front, topic)
+    topic = await front.broker.topics.create(
+        body.name,
+        partition_count=count,
+        settings=settings,
+        replication_factor=-1 if body.replication is None else body.replication,
+    )
+    return await _describe(front, topic)
 
 
 def list_all(front: FrontEnd, call: Call, query: bodies.ListTopics) -> bodies.Topics:
@@ -41,11 +49,11 @@ def list_all(front: FrontEnd, call: Call, query: bodies.ListTopics) -> bodies.To
         if topic.name.startswith(query.prefix) and (query.internal or not topic.is_internal)
     ]
     topics.sort(key=lambda topic: topic.name)
-    return bodies.Topics(topics=[_summary(topic) for topic in topics])
+    return bodies.Topics(topics=[_summary(front, topic) for topic in topics])
 
 
-def describe(front: FrontEnd, call: Call, _: object) -> bodies.TopicDescription:
-    return _describe(front, front.broker.topics.get(call.text("topic")))
+async def describe(front: FrontEnd, call: Call, _: object) -> bodies.TopicDescription:
+    return await _describe(front, front.broker.topics.get(call.text("topic")))
 
 
 async def change(front: FrontEnd, call: Call, body: bodies.ChangeTopic) -> bodies.TopicDescription:
@@ -61,7 +69,7 @@ async def change(front: FrontEnd, call: Call, body: bodies.ChangeTopic) -> bodie
         else:
             settings[name] = _text(value)
     await front.broker.topics.configure(topic.name, settings)
-    return _describe(front, topic)
+    return await _describe(front, topic)
 
 
 async def delete(front: FrontEnd, call: Call, _: object) -> None:
@@ -70,14 +78,14 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
     await front.broker.topics.delete(call.text("topic"))
 
 
-def partitions(front: FrontEnd, call: Call, _: object) -> bodies.Partitions:
-    return _partitions(front, front.broker.topics.get(call.text("topic")))
+async def partitions(front: FrontEnd, call: Call, _: object) -> bodies.Partitions:
+    return await _partitions(front, front.broker.topics.get(call.text("topic")))
 
 
 async def grow(front: FrontEnd, call: Call, body: bodies.Grow) -> bodies.Partitions:
     topic = front.broker.topics.get(call.text("topic"))
     await front.broker.topics.grow(topic.name, body.partitions)
-    return _partitions(front, topic)
+    return await _partitions(front, topic)
 
 
 def compact(front: FrontEnd, call: Call, _: object) -> bodies.Compaction:
@@ -85,7 +93,7 @@ def compact(front: FrontEnd, call: Call, _: object) -> bodies.Compaction:
     return bodies.Compaction(topic=topic, partitions=front.broker.compact(topic))
 
 
-def delete_records(
+async def delete_records(
     front: FrontEnd, call: Call, query: bodies.DeleteRecords
 ) -> bodies.DeletedRecords:
     topic = front.broker.topics.get(call.text("topic"))
@@ -97,48 +105,70 @@ def delete_records(
         raise RecordsKept(topic.name)
     numbers = range(len(topic.partitions)) if query.partition is None else [query.partition]
     now_ms = front.now_ms()
+    times_ms = times_of(query.before, now_ms=now_ms, field="before")
     # All places are found before anything is deleted, so that a bad moment deletes nothing.
-    before = [_delete_before(topic, number, query, now_ms=now_ms) for number in numbers]
+    bounds = await front.broker.look(topic, numbers, times_ms=times_ms)
+    before = [_delete_before(one, query, now_ms=now_ms) for one in bounds]
     return bodies.DeletedRecords(
         topic=topic.name,
         partitions=[
             bodies.Deleted(
                 partition=number,
-                start_offset=front.broker.delete_records(topic.name, number, before_offset=offset),
+                start_offset=await _delete_in(front, topic, number, offset),
             )
             for number, offset in zip(numbers, before, strict=True)
         ],
     )
 
 
-def _delete_before(topic: Topic, number: int, query: bodies.DeleteRecords, *, now_ms: int) -> int:
-    partition = topic.partition(number)
+def _delete_before(bounds: Bounds, query: bodies.DeleteRecords, *, now_ms: int) -> int:
     if query.before_offset is not None:
         return query.before_offset
     if query.before is None:
-        return partition.high_watermark
-    return offset_at(partition, query.before, now_ms=now_ms, field="before")
+        return bounds.high_watermark
+    return offset_at(bounds, query.before, now_ms=now_ms, field="before")
 
 
-def _summary(topic: Topic) -> bodies.Topic:
+async def _delete_in(front: FrontEnd, topic: Topic, number: int, offset: int) -> int:
+    """Delete in a partition, on the node that leads it; the first offset that is left."""
+    broker = front.broker
+    if front.forwarder is None or broker.leaders.is_here(topic, number):
+        return broker.delete_records(topic.name, number, before_offset=offset)
+    request = Request(
+        "DELETE",
+        f"/v1/topics/{topic.name}/records",
+        b"partition=%d&before_offset=%d" % (number, offset),
+    )
+    owner = broker.leaders.node_of(topic, number)
+    answer = await front.forwarder.ask(owner, request, bodies.DeletedRecords)
+    return answer.partitions[0].start_offset
+
+
+def _summary(front: FrontEnd, topic: Topic) -> bodies.Topic:
     return bodies.Topic(
         name=topic.name,
         id=topic.id.hex(),
         partitions=len(topic.partitions),
-        replication=1,
+        replication=_replication(front, topic),
         internal=topic.is_internal,
         settings=_typed(topic.fact.settings),
     )
 
 
-def _describe(front: FrontEnd, topic: Topic) -> bodies.TopicDescription:
+def _replication(front: FrontEnd, topic: Topic) -> int:
+    """On how many nodes a partition is meant to be kept."""
+    return len(front.broker.placement(topic, 0).replicas)
+
+
+async def _describe(front: FrontEnd, topic: Topic) -> bodies.TopicDescription:
     effective = {**front.broker.topics.defaults.values, **topic.fact.settings}
-    partitions = topic.partitions
+    numbers = range(len(topic.partitions))
+    partitions = await front.broker.look(topic, numbers, may_guess=True)
     return bodies.TopicDescription(
         name=topic.name,
         id=topic.id.hex(),
         partitions=len(partitions),
-        replication=1,
+        replication=_replication(front, topic),
         internal=topic.is_internal,
         settings=_typed(topic.fact.settings),
         effective_settings=_typed(effective),
@@ -147,24 +177,29 @@ def _describe(front: FrontEnd, topic: Topic) -> bodies.TopicDescription:
     )
 
 
-def _partitions(front: FrontEnd, topic: Topic) -> bodies.Partitions:
-    node = front.broker.node_id
+async def _partitions(front: FrontEnd, topic: Topic) -> bodies.Partitions:
+    numbers = range(len(topic.partitions))
+    bounds = await front.broker.look(topic, numbers, may_guess=True)
     return bodies.Partitions(
         topic=topic.name,
         partitions=[
-            bodies.Partition(
-                partition=number,
-                leader=node,
-                leader_epoch=one.leader_epoch,
-                replicas=[node],
-                in_sync=[node],
-                start_offset=one.start_offset,
-                end_offset=one.end_offset,
-                high_watermark=one.high_watermark,
-                bytes=one.log.size,
-            )
-            for number, one in enumerate(topic.partitions)
+            _partition(front.broker.placement(topic, number), number, one)
+            for number, one in enumerate(bounds)
         ],
+    )
+
+
+def _partition(placement: Placement, number: int, bounds: Bounds) -> bodies.Partition:
+    return bodies.Partition(
+        partition=number,
+        leader=placement.leader,
+        leader_epoch=placement.leader_epoch,
+        replicas=list(placement.replicas),
+        in_sync=list(placement.in_sync),
+        start_offset=bounds.start_offset,
+        end_offset=bounds.end_offset,
+        high_watermark=bounds.high_watermark,
+        bytes=bounds.log.size,
     )
 
 

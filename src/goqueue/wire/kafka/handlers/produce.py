@@ -154,8 +154,8 @@ def _append(
         raise InvalidRecord("A produce request must bring a batch for each of its partitions.")
     if call.version <= _LAST_VERSION_OF_OLD_FORMATS:
         records = convert_old_records(memoryview(records))
-    joins = request.transactional_id is not None and call.version >= _FIRST_VERSION_THAT_JOINS
-    if joins:
+    is_transactional = request.transactional_id is not None
+    if is_transactional:
         # The batch may have to wait, and the socket's buffer is soon used for something else.
         records = bytearray(records)
     appended = front.broker.produce(
@@ -163,7 +163,7 @@ def _append(
         partition,
         memoryview(records),
         transactional_id=request.transactional_id,
-        joins_transaction=joins,
+        joins_transaction=is_transactional and call.version >= _FIRST_VERSION_THAT_JOINS,
     )
     result.log_start_offset = partition.log.start_offset
     if request.acks == 0:

@@ -1,0 +1,248 @@
+"""The nodes of a cluster and what each of them keeps, for operators: look, move, drain, elect.
+
+A node that is alone answers the same questions, as a cluster of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from goqueue.broker.clustering import Clustering
+from goqueue.broker.facts import done
+from goqueue.broker.promise import Promise
+from goqueue.broker.topics import Topic, Topics
+from goqueue.cluster.commands import (
+    ClusterCommand,
+    DrainNode,
+    ElectLeader,
+    Reassign,
+    UnregisterNode,
+)
+from goqueue.cluster.facts import NO_LEADER, NodeFact, PartitionFact
+from goqueue.cluster.nodes import DrainReport, drain_report
+from goqueue.model.errors import (
+    ElectionNotNeeded,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    NodeInUse,
+    NoReassignment,
+    UnknownNode,
+)
+from goqueue.model.names import TopicPartition
+
+
+class NodeView(NamedTuple):
+    """A node, as the whole cluster knows it."""
+
+    id: int
+    addresses: Mapping[str, str]  # by the name of the listener
+    rack: str
+    is_fenced: bool  # it is not heard, or has not read up yet
+    is_draining: bool
+    is_stopping: bool
+    is_voter: bool
+    is_controller: bool
+    leader_count: int
+    replica_count: int
+
+
+class PartitionView(NamedTuple):
+    """Where a partition is kept; while it moves, `target` is where it will be."""
+
+    topic: str
+    number: int
+    leader: int  # -1 while nobody can lead
+    leader_epoch: int
+    replicas: tuple[int, ...]  # the first one leads when it can
+    in_sync: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+    is_lost: bool = False  # all that were in sync have lost their disks
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.target)
+
+    @property
+    def is_leaderless(self) -> bool:
+        return self.leader == NO_LEADER
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return any(node not in self.in_sync for node in self.replicas)
+
+
+class Administration:
+    """What operators ask of a cluster, whichever node they ask."""
+
+    def __init__(
+        self,
+        node_id: int,
+        topics: Topics,
+        cluster: Clustering | None,
+        addresses: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._node_id = node_id
+        self._topics = topics
+        self._cluster = cluster
+        self._addresses = addresses
+
+    # Looking
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return (self._node_id,) if self._cluster is None else self._cluster.quorum.voters
+
+    def nodes(self) -> list[NodeView]:
+        """All nodes that are registered, by id."""
+        if self._cluster is None:
+            count = sum(len(topic.partitions) for topic in self._topics)
+            here = dict(self._addresses())
+            view = NodeView(self._node_id, here, "", False, False, False, True, True, count, count)
+            return [view]
+        known = self._cluster.quorum.metadata.nodes
+        return [self._node(known[number]) for number in sorted(known)]
+
+    def node(self, number: int) -> NodeView:
+        for one in self.nodes():
+            if one.id == number:
+                return one
+        raise UnknownNode(number)
+
+    def _node(self, fact: NodeFact) -> NodeView:
+        assert self._cluster is not None
+        quorum = self._cluster.quorum
+        partitions = quorum.metadata.partitions
+        return NodeView(
+            fact.id,
+            fact.addresses,
+            fact.rack,
+            fact.is_fenced,
+            fact.is_draining,
+            fact.is_stopping,
+            fact.id in quorum.voters,
+            fact.id == quorum.leader,
+            partitions.leader_count(fact.id),
+            partitions.replica_count(fact.id),
+        )
+
+    def partitions(self, topic: Topic | None = None) -> Iterator[PartitionView]:
+        """The partitions of a topic, or of all topics, by name and number."""
+        topics = sorted(self._topics, key=lambda one: one.name) if topic is None else [topic]
+        for one in topics:
+            for number in range(len(one.partitions)):
+                yield self.partition(one, number)
+
+    def partition(self, topic: Topic, number: int) -> PartitionView:
+        fact = self._fact(topic, number)
+        if fact is None:
+            here = (self._node_id,)
+            epoch = topic.partition(number).leader_epoch
+            return PartitionView(topic.name, number, self._node_id, epoch, here, here)
+        return PartitionView(
+            topic.name,
+            number,
+            fact.leader,
+            fact.leader_epoch,
+            fact.replicas,
+            fact.in_sync,
+            fact.adding,
+            fact.removing,
+            fact.target,
+            fact.is_lost,
+        )
+
+    def _fact(self, topic: Topic, number: int) -> PartitionFact | None:
+        topic.partition(number)
+        if self._cluster is None:
+            return None
+        return self._cluster.quorum.metadata.partitions.get(topic.id, number)
+
+    def moving(self) -> list[PartitionView]:
+        """The partitions whose replicas are being moved."""
+        return [one for one in self.partitions() if one.is_moving] if self._cluster else []
+
+    def drain_report(self, node: int) -> DrainReport:
+        """How far a node is from leading nothing."""
+        self.node(node)
+        if self._cluster is None:
+            return DrainReport(node, sum(len(one.partitions) for one in self._topics), ())
+        return drain_report(self._cluster.quorum.metadata, node)
+
+    # Changing
+
+    def drain(self, node: int, *, is_wanted: bool = True) -> Promise[None]:
+        """Have others lead what a node leads, until the wish is taken back."""
+        self.node(node)
+        if self._cluster is None and is_wanted:
+            raise NodeInUse(f"Node {node} is alone; nobody could lead in its place.")
+        return self._decide(DrainNode(node, is_wanted))
+
+    def unregister(self, node: int) -> Promise[None]:
+        """Forget a node that has stopped for good and keeps nothing."""
+        self.node(node)
+        if self._cluster is None:
+            raise NodeInUse(f"Node {node} is the only one.")
+        return self._decide(UnregisterNode(node))
+
+    def reassign(self, topic: Topic, number: int, replicas: Sequence[int]) -> Promise[None]:
+        """Move a partition to these nodes, of which the first is to lead."""
+        self._fact(topic, number)
+        if not replicas:
+            raise InvalidReplicaAssignment("Name at least one node to keep the partition.")
+        if self._cluster is None and list(replicas) != [self._node_id]:
+            raise InvalidReplicaAssignment(f"There is one node, {self._node_id}, and no other.")
+        return self._decide(Reassign(topic.id, number, tuple(replicas)))
+
+    def cancel_reassignment(self, topic: Topic, number: int) -> Promise[None]:
+        """Leave a partition where it was before its move."""
+        self._fact(topic, number)
+        if self._cluster is None:
+            raise NoReassignment(TopicPartition(topic.name, number))
+        return self._decide(Reassign(topic.id, number))
+
+    def elect(self, topic: Topic, number: int, *, is_unclean: bool = False) -> Promise[None]:
+        """Have the first replica lead, or, if nobody in sync is alive, any that is."""
+        self._fact(topic, number)
+        if self._cluster is None:
+            raise ElectionNotNeeded(TopicPartition(topic.name, number), self._node_id)
+        return self._decide(ElectLeader(topic.id, number, is_unclean))
+
+    def _decide(self, command: ClusterCommand) -> Promise[None]:
+        if self._cluster is None:
+            decided: Promise[None] = Promise()
+            decided.resolve(None)
+            return decided
+        return done(self._cluster.quorum.request(command))
+
+
+def plan_away(
+    views: Sequence[PartitionView], *, leaving: int, nodes: Sequence[NodeView]
+) -> list[PartitionView]:
+    """The same partitions kept by others than `leaving`, each by the node that keeps least.
+
+    The place of a replica in its list is kept, so that leaders stay spread as they are.
+    """
+    counts = {
+        one.id: one.replica_count
+        for one in nodes
+        if one.id != leaving and not one.is_fenced and not one.is_draining
+    }
+    planned = []
+    for view in views:
+        replicas = view.target or view.replicas
+        if leaving not in replicas:
+            continue
+        free = [node for node in counts if node not in replicas]
+        if not free:
+            raise InvalidRequest(
+                f"No other running node could keep {view.topic}/{view.number}; add a node, or "
+                "name fewer replicas for it."
+            )
+        chosen = min(free, key=lambda node: (counts[node], node))
+        counts[chosen] += 1
+        target = tuple(chosen if node == leaving else node for node in replicas)
+        planned.append(view._replace(target=target))
+    return planned

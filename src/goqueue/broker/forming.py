@@ -1,0 +1,278 @@
+"""How a node comes to its cluster: it founds one with others, joins one, or was alone and grows.
+
+This goes before the quorum, whose voters must agree on who they are. The rules are those of
+`cluster/bootstrap.py`; here nodes are asked what they are, and what is told is on disk before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+
+import msgspec
+
+from goqueue.broker.membership import identify_disk, rename_disk
+from goqueue.broker.peers import Answer, Answered, PeerKind, Peers
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.cluster.bootstrap import (
+    Formed,
+    Found,
+    Founder,
+    Self,
+    Wait,
+    learned,
+    next_step,
+    snapshot_of_single_node,
+)
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.messages import Members
+from goqueue.cluster.raft.ready import RaftState
+from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+
+ASK_MS = 250  # between two rounds of questions
+ANSWER_MS_MAX = 1_000
+TELL_MS = 10_000  # how often it is logged what is waited for
+
+_FILE = "meta/forming"
+_MAGIC = b"GQFO"
+_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Self)
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """What a node knows of its way into a cluster."""
+
+    me: Self
+    has_begun: bool = False  # the quorum's files were made, and promises may have been given
+    may_vote: bool = True  # False while its former self, with another disk, may still be a voter
+
+
+Begun = Callable[[RaftState, bool], None]
+
+
+class Forming:
+    """This node's way into a cluster; afterwards it tells newcomers about that cluster."""
+
+    def __init__(
+        self,
+        node_id: int,
+        disk: Disk,
+        storage: RaftStorage,
+        scheduler: Scheduler,
+        peers: Peers,
+        *,
+        contacts: Collection[int],
+        nodes_min: int,
+        offered_id: str,
+        configured_id: str,
+        new_id: Callable[[], bytes],
+        single_node: Callable[[], Metadata | None],
+    ) -> None:
+        """`single_node` tells what a node that was alone until now has written down, if it was."""
+        self.state = storage.load()
+        self._node_id = node_id
+        self._disk = disk
+        self._storage = storage
+        self._scheduler = scheduler
+        self._peers = peers
+        self._nodes_min = nodes_min
+        self._answers: dict[int, Self] = {}
+        self._begun: Begun | None = None
+        self._told_ms = scheduler.now_ms()
+        self._is_stopped = False
+        kept = self._read()
+        if kept is not None and kept.has_begun and self.state is None:
+            _log.warning("the quorum's files are gone: this node joins again as a new one")
+            kept = _Kept(msgspec.structs.replace(kept.me, disk=rename_disk(disk, new_id)))
+        if kept is None:
+            kept = _Kept(Self(node_id, identify_disk(disk, new_id), offered_id, ()))
+        if self.state is not None and not kept.has_begun:
+            kept = _finished(kept)
+        if kept.me.formed is not None and kept.me.id != node_id:
+            raise InvalidSettings(
+                [
+                    f"node.id: the data is that of node {kept.me.id} of cluster "
+                    f"{kept.me.formed.cluster_id}, not of node {node_id}; one would be bound by "
+                    "what the other has promised"
+                ]
+            )
+        me = msgspec.structs.replace(kept.me, id=node_id, configured_id=configured_id)
+        self._kept = kept
+        self._keep(msgspec.structs.replace(kept, me=learned(me, contacts)))
+        grown = single_node() if self.state is None and me.formed is None else None
+        if grown is not None:
+            self._grow(grown)
+        peers.serve(PeerKind.JOIN, self._answer)
+
+    @property
+    def me(self) -> Self:
+        return self._kept.me
+
+    @property
+    def formed(self) -> Formed | None:
+        """The cluster that this node belongs to, once it does."""
+        return self._kept.me.formed
+
+    @property
+    def may_vote(self) -> bool:
+        return self._kept.may_vote
+
+    def founder_disk(self, node: int) -> bytes | None:
+        """The disk with which a node was one of the first voters, if it was."""
+        founders = () if self.formed is None else self.formed.founders
+        return next((one.disk for one in founders if one.id == node), None)
+
+    def start(self, begun: Begun) -> None:
+        """Have `begun` called with the state to begin with, as soon as there is one."""
+        self._begun = begun
+        if self.state is not None:
+            begun(self.state, self.may_vote)
+            return
+        self._step()
+        self._ask()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def learn(self, nodes: Collection[int]) -> None:
+        """There are these nodes, as discovery has found."""
+        me = learned(self.me, nodes)
+        if me != self.me and self.formed is None:
+            self._keep(msgspec.structs.replace(self._kept, me=me))
+            self._step()
+
+    def admit(self) -> None:
+        """The cluster knows this node with this disk, so it may vote when it is made a voter."""
+        self._keep(msgspec.structs.replace(self._kept, may_vote=True))
+
+    # Asking
+
+    def _ask(self) -> None:
+        if self.state is not None or self._is_stopped:
+            return
+        for node in self.me.known:
+            if node != self._node_id:
+                asked = self._peers.call(node, PeerKind.JOIN, b"", timeout_ms=ANSWER_MS_MAX)
+                asked.then(partial(self._answered, node))
+        self._tell()
+        self._scheduler.call_later(ASK_MS, self._ask)
+
+    def _answered(self, node: int, answer: Answered | None, error: Exception | None) -> None:
+        if answer is None:
+            if not isinstance(error, GoQueueError):
+                assert error is not None
+                raise error
+            return
+        try:
+            self._answers[node] = _decoder.decode(answer.head)
+        except msgspec.MsgspecError as problem:
+            _log.warning("what node %d is cannot be read: %s", node, problem)
+            return
+        self._step()
+
+    def _step(self) -> None:
+        """Do what the rules say, by all that was answered."""
+        if self.state is not None or self._is_stopped or self._begun is None:
+            return
+        try:
+            step = next_step(self.me, self._answers, nodes_min=self._nodes_min)
+        except GoQueueError as error:
+            if self._is_time_to_tell():
+                _log.error("this node cannot join its cluster, trying again: %s", error)
+            return
+        if isinstance(step, Wait):
+            return
+        is_founder = isinstance(step, Found)
+        voters = tuple(one.id for one in step.formed.founders) if is_founder else ()
+        state = self._begin(step.formed, Members(voters), may_vote=is_founder)
+        _log.info(
+            "%s cluster %s",
+            "founding" if is_founder else "joining",
+            step.formed.cluster_id,
+        )
+        self._begun(state, is_founder)
+
+    def _grow(self, metadata: Metadata) -> None:
+        """A node that was alone is a cluster of one, which others may join."""
+        name = self.me.configured_id or self.me.offered_id
+        formed = Formed(name, (Founder(self._node_id, self.me.disk),))
+        data = snapshot_of_single_node(metadata, node=self._node_id, cluster_id=name)
+        self._begin(formed, Members((self._node_id,)), data, may_vote=True)
+        _log.info("this node was alone until now; it is cluster %s from here on", name)
+
+    def _begin(
+        self, formed: Formed, members: Members, data: bytes = b"", *, may_vote: bool
+    ) -> RaftState:
+        """Write down which cluster it is, then begin its log; a crash between is gone through."""
+        if not data:
+            # What a single node has must be taken over together with the decision to grow.
+            me = msgspec.structs.replace(self.me, formed=formed)
+            self._keep(_Kept(me, may_vote=may_vote))
+        self.state = state = self._storage.begin(members, data)
+        me = msgspec.structs.replace(self.me, formed=formed)
+        self._keep(_Kept(me, has_begun=True, may_vote=may_vote))
+        return state
+
+    def _answer(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        promise: Promise[Answer] = Promise()
+        promise.resolve(Answer(_encoder.encode(self.me)))
+        return promise
+
+    # Helpers
+
+    def _tell(self) -> None:
+        if not self._is_time_to_tell():
+            return
+        silent = [one for one in self.me.known if one not in self._answers and one != self._node_id]
+        _log.warning(
+            "this node belongs to no cluster yet; of the nodes %s these have not answered: %s",
+            ", ".join(map(str, self.me.known)),
+            ", ".join(map(str, silent)) or "none",
+        )
+
+    def _is_time_to_tell(self) -> bool:
+        now_ms = self._scheduler.now_ms()
+        if now_ms - self._told_ms < TELL_MS:
+            return False
+        self._told_ms = now_ms
+        return True
+
+    def _keep(self, kept: _Kept) -> None:
+        if kept != self._kept or not self._disk.exists(_FILE):
+            write_framed(self._disk, _FILE, magic=_MAGIC, version=_VERSION, body=kept)
+        self._kept = kept
+
+    def _read(self) -> _Kept | None:
+        if not self._disk.exists(_FILE):
+            return None
+        kept = read_framed(self._disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
+        if kept is None:
+            raise StorageFailed(
+                f"{_FILE} cannot be read, so this node does not know which cluster it belongs to. "
+                "Restore the file, or empty the folder meta: the node then joins as a new one."
+            )
+        return kept
+
+
+def _finished(kept: _Kept) -> _Kept:
+    """A start that was cut short when the quorum's files had just been made."""
+    me = kept.me
+    if me.formed is None:  # Only a node that was alone begins before it writes this down.
+        formed = Formed(me.configured_id or me.offered_id, (Founder(me.id, me.disk),))
+        me = msgspec.structs.replace(me, formed=formed)
+    return msgspec.structs.replace(kept, me=me, has_begun=True)
+
+
+def belongs_to_cluster(disk: Disk) -> bool:
+    """Whether the data is that of a node in a cluster, which must not run alone."""
+    kept = read_framed(disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
+    return kept is not None and kept.me.formed is not None

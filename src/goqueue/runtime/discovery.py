@@ -1,0 +1,102 @@
+"""Finding the other nodes by a name that resolves to the addresses of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.peers.frames import Hello, hello_parts, read_hello, take_frame, wanted_bytes
+
+LOOK_SECONDS = 0.5  # while nodes are missing
+LOOK_SECONDS_IDLE = 30.0  # afterwards: nodes that start again may have other addresses
+ANSWER_SECONDS_MAX = 2.0
+ADDRESSES_MAX = 1_000
+HELLO_BYTES_MAX = 4_096
+
+# Whoever only asks who is there is no node, and can ask its own address too.
+ASKING_ID = -1
+
+_log = logging.getLogger(__name__)
+
+Resolve = Callable[[str, int], Awaitable[list[tuple[str, int]]]]
+Found = Callable[[dict[int, str]], None]
+
+
+class Discovery:
+    """Looks up the name again and again, and tells which nodes are there."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        found: Found,
+        is_idle: Callable[[], bool],
+        resolve: Resolve | None = None,
+    ) -> None:
+        """`is_idle` tells that all is well, so that there is no hurry."""
+        self._loop = loop
+        self._host = host
+        self._port = port
+        self._found = found
+        self._is_idle = is_idle
+        self._resolve = resolve or self._look_up
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        is_told = False
+        while True:
+            try:
+                addresses = await self._resolve(self._host, self._port)
+            except OSError as error:
+                if not is_told:
+                    _log.warning("%s cannot be resolved: %s; trying again", self._host, error)
+                is_told = True
+                addresses = []
+            asked = [_who_is_at(host, port) for host, port in addresses[:ADDRESSES_MAX]]
+            nodes = dict(one for one in await asyncio.gather(*asked) if one is not None)
+            if nodes:
+                is_told = False
+                self._found(nodes)
+            await asyncio.sleep(LOOK_SECONDS_IDLE if self._is_idle() else LOOK_SECONDS)
+
+    async def _look_up(self, host: str, port: int) -> list[tuple[str, int]]:
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return sorted({(str(one[4][0]), int(one[4][1])) for one in found})
+
+
+async def _who_is_at(host: str, port: int) -> tuple[int, str] | None:
+    """The id of the node at an address, and the address; None if no node answers there."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                for part in hello_parts(Hello("", ASKING_ID)):
+                    assert isinstance(part, bytes)
+                    writer.write(part)
+                hello = await _read_hello(reader)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, EOFError, GoQueueError) as error:
+        _log.debug("no node answers at %s:%d: %s", host, port, error)
+        return None
+    return hello.node_id, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _read_hello(reader: asyncio.StreamReader) -> Hello:
+    data = b""
+    while (taken := take_frame(memoryview(data))) is None:
+        missing = wanted_bytes(memoryview(data)) - len(data)
+        data += await reader.readexactly(min(missing, HELLO_BYTES_MAX))
+    return read_hello(taken[0])

@@ -1,0 +1,241 @@
+"""Several nodes on one machine, so that a broker can use all its cores.
+
+A node is one process with one event loop. Here a process starts several of them, which form a
+cluster or join one, starts those again that end by accident, and ends them all when it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import dataclasses
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from goqueue.config import Address, Settings
+from goqueue.model.errors import InvalidSettings
+
+SHARDS_MAX = 64
+LOOK_SECONDS = 0.05
+RESTART_SECONDS = 1.0
+STOP_SECONDS_MAX = 60.0
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shard:
+    """One of the nodes, as it differs from the others."""
+
+    node_id: int
+    data_dir: Path
+    ready_file: Path
+    settings: Mapping[str, str]  # by path
+
+    def arguments(self) -> list[str]:
+        own = {"node.id": self.node_id, "node.data_dir": self.data_dir, **self.settings}
+        words = ["--ready-file", str(self.ready_file)]
+        for path, text in own.items():
+            words += ["--set", f"{path}={text}"]
+        return words
+
+
+def plan(settings: Settings, count: int) -> list[Shard]:
+    """The nodes and where they listen: the first where the settings say, the others beside it."""
+    if not 1 <= count <= SHARDS_MAX:
+        raise InvalidSettings([f"--shards: {count} is not from 1 to {SHARDS_MAX}"])
+    root = Path(settings.node.data_dir)
+    if (root / "meta").exists():
+        raise InvalidSettings(
+            [
+                f"node.data_dir: {root} is the data of one node; choose another folder for shards, "
+                "which can then join it as further nodes of a cluster"
+            ]
+        )
+    ports = list(_ports(settings, count))
+    ids = [settings.node.id + at for at in range(count)]
+    shards = []
+    for node, listening in zip(ids, ports, strict=True):
+        own = {f"listeners.{name}": str(address) for name, address in listening.items()}
+        if not settings.cluster.peers and settings.cluster.discovery is None:
+            others = zip(ids, ports, strict=True)
+            own["cluster.peers"] = ",".join(f"{one}@{at['internal']}" for one, at in others)
+        number = node - settings.node.id + 1
+        name = f"shard-{number}"
+        shards.append(Shard(node, root / name, root / f"{name}.ready", own))
+    return shards
+
+
+def run_shards(
+    settings: Settings, count: int, arguments: list[str], ready_file: Path | None = None
+) -> int:
+    """Run the nodes until SIGTERM or SIGINT; `arguments` are those for all of them.
+
+    Returns the exit code: that of a node that could not even start, or 0.
+    """
+    shards = plan(settings, count)
+    Path(settings.node.data_dir).mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=settings.logging.level.upper(), stream=sys.stderr)
+    return asyncio.run(_Supervisor(shards, arguments, ready_file).run())
+
+
+class _Supervisor:
+    def __init__(self, shards: list[Shard], arguments: list[str], ready_file: Path | None) -> None:
+        self._shards = shards
+        self._arguments = arguments
+        self._ready_file = ready_file
+        self._stopping = asyncio.Event()
+        self._ready: dict[int, dict[str, str]] = {}
+        self._code = 0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        await asyncio.gather(*(self._keep(shard) for shard in self._shards))
+        if self._ready_file is not None:
+            self._ready_file.unlink(missing_ok=True)
+        return self._code
+
+    async def _keep(self, shard: Shard) -> None:
+        """Run one node for as long as nobody wants all to stop."""
+        while not self._stopping.is_set():
+            shard.ready_file.unlink(missing_ok=True)
+            process = await self._launch(shard)
+            ended = asyncio.ensure_future(process.wait())
+            is_ready = await self._until_ready(shard, ended)
+            await self._first(ended, self._stopping.wait())
+            if not ended.done():
+                await self._end(process, ended)
+                return
+            if self._stopping.is_set():
+                return
+            if not is_ready:
+                _log.error("node %d cannot start; stopping all", shard.node_id)
+                self._code = process.returncode or 1
+                self._stopping.set()
+                return
+            _log.error(
+                "node %d has ended with code %s; starting it again",
+                shard.node_id,
+                process.returncode,
+            )
+            await self._first(asyncio.sleep(RESTART_SECONDS), self._stopping.wait())
+
+    async def _launch(self, shard: Shard) -> asyncio.subprocess.Process:
+        command = [sys.executable, "-m", "goqueue", "serve", *self._arguments]
+        # In a session of its own: Ctrl-C is for this process, which tells the nodes by itself.
+        return await asyncio.create_subprocess_exec(
+            *command, *shard.arguments(), start_new_session=True, preexec_fn=_die_with(os.getpid())
+        )
+
+    async def _until_ready(self, shard: Shard, ended: asyncio.Future[int]) -> bool:
+        while not shard.ready_file.exists():
+            if ended.done() or self._stopping.is_set():
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        self._ready[shard.node_id] = json.loads(shard.ready_file.read_text())
+        if len(self._ready) == len(self._shards):
+            self._announce()
+        return True
+
+    async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await ended
+        except TimeoutError:
+            _log.error("process %d does not end; killing it", process.pid)
+            process.kill()
+            await process.wait()
+
+    async def _first(self, *waits: object) -> None:
+        tasks = [asyncio.ensure_future(one) for one in waits]  # type: ignore[call-overload]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task, wait in zip(tasks, waits, strict=True):
+            if task is not wait:
+                task.cancel()
+
+    def _announce(self) -> None:
+        """All nodes serve: say where, with the addresses of one kind joined for clients."""
+        nodes = [self._ready[one] for one in sorted(self._ready)]
+        together = {name: ",".join(node[name] for node in nodes) for name in nodes[0]}
+        if self._ready_file is not None:
+            new = self._ready_file.with_name(self._ready_file.name + ".new")
+            new.write_text(json.dumps(together))
+            new.replace(self._ready_file)
+        lines = [f"{len(nodes)} nodes are ready; Ctrl-C ends them all"]
+        lines += [f"  {name:<8} {addresses}" for name, addresses in together.items()]
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+
+def _ports(settings: Settings, count: int) -> Iterator[dict[str, Address]]:
+    """Where each node listens. A port that another listener has is passed over."""
+    listeners = settings.listeners
+    fields = {one.name: getattr(listeners, one.name) for one in dataclasses.fields(listeners)}
+    base = {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, Address) and not name.endswith("_advertised")
+    }
+    taken = {address.port for address in base.values() if address.port}
+    known = _known_addresses(settings)
+    latest = {name: address.port for name, address in base.items()}
+    for at in range(count):
+        listening: dict[str, Address] = {}
+        for name, address in base.items():
+            port = latest[name]
+            if name == "internal" and settings.node.id + at in known:
+                port = known[settings.node.id + at]
+            elif port == 0:
+                # The others must be told the port before it is bound.
+                port = _free_port(address.host) if name == "internal" else 0
+            elif at:
+                while port in taken:
+                    port += 1
+            taken.add(port)
+            if address.port:
+                latest[name] = port
+            listening[name] = dataclasses.replace(address, port=port)
+            advertised = fields.get(f"{name}_advertised")
+            if advertised is not None and address.port:
+                moved = advertised.port + port - address.port
+                listening[f"{name}_advertised"] = dataclasses.replace(advertised, port=moved)
+        yield listening
+
+
+def _known_addresses(settings: Settings) -> dict[int, int]:
+    """The ports of those nodes that the list of peers names."""
+    pairs = (one.partition("@") for one in settings.cluster.peers.split(",") if one)
+    return {int(node): int(address.rpartition(":")[2]) for node, _, address in pairs}
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    """A step before a child begins: it ends in order when this process is killed."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+        if os.getppid() != parent:  # It was killed before it could be asked.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return ask

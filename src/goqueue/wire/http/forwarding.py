@@ -1,0 +1,199 @@
+"""Requests that another node must answer, sent there whole.
+
+Any node takes any request. What belongs to one node, such as the members of a group or the leases
+of a queue, is answered by that node, and the one that was asked passes the answer on. A request
+is passed on once: two nodes that disagree about who owns something, as they may for a moment,
+would otherwise send it to and fro.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from goqueue.broker.peers import Answer, Answered, PeerKind
+from goqueue.broker.promise import Promise
+from goqueue.model.errors import GoQueueError, RequestTimedOut
+from goqueue.wire.http.calls import Call, Raw, Request
+from goqueue.wire.http.events import EventStream
+from goqueue.wire.http.problems import NoOwner, Problem, problem_from
+
+if TYPE_CHECKING:
+    from goqueue.broker import Broker
+    from goqueue.broker.peers import Peers
+    from goqueue.wire.http.application import Application
+
+NOBODY = -1
+ANSWER_MS = 30_000  # for the owner to answer, besides the time that the client said it would wait
+# What a handler or a dialect looks at; the others are between the client and its own node.
+_HEADERS_SENT = (b"content-type", b"accept", b"last-event-id")
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Sent(msgspec.Struct, frozen=True, array_like=True):
+    """A request without its body, which travels beside it."""
+
+    number: int  # among those of the node that sends it, to cancel it by
+    application: int
+    method: str
+    path: str
+    query: bytes
+    headers: dict[bytes, bytes]
+    client_host: str
+
+
+class _Told(msgspec.Struct, frozen=True, array_like=True):
+    """An answer without its body."""
+
+    status: int
+    media_type: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_sent_decoder = msgspec.msgpack.Decoder(_Sent)
+_told_decoder = msgspec.msgpack.Decoder(_Told)
+_number_decoder = msgspec.msgpack.Decoder(int)
+
+
+class Forwarder:
+    """Sends requests to other nodes, and answers theirs, for all HTTP listeners of this one."""
+
+    def __init__(self, broker: Broker, peers: Peers) -> None:
+        self.node_id = broker.node_id
+        self._broker = broker
+        self._peers = peers
+        self._applications: list[Application] = []
+        self._last = 0
+        self._served: dict[tuple[int, int], Callable[[], None]] = {}
+        peers.serve(PeerKind.FORWARD, self._serve)
+        peers.listen(PeerKind.FORWARD, self._serve_cancel)
+
+    def attach(self, application: Application) -> int:
+        """Answer other nodes' requests by an application too; its number among them."""
+        self._applications.append(application)
+        return len(self._applications) - 1
+
+    def others(self) -> list[int]:
+        """The other nodes that can be asked."""
+        assert self._broker.cluster is not None
+        return [one.id for one in self._broker.cluster.nodes() if one.id != self.node_id]
+
+    # Asking
+
+    def forward(
+        self, node: int, request: Request, call: Call, *, application: int, wait_ms: int = 0
+    ) -> Promise[Raw]:
+        """Have a request answered by another node; when the client goes, it is told so."""
+        result: Promise[Raw] = Promise()
+        if call.is_forwarded or node in (NOBODY, self.node_id):
+            result.reject(NoOwner())
+            return result
+        self._last += 1
+        number = self._last
+        headers = {
+            name: value
+            for name in _HEADERS_SENT
+            if (value := request.headers.get(name)) is not None
+        }
+        head = _encode(
+            _Sent(
+                number,
+                application,
+                request.method,
+                request.path,
+                request.query,
+                headers,
+                call.client_host,
+            )
+        )
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            if answer is None:
+                result.settle(None, error)
+            else:
+                told = _told_decoder.decode(answer.head)
+                result.resolve(Raw(bytes(answer.body), told.media_type, status=told.status))
+
+        def cancel() -> None:
+            if not result.is_done:
+                self._peers.notify(node, PeerKind.FORWARD, _encode(number))
+
+        call.on_cancel(cancel)
+        body = [request.body] if request.body else ()
+        timeout_ms = wait_ms + ANSWER_MS
+        called = self._peers.call(node, PeerKind.FORWARD, head, body, timeout_ms=timeout_ms)
+        called.then(answered)
+        return result
+
+    async def ask(self, node: int, request: Request, kind: type[T]) -> T:
+        """A question of this node's own to another one."""
+        return _read(await self.forward(node, request, Call({}), application=0), kind)
+
+    async def ask_all(self, request: Request, kind: type[T]) -> Sequence[T]:
+        """The answers of all other nodes; all must answer, or the whole would not be one."""
+        asked = [self.forward(node, request, Call({}), application=0) for node in self.others()]
+        return [_read(await one, kind) for one in asked]
+
+    # Answering
+
+    def _serve(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        sent = _sent_decoder.decode(head)
+        application = self._applications[sent.application]
+        request = Request(sent.method, sent.path, sent.query, sent.headers)
+        request.body = bytes(body)
+        place = (caller, sent.number)
+        answer: Promise[Answer] = Promise()
+        if application.is_stopping:
+            raise RequestTimedOut("The node is stopping; ask again.")
+        operation = application.find(request)
+        call = Call(request.parameters, client_host=sent.client_host, is_forwarded=True)
+
+        def done(value: Any, error: Exception | None) -> None:
+            if answer.is_done:
+                return
+            self._served.pop(place, None)
+            if isinstance(value, EventStream):
+                value.close()
+                error = NoOwner()
+            if error is None:
+                status, media_type, content = application.told(operation, request, value)
+            else:
+                status, media_type, content = application.refused(request, error)
+            answer.resolve(Answer(_encode(_Told(status, media_type)), [content]))
+
+        def give_up() -> None:
+            call.cancel()
+            done(None, RequestTimedOut("The client has gone."))
+
+        self._served[place] = give_up
+        application.perform(operation, request, call).then(done)
+        return answer
+
+    def _serve_cancel(self, caller: int, head: bytes, _: memoryview) -> None:
+        give_up = self._served.get((caller, _number_decoder.decode(head)))
+        if give_up is not None:
+            give_up()
+
+
+def json_request(method: str, path: str, body: Any) -> Request:
+    """A request of this node's own."""
+    request = Request(method, path, headers={b"content-type": b"application/json"})
+    request.body = msgspec.json.encode(body)
+    return request
+
+
+def _read(answer: Raw, kind: type[T]) -> T:
+    """The contents of another node's answer, or the error that it is."""
+    if answer.status >= 400:
+        raise _error(answer)
+    return msgspec.json.decode(answer.body, type=kind)
+
+
+def _error(answer: Raw) -> GoQueueError:
+    return problem_from(msgspec.json.decode(answer.body, type=Problem))

@@ -1,0 +1,106 @@
+"""Which node of a cluster must answer a request.
+
+A function for each kind of thing that lives on one node at a time: the node that owns it, -1
+while nobody does, or None where any node will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from goqueue.broker.topics import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
+from goqueue.model.queries import PREFIX as QUERY_PREFIX
+from goqueue.wire.http.bodies.queues import QueueGroup
+from goqueue.wire.http.forwarding import NOBODY, json_request
+from goqueue.wire.http.handlers.groups import group_of
+
+if TYPE_CHECKING:
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.http.front_end import FrontEnd
+
+
+# Groups
+
+
+def of_name(front: FrontEnd, call: Call, _: object) -> int:
+    """The coordinator of stream groups of a name, which also knows whether there is one."""
+    broker = front.broker
+    topic = broker.topics.find(OFFSETS_TOPIC)
+    if topic is None:
+        return NOBODY
+    return broker.leaders.node_of(topic, broker.groups.partition_of(group_of(call)))
+
+
+def of_group(front: FrontEnd, call: Call, arguments: Any) -> int:
+    """The owner of a group of either kind."""
+    name = group_of(call)
+    if front.broker.queues.is_known(name):
+        return front.broker.queues.owner_of(name)
+    return of_name(front, call, arguments)
+
+
+def of_receiving(
+    front: FrontEnd, call: Call, arguments: Any
+) -> int | Coroutine[Any, Any, int] | None:
+    """The owner of a queue group, which is made first if it is not there."""
+    name = group_of(call)
+    if front.broker.queues.is_known(name):
+        return front.broker.queues.owner_of(name)
+    if front.broker.topics.find(arguments.topic) is None:
+        return None  # Whoever is asked can say so.
+    return _made(front, call, arguments)
+
+
+async def _made(front: FrontEnd, call: Call, arguments: Any) -> int:
+    """Have a queue group made where it is known that no stream group has its name."""
+    broker, name = front.broker, group_of(call)
+    node = of_name(front, call, arguments)
+    if node == broker.node_id:
+        await broker.queues.create(name)
+    else:
+        assert front.forwarder is not None
+        path = f"/v1/groups/{quote(name, safe='')}"
+        request = json_request("PUT", path, {"kind": "queue"})
+        await front.forwarder.ask(node, request, QueueGroup)
+    return broker.queues.owner_of(name)
+
+
+def of_letters(front: FrontEnd, call: Call, _: object) -> int:
+    """Who knows which dead letters were brought back, of whatever topic."""
+    broker = front.broker
+    topic = broker.topics.find(DELIVERY_TOPIC)
+    return NOBODY if topic is None else broker.leaders.node_of(topic, broker.dead_letters.shelf)
+
+
+# Transactions
+
+
+def of_beginning(front: FrontEnd, call: Call, arguments: Any) -> int | None:
+    """Who gives no name of its own gets one that is coordinated where it asks."""
+    if arguments.transactional_id is None:
+        return None
+    return front.broker.transactions.owner_of(arguments.transactional_id)
+
+
+def of_transaction(front: FrontEnd, call: Call, _: object) -> int:
+    transaction = front.broker.transacting.ids.read(call.text("transaction_id"))
+    return front.broker.transactions.owner_of(transaction.transactional_id)
+
+
+def of_query(front: FrontEnd, call: Call, _: object) -> int:
+    return front.broker.transactions.owner_of(QUERY_PREFIX + call.text("query"))
+
+
+# Schedules, schemas
+
+
+def of_schedule(front: FrontEnd, call: Call, _: object) -> int | None:
+    return front.broker.schedules.owner_of(call.text("schedule_id"))
+
+
+def of_schemas(front: FrontEnd, call: Call, _: object) -> int:
+    """Who writes down schemas; every node knows them a moment later."""
+    topic = front.broker.topics.find(SCHEMAS_TOPIC)
+    return NOBODY if topic is None else front.broker.leaders.node_of(topic, 0)

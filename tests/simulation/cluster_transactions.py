@@ -1,0 +1,250 @@
+"""Applications with transactions in a cluster: whom they ask, and what every copy must show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from goqueue.broker import Broker
+from goqueue.broker.joining import Joining
+from goqueue.broker.promise import Promise
+from goqueue.broker.schedule_split import Split
+from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
+from goqueue.broker.transactions import Transactions
+from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
+from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors
+from goqueue.model.batch import decode_batch, read_header
+from goqueue.model.errors import CoordinatorNotAvailable, NotLeader
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.partition import Appended, Partition
+from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+from tests.simulation.transactions_model import (
+    OUTPUTS,
+    Application,
+    ConnectionLost,
+    Instance,
+    Stage,
+)
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_MS = 4_000
+STALE = 0.15  # how often a client asks whomever it thinks of first
+
+
+class ClusterStage(Stage):
+    """The nodes of a cluster in place of one."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.cluster = world
+        super().__init__(_Clients(self, world))  # type: ignore[arg-type]
+        self.shown: dict[TopicPartition, set[str]] = {name: set() for name in OUTPUTS}
+
+    def ask(self, call: Callable[[], Promise[T]]) -> Promise[T]:
+        """A request of which nothing is heard for long is given up."""
+        answer = super().ask(call)
+
+        def give_up() -> None:
+            if answer in self._open:
+                self._open.remove(answer)
+                answer.reject(ConnectionLost("The node does not answer."))
+
+        self.cluster.clock.call_later(REQUEST_TIMEOUT_MS, give_up)
+        return answer
+
+    def node_for(self, topic: str, number: int) -> ClusterNode:
+        """The node that a client believes to lead a partition."""
+        world = self.cluster
+        if not world.up():
+            raise ConnectionLost("All nodes are down.")
+        if not self.is_quiet and self.random.random() < STALE:
+            return self.random.choice(world.up())
+        node = world.leader_of(topic, number)
+        if node is None:
+            raise CoordinatorNotAvailable("Nobody leads; retry.")
+        return node
+
+    def any_node(self) -> ClusterNode:
+        if not self.cluster.up():
+            raise ConnectionLost("All nodes are down.")
+        return self.cluster.up()[0]
+
+    def partition(self, name: TopicPartition) -> Partition:
+        node = self.node_for(name.topic, name.partition)
+        found = node.partition(name.topic, name.partition)
+        if found is None:
+            raise NotLeader(name, -1)
+        return found
+
+    def check(self) -> None:
+        """What must be true of every copy at every moment."""
+        for node in self.cluster.up():
+            for name in OUTPUTS:
+                if node.partition(name.topic, name.partition) is not None:
+                    self.shown[name] |= self._check_copy(node, name)
+
+    def _check_copy(self, node: ClusterNode, name: TopicPartition) -> set[str]:
+        copy = Copy(node)
+        values = copy.read(name)
+        where = f"seed {self.cluster.seed}: {name} on node {node.number}"
+        assert len(values) == len(set(values)), f"{where} shows something twice"
+        attempts = {value.rpartition("/")[0] for value in values}
+        assert attempts <= self.committable, f"{where} shows what nobody committed"
+        assert not attempts & self.aborted, f"{where} shows what was aborted"
+        held_up = copy.held_up(name)
+        for attempt in attempts:
+            shown = {value for value in values if value.rpartition("/")[0] == attempt}
+            missing = self.sent[name][attempt] - shown
+            assert missing <= held_up, f"{where} shows a part of {attempt}"
+        return attempts
+
+    def check_newest(self, instance: Instance) -> None:
+        """A node that does not know yet that it is deposed repeats what was decided before."""
+
+    def check_settled(self, applications: list[Application]) -> None:
+        self.check()
+        for node in self.cluster.up():
+            for name in OUTPUTS:
+                now = self._check_copy(node, name)
+                gone = self.shown[name] - now
+                assert not gone, f"seed {self.cluster.seed}: {name} does not show {gone} any more"
+                self.seen[name] = now
+                partition = node.partition(name.topic, name.partition)
+                assert partition is not None
+                assert partition.last_stable_offset == partition.end_offset, f"{name} is held up"
+        self._check_whole(applications)
+
+    def _check_whole(self, applications: list[Application]) -> None:
+        everything = set().union(*(self.seen[name] for name in OUTPUTS))
+        lost = self.committed - everything
+        assert not lost, f"seed {self.cluster.seed}: commits were answered and are lost: {lost}"
+        for attempt in everything:
+            for name in OUTPUTS:
+                assert (attempt in self.sent[name]) == (attempt in self.seen[name]), (
+                    f"seed {self.cluster.seed}: {attempt} is not visible everywhere"
+                )
+        for application in applications:
+            positions = sorted(
+                int(attempt.split(":")[1])
+                for attempt in everything
+                if attempt.startswith(f"{application.name}:")
+            )
+            offset = application.committed_offset()
+            assert positions == list(range(offset)), (
+                f"seed {self.cluster.seed}: {application.name}: {positions} {offset}"
+            )
+
+
+class Copy(Stage):
+    """What one node shows."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.world = node  # type: ignore[assignment]
+
+    def partition(self, name: TopicPartition) -> Partition:
+        return self.world.broker.topics.get(name.topic).partition(name.partition)
+
+    def read(self, name: TopicPartition) -> list[str]:
+        """A follower refuses clients, but other parts of the broker read from it like this."""
+        values: list[str] = []
+        partition = self.partition(name)
+        offset = partition.start_offset
+        while True:
+            found = partition.read(offset, bytes_max=1 << 20, is_committed_only=True)
+            if found is None:
+                return values
+            aborted = AbortedTransactions(
+                AbortedTransaction(one.first_offset, one.producer_id)
+                for one in partition.aborted_in(found)
+            )
+            data, position = found.read(), 0
+            while position < len(data):
+                header = read_header(data, position)
+                batch = data[position : position + header.size]
+                position += header.size
+                if not aborted.covers(header, batch) and not header.is_control:
+                    values += [(record.value or b"").decode() for record in decode_batch(batch)]
+                offset = header.next_offset
+
+
+class _Clients:
+    """What a client sees in place of a world with one node: calls go to whom they belong."""
+
+    def __init__(self, stage: ClusterStage, world: ClusterWorld) -> None:
+        self.stage = stage
+        self.clock = world.clock
+        self.seed = world.seed
+        self.broker = self
+        self.transactions = self
+        self.groups = self
+        self.topics = self
+
+    def _coordinator(self, transactional_id: str) -> Transactions:
+        some = self.stage.any_node().broker.transactions
+        number = some.partition_of(transactional_id)
+        return self.stage.node_for(TRANSACTION_TOPIC, number).broker.transactions
+
+    def _group_coordinator(self, group_id: str) -> Broker:
+        number = self.stage.any_node().broker.groups.partition_of(group_id)
+        return self.stage.node_for(OFFSETS_TOPIC, number).broker
+
+    def initialise(self, transactional_id: str, **call: Any) -> Promise[ProducerIdentity]:
+        return self._coordinator(transactional_id).initialise(transactional_id, **call)
+
+    def add_partitions(self, transactional_id: str, *call: Any) -> Promise[None]:
+        return self._coordinator(transactional_id).add_partitions(transactional_id, *call)
+
+    def add_group(self, transactional_id: str, *call: Any) -> Promise[None]:
+        return self._coordinator(transactional_id).add_group(transactional_id, *call)
+
+    def end(self, transactional_id: str, *call: Any, **how: Any) -> Promise[ProducerIdentity]:
+        return self._coordinator(transactional_id).end(transactional_id, *call, **how)
+
+    def finish(self, transactional_id: str, *call: Any, **how: Any) -> Promise[ProducerIdentity]:
+        return self._coordinator(transactional_id).finish(transactional_id, *call, **how)
+
+    def commit_offsets(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        call: CommitOffsets,
+        *,
+        joins_transaction: bool,
+    ) -> Promise[OffsetErrors]:
+        transactions = self._group_coordinator(call.group_id).transactions
+        return transactions.commit_offsets(
+            transactional_id, identity, call, joins_transaction=joins_transaction
+        )
+
+    def fetch_offsets(self, group_id: str, **how: Any) -> dict[str, dict[int, CommittedOffset]]:
+        """Where to begin. Who has been deposed and does not know it would tell old offsets.
+
+        Members of a group are safe from that: they join first, which takes a commit. These
+        applications have no members, so they look for the coordinator that really is one.
+        """
+        broker = self._group_coordinator(group_id)
+        topic = broker.topics.get(OFFSETS_TOPIC)
+        number = broker.groups.partition_of(group_id)
+        newest = max(self.stage.cluster.up(), key=lambda one: _applied(one.broker)).broker
+        placed = newest.placement(newest.topics.get(OFFSETS_TOPIC), number)
+        epoch = topic.partition(number).leader_epoch
+        if (placed.leader, placed.leader_epoch) != (broker.node_id, epoch):
+            raise CoordinatorNotAvailable("This coordinator is deposed; retry.")
+        return broker.groups.fetch_offsets(group_id, **how)
+
+    def get(self, topic: str) -> str:
+        return topic
+
+    def produce(
+        self, topic: str, partition: Partition, batch: memoryview, **how: Any
+    ) -> Appended | Split | Joining:
+        for node in self.stage.cluster.up():
+            found: Topic | None = node.broker.topics.find(topic)
+            if found is not None and partition in found.partitions:
+                return node.broker.produce(found, partition, batch, **how)
+        raise NotLeader(partition.name, -1)
+
+
+def _applied(broker: Broker) -> int:
+    assert broker.cluster is not None
+    return broker.cluster.quorum.applied_index

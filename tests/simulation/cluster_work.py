@@ -1,0 +1,358 @@
+"""What clients do to a cluster while it is in trouble, and what they remember of it.
+
+Clients may believe an old leader. What they send arrives late or never, and so do the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from goqueue.groups import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    OffsetErrors,
+    OffsetToCommit,
+)
+from goqueue.model.batch import Record, decode_batch, encode_batch, is_intact, read_header
+from goqueue.model.errors import (
+    CorruptBatch,
+    DuplicateSequence,
+    GoQueueError,
+    OffsetOutOfRange,
+    StorageFailed,
+)
+from goqueue.partition import Appended
+from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TIMEOUT_MS = 1_500  # a client that hears nothing for so long asks again
+RETRY_MS = 100
+STALE_CHANCE = 0.15  # how often a client asks a node that is not the newest leader
+READ_BYTES_MAX = 400
+
+
+class Client:
+    """Somebody who talks to nodes over a bad network."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.random = world.random
+
+    def leader(self, topic: str, number: int) -> ClusterNode | None:
+        """Whom the client believes to lead."""
+        if self.random.random() < STALE_CHANCE:
+            believing = [node for node in self.world.up() if node.leads(topic, number)]
+            return self.random.choice(believing) if believing else None
+        return self.world.leader_of(topic, number)
+
+    def send(self, node: ClusterNode, deed: Callable[[], None]) -> None:
+        """Have `deed` done in this life of a node, some time later, or never."""
+        life = node.life
+
+        def arrive() -> None:
+            if node.is_up and node.life == life:
+                deed()
+
+        self.pass_on(arrive)
+
+    def pass_on(self, deed: Callable[[], None]) -> None:
+        """One way of a message, between a client and a node."""
+        faults = self.world.network.faults
+        if self.random.random() >= faults.loss / 2:
+            self.world.clock.call_later(self.random.uniform(0.05, faults.delay_ms), deed)
+
+
+@dataclass(slots=True)
+class _Batch:
+    sequence: int
+    values: list[str]
+    is_out: bool = False
+    is_acked: bool = False
+
+
+class IdempotentWriter(Client):
+    """Sends numbered values with acks=all until each is acknowledged, several batches at a time.
+
+    As over one connection, a batch arrives only if all before it have. When one of them fails,
+    everything that is not acknowledged is sent again, in order.
+    """
+
+    IN_FLIGHT_MAX = 5  # so many the broker promises to recognise
+
+    def __init__(
+        self, world: ClusterWorld, topic: str, number: int, *, producer_id: int, in_flight: int
+    ) -> None:
+        super().__init__(world)
+        assert in_flight <= self.IN_FLIGHT_MAX
+        self.topic = topic
+        self.number = number
+        self.producer_id = producer_id
+        self.in_flight = in_flight
+        self.acked: list[str] = []
+        self.retries = 0
+        self._sequence = 0
+        self._unacked: list[_Batch] = []
+        self._round = 0
+        self._is_first = True
+
+    @property
+    def is_done(self) -> bool:
+        return not self._unacked
+
+    def write(self) -> None:
+        count = self.random.randint(1, 3)
+        values = [f"{self.producer_id}-{self._sequence + one}" for one in range(count)]
+        self._unacked.append(_Batch(self._sequence, values))
+        self._sequence += count
+        self._pump()
+
+    def _pump(self) -> None:
+        # The very first batch goes alone: a node that does not know a producer takes any number
+        # for its first, since it may have forgotten it.
+        most = 1 if self._is_first else self.in_flight
+        for batch in self._unacked[:most]:
+            if not batch.is_out and not batch.is_acked:
+                batch.is_out = True
+                self._transmit(batch)
+
+    def _transmit(self, batch: _Batch) -> None:
+        node, turn = self.leader(self.topic, self.number), self._round
+        if node is None:
+            self._fail_later(turn)
+            return
+        self.world.clock.call_later(TIMEOUT_MS, partial(self._time_out, batch, turn))
+        life = node.life
+
+        def arrive() -> None:
+            if node.is_up and node.life == life and turn == self._round:
+                self._append(node, batch, turn)
+
+        # All of one connection takes the same time, so that nothing overtakes anything.
+        if self.random.random() < self.world.network.faults.loss / 4:
+            self._round += 1  # The connection has broken; what comes after it is lost too.
+            self._fail_later(self._round)
+        else:
+            self.world.clock.call_later(self.world.network.faults.delay_ms / 2, arrive)
+
+    def _append(self, node: ClusterNode, batch: _Batch, turn: int) -> None:
+        answered = partial(self.pass_on, partial(self._answered, batch, turn, None))
+        encoded = encode_batch(
+            [Record(b"", value.encode()) for value in batch.values],
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=batch.sequence,
+        )
+        partition = node.partition(self.topic, self.number)
+        assert partition is not None
+        try:
+            if partition.shortage is not None:
+                raise partition.shortage
+            topic = node.broker.topics.get(self.topic)
+            appended = node.broker.produce(topic, partition, memoryview(encoded))
+        except GoQueueError as error:
+            is_wrong = isinstance(error, DuplicateSequence)
+            self.world.watch.demand(not is_wrong, f"{batch} is refused: {error}")
+            self.pass_on(partial(self._answered, batch, turn, error))
+            return
+        assert isinstance(appended, Appended)
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                self.world.watch.look(node, (self.topic, self.number), partition)
+                answered()
+            else:
+                self.pass_on(partial(self._answered, batch, turn, error))
+
+        partition.when_committed(appended.last_offset, committed)
+
+    def _answered(self, batch: _Batch, turn: int, error: GoQueueError | None) -> None:
+        if batch.is_acked:
+            return
+        if error is not None:
+            self._fail_later(turn)
+            return
+        batch.is_acked = True
+        self._is_first = False
+        self.acked += batch.values
+        # The window moves with its oldest batch alone, so that no node has to remember more.
+        while self._unacked and self._unacked[0].is_acked:
+            del self._unacked[0]
+        self._pump()
+
+    def _time_out(self, batch: _Batch, turn: int) -> None:
+        if not batch.is_acked:
+            self._fail_later(turn)
+
+    def _fail_later(self, turn: int) -> None:
+        self.world.clock.call_later(RETRY_MS, partial(self._fail, turn))
+
+    def _fail(self, turn: int) -> None:
+        if turn != self._round:
+            return
+        self._round += 1
+        self.retries += 1
+        for batch in self._unacked:
+            batch.is_out = False
+        self._pump()
+
+
+class HastyWriter(Client):
+    """Sends each value once, with acks=1, and may lose what it was told is safe."""
+
+    def __init__(self, world: ClusterWorld, topic: str, number: int) -> None:
+        super().__init__(world)
+        self.topic = topic
+        self.number = number
+        self.sent = 0
+        self.acked = 0
+
+    def write(self) -> None:
+        node = self.leader(self.topic, self.number)
+        value = f"hasty-{self.sent}"
+        self.sent += 1
+        if node is not None:
+            self.send(node, partial(self._append, node, value))
+
+    def _append(self, node: ClusterNode, value: str) -> None:
+        partition = node.partition(self.topic, self.number)
+        assert partition is not None
+        encoded = encode_batch([Record(b"", value.encode())])
+        try:
+            topic = node.broker.topics.get(self.topic)
+            appended = node.broker.produce(topic, partition, memoryview(encoded))
+        except GoQueueError:
+            return
+        assert isinstance(appended, Appended)
+        partition.when_durable(appended.last_offset, self._kept)
+
+    def _kept(self, error: GoQueueError | None) -> None:
+        self.acked += error is None
+
+
+class Reader(Client):
+    """Reads a partition from its beginning, from whoever has a copy, and forgets nothing."""
+
+    def __init__(self, world: ClusterWorld, topic: str, number: int) -> None:
+        super().__init__(world)
+        self.topic = topic
+        self.number = number
+        self.position = 0
+        self.values: list[str] = []
+
+    def poll(self) -> None:
+        node = self.leader(self.topic, self.number)
+        if self.random.random() < STALE_CHANCE:
+            node = self.random.choice(self.world.up()) if self.world.up() else None
+        partition = None if node is None else node.partition(self.topic, self.number)
+        if node is None or partition is None:
+            return
+        try:
+            found = partition.read(self.position, bytes_max=READ_BYTES_MAX)
+            data = b"" if found is None else found.read()
+        except (OffsetOutOfRange, CorruptBatch, StorageFailed):
+            return  # This copy is behind, or damaged; that all is well in the end is checked then.
+        at = 0
+        while at < len(data):
+            header = read_header(data, at)
+            batch = data[at : at + header.size]
+            at += header.size
+            if len(batch) < header.size or not is_intact(memoryview(batch), header):
+                self.world.watch.demand(node.is_rotten, f"node {node.number} shows damage")
+                return
+            if header.base_offset < self.position:
+                continue
+            place = (self.topic, self.number)
+            self.world.watch.note_committed(place, header, batch, f"node {node.number} to a reader")
+            self.values += [(record.value or b"").decode() for record in decode_batch(batch)]
+            self.position = header.next_offset
+
+
+class Committer(Client):
+    """Commits how far a reader has come, as a member of a group or without being one."""
+
+    def __init__(self, world: ClusterWorld, group: str, reader: Reader, *, joins: bool) -> None:
+        super().__init__(world)
+        self.group = group
+        self.reader = reader
+        self.joins = joins
+        self.acked = -1
+        self.acks = 0
+        self.rejoined = 0
+        self._epoch = 0
+        self._is_member = False
+
+    def coordinator(self) -> ClusterNode | None:
+        up = self.world.up()
+        number = up[0].broker.groups.partition_of(self.group) if up else 0
+        return self.world.leader_of(OFFSETS_TOPIC, number)
+
+    def commit(self) -> None:
+        node = self.coordinator()
+        if node is None:
+            return
+        if self.joins and not self._is_member:
+            self._join(node)
+            return
+        offset = self.reader.position
+        call = CommitOffsets(
+            group_id=self.group,
+            member_id="member" if self.joins else "",
+            generation=self._epoch if self.joins else -1,
+            offsets=[
+                OffsetToCommit(topic=self.reader.topic, partition=self.reader.number, offset=offset)
+            ],
+        )
+        self.send(
+            node,
+            lambda: node.broker.groups.commit_offsets(call).then(partial(self._committed, offset)),
+        )
+
+    def check(self) -> None:
+        """What the newest coordinator knows is not behind what was acknowledged."""
+        node = self.coordinator()
+        if node is None or self.acked < 0:
+            return
+        number = node.broker.groups.partition_of(self.group)
+        partition = node.partition(OFFSETS_TOPIC, number)
+        assert partition is not None
+        if partition.leader_epoch < self.world.watch.ledger(OFFSETS_TOPIC, number).epoch:
+            return
+        found = node.broker.groups.fetch_offsets(self.group)
+        kept = found.get(self.reader.topic, {}).get(self.reader.number)
+        self.world.watch.demand(
+            kept is not None and kept.offset >= self.acked,
+            f"group {self.group} has committed {self.acked}, and node {node.number} knows {kept}",
+        )
+
+    def _join(self, node: ClusterNode) -> None:
+        beat = ConsumerHeartbeat(
+            group_id=self.group,
+            member_id="member",
+            member_epoch=0,
+            rebalance_timeout_ms=5_000,
+            subscribed_topics=(self.reader.topic,),
+            owned=frozenset(),
+        )
+        self.send(node, lambda: node.broker.groups.consumer_heartbeat(beat).then(self._joined))
+
+    def _joined(self, result: ConsumerHeartbeatResult | None, error: Exception | None) -> None:
+        _raise_surprise(error)
+        if result is not None:
+            self._is_member, self._epoch = True, result.member_epoch
+            self.rejoined += 1
+
+    def _committed(self, offset: int, result: OffsetErrors | None, error: Exception | None) -> None:
+        _raise_surprise(error)
+        if result is not None and not result.errors:
+            self.acked = max(self.acked, offset)
+            self.acks += 1
+        elif isinstance(error, GoQueueError) and not error.retryable:
+            self._is_member = False
+
+
+def _raise_surprise(error: Exception | None) -> None:
+    if error is not None and not isinstance(error, GoQueueError):
+        raise error

@@ -1,0 +1,264 @@
+"""Transactions in clusters: each is there as a whole or not at all, whichever nodes fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.broker.publishing import Published
+from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from goqueue.broker.transaction_orphans import LOOK_MS
+from goqueue.broker.transaction_publishing import Addressed
+from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.model.batch import Record, encode_batch
+from goqueue.model.errors import NotCoordinator
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from tests.simulation.cluster_transactions import ClusterStage, Copy
+from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS, Application
+
+POSITIONS = 6
+
+
+def _stage(seed: int) -> ClusterStage:
+    world = ClusterWorld(seed)
+    world.heal()
+    world.create(INPUT, min_insync_replicas="2")
+    for topic in dict.fromkeys(name.topic for name in OUTPUTS):
+        world.create(topic, partitions=2, min_insync_replicas="2")
+    world.run_until(
+        lambda: all(
+            node.broker.topics.find(name.topic) is not None
+            for node in world.up()
+            for name in OUTPUTS
+        )
+    )
+    return ClusterStage(world)
+
+
+def _applications(stage: ClusterStage, *, positions: int = POSITIONS) -> list[Application]:
+    return [
+        Application(stage, f"app{number}", bumps_epoch=number % 2 == 1, positions=positions)
+        for number in range(4)
+    ]
+
+
+def _run(stage: ClusterStage, applications: list[Application], ms: float) -> None:
+    for application in applications:
+        if not application.alive:
+            application.start_instance()
+    stage.cluster.run_for(ms)
+    stage.check()
+
+
+def _settle(stage: ClusterStage, applications: list[Application]) -> None:
+    """No more trouble: everybody comes to an end, and everything to rest."""
+    stage.is_quiet = True
+    stage.cluster.heal()
+    for _ in range(300):
+        if all(one.is_done for one in applications):
+            break
+        for application in applications:
+            if not application.alive and not application.is_done:
+                application.start_instance()
+        stage.cluster.run_for(200)
+        stage.check()
+    stage.cluster.run_for(2 * TIMEOUT_MS)
+    stage.cluster.heal()
+    stage.cluster.run_for(1_000)
+    stage.check_settled(applications)
+    assert [one.committed_offset() for one in applications] == [
+        one.positions for one in applications
+    ]
+
+
+def test_transactions_span_partitions_of_all_nodes() -> None:
+    stage = _stage(1)
+    applications = _applications(stage)
+    _settle(stage, applications)
+    assert all(one.attempts == POSITIONS for one in applications), "nothing had to be repeated"
+
+
+def test_only_the_coordinator_of_a_name_answers_for_it() -> None:
+    stage = _stage(2)
+    world = stage.cluster
+    number = world.nodes[1].broker.transactions.partition_of("app")
+    owner = world.leader_of(TRANSACTION_TOPIC, number)
+    assert owner is not None
+    for node in world.up():
+        assert node.broker.transactions.owner_of("app") == owner.number
+        initialised = node.broker.transactions.initialise("app", timeout_ms=TIMEOUT_MS)
+        if node is owner:
+            assert world.wait(initialised).epoch == 0
+        else:
+            with pytest.raises(NotCoordinator):
+                world.wait(initialised)
+
+
+@pytest.mark.parametrize("topic", [TRANSACTION_TOPIC, OFFSETS_TOPIC, "orders", "bills"])
+def test_a_leader_that_dies_costs_no_transaction(topic: str) -> None:
+    stage = _stage(3)
+    applications = _applications(stage, positions=4)
+    for turn in range(3):
+        _run(stage, applications, 40 + 13 * turn)
+        victim = stage.cluster.leader_of(topic, turn % 2)
+        assert victim is not None
+        victim.crash()
+        stage.lose_connections()
+        _run(stage, applications, 2_500)
+        victim.start()
+        _run(stage, applications, 500)
+        stage.cluster.run_until(stage.cluster.is_whole)
+    _settle(stage, applications)
+
+
+def test_one_call_publishes_to_leaders_on_all_nodes_and_commits_offsets_elsewhere() -> None:
+    stage = _stage(5)
+    world = stage.cluster
+    for turn in range(12):
+        name, is_commit = f"till-{turn}", turn % 3 != 2
+        number = world.nodes[1].broker.transactions.partition_of(name)
+        owner = world.leader_of(TRANSACTION_TOPIC, number)
+        assert owner is not None
+        transacting = owner.broker.transacting
+        transaction = world.wait(transacting.begin(name, timeout_ms=60_000))
+        for part in range(2):  # the second goes on with the sequence numbers of the first
+            messages = [
+                Addressed(place.topic, Record(None, f"{turn}/{part}".encode()), place.partition)
+                for place in OUTPUTS
+            ]
+            results = world.wait(transacting.publish(transaction, messages))
+            assert all(isinstance(one, Published) for one in results)
+        offsets = [OffsetToCommit(topic=INPUT, partition=0, offset=turn + 1)]
+        call = CommitOffsets(group_id=f"group-{turn % 4}", offsets=offsets)
+        assert world.wait(transacting.commit_offsets(transaction, call)).errors == {}
+        world.wait((transacting.commit if is_commit else transacting.abort)(transaction))
+    world.run_for(500)
+    expected = [f"{turn}/{part}" for turn in range(12) if turn % 3 != 2 for part in range(2)]
+    for node in world.up():
+        for place in OUTPUTS:
+            assert Copy(node).read(place) == expected
+    assert [_committed_offset(world, f"group-{one}") for one in range(4)] == [5, 10, 11, 8]
+
+
+def _committed_offset(world: ClusterWorld, group: str) -> int:
+    number = world.nodes[1].broker.groups.partition_of(group)
+    node = world.leader_of(OFFSETS_TOPIC, number)
+    assert node is not None
+    return node.broker.groups.fetch_offsets(group)[INPUT][0].offset
+
+
+def test_a_transaction_without_a_name_is_coordinated_where_it_is_begun() -> None:
+    world = _stage(6).cluster
+    begun = 0
+    for node in world.up():
+        if not any(node.broker.transactions.is_here(f"{one}") for one in range(20)):
+            continue
+        transaction = world.wait(node.broker.transacting.begin(None, timeout_ms=60_000))
+        assert node.broker.transactions.is_here(transaction.transactional_id)
+        begun += 1
+    assert begun > 0
+
+
+def test_a_partition_that_moves_gets_the_rest_of_a_transaction() -> None:
+    stage = _stage(7)
+    world = stage.cluster
+    name = TopicPartition("orders", 0)
+    leader = world.leader_of(*_pair(name))
+    assert leader is not None
+    owner = next(
+        node
+        for node in world.up()
+        if node is not leader
+        and any(node.broker.transactions.is_here(f"till-{one}") for one in range(50))
+    )
+    till = next(
+        f"till-{one}" for one in range(50) if owner.broker.transactions.is_here(f"till-{one}")
+    )
+    transacting = owner.broker.transacting
+    transaction = world.wait(transacting.begin(till, timeout_ms=60_000))
+    message = Addressed(name.topic, Record(None, b"first"), name.partition)
+    world.wait(transacting.publish(transaction, [message]))
+    leader.crash()
+    message = Addressed(name.topic, Record(None, b"second"), name.partition)
+    world.wait(transacting.publish(transaction, [message]))
+    world.wait(transacting.commit(transaction))
+    world.heal()
+    world.run_for(6_000)
+    for node in world.up():
+        assert Copy(node).read(name) == ["first", "second"]
+
+
+def _pair(name: TopicPartition) -> tuple[str, int]:
+    return name.topic, name.partition
+
+
+def test_what_no_coordinator_knows_is_aborted_and_what_one_knows_is_not() -> None:
+    stage = _stage(4)
+    world = stage.cluster
+    number = world.nodes[1].broker.transactions.partition_of("slow")
+    owner = world.leader_of(TRANSACTION_TOPIC, number)
+    assert owner is not None
+    transactions = owner.broker.transactions
+    known = world.wait(transactions.initialise("slow", timeout_ms=600_000))
+    unknown = ProducerIdentity(known.producer_id + 1, 0)
+    places = {TopicPartition("orders", 0): known, TopicPartition("bills", 0): unknown}
+    world.wait(transactions.add_partitions("slow", known, [TopicPartition("orders", 0)]))
+    partitions = {}
+    for name, identity in places.items():
+        leader = world.leader_of(name.topic, 0)
+        assert leader is not None
+        partitions[name.topic] = leader.broker.topics.get(name.topic).partition(0)
+        batch = encode_batch(
+            [Record(None, b"stray")],
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        partitions[name.topic].append(memoryview(batch), now_ms=world.clock.now_ms())
+    world.run_for(3 * LOOK_MS)
+    bills, orders = partitions["bills"], partitions["orders"]
+    assert bills.open_transaction(unknown.producer_id) is None
+    assert [one.producer_id for one in bills.aborted(0, bills.end_offset)] == [unknown.producer_id]
+    assert bills.last_stable_offset == bills.end_offset
+    assert orders.open_transaction(known.producer_id) is not None
+    assert orders.last_stable_offset == 0
+
+
+@pytest.mark.seeds(8)
+def test_every_position_is_there_once_and_whole_whichever_nodes_fail(seed: int) -> None:
+    stage = _stage(seed)
+    world, chance = stage.cluster, stage.random
+    applications = _applications(stage)
+    for _ in range(12):
+        faults = world.network.faults
+        faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
+        faults.duplication = chance.choice([0.0, 0.1, 0.3])
+        faults.delay_ms = chance.choice([1.0, 5.0, 50.0])
+        faults.late = chance.choice([0.0, 0.02, 0.1])
+        _trouble(stage)
+        for _ in range(chance.randint(1, 4)):
+            if chance.random() < 0.1:
+                chance.choice(applications).start_instance()
+            _run(stage, applications, chance.choice([chance.uniform(5, 200), 1_000]))
+    _settle(stage, applications)
+
+
+def _trouble(stage: ClusterStage) -> None:
+    world, chance = stage.cluster, stage.random
+    victim = chance.choice(list(world.nodes.values()))
+    what = chance.random()
+    if what < 0.25 and victim.is_up:
+        victim.crash()
+        stage.lose_connections()
+    elif what < 0.4 and victim.is_up:
+        victim.kill()
+        stage.lose_connections()
+    elif what < 0.6:
+        world.network.cut([victim.number], [one for one in world.nodes if one != victim.number])
+    elif what < 0.8:
+        world.network.faults.cut.clear()
+    if chance.random() < 0.6:
+        for node in world.nodes.values():
+            if not node.is_up:
+                node.start()

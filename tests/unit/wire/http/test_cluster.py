@@ -1,0 +1,92 @@
+"""The cluster over HTTP: a node that is alone, and answers of many nodes as one."""
+
+from __future__ import annotations
+
+from goqueue.wire.http import merging
+from goqueue.wire.http.bodies import cluster as bodies
+from goqueue.wire.http.bodies import groups as group_bodies
+from goqueue.wire.http.handlers.cluster import merge_moves
+from tests.unit.wire.http.client import Client
+
+
+def test_a_node_that_is_alone_is_a_cluster_of_one(client: Client) -> None:
+    client.post("/v1/topics", {"name": "orders", "partitions": 2})
+    about = client.get("/v1/admin/cluster")
+    assert (about["nodes"], about["nodes_running"], about["partitions"]) == (1, 1, 2)
+    assert (about["leaderless"], about["under_replicated"], about["moving"]) == (0, 0, 0)
+    assert client.get("/v1/admin/cluster/health") == {"status": "ok", "problems": []}
+    [node] = client.get("/v1/admin/nodes")["nodes"]
+    assert (node["state"], node["leaders"], node["controller"]) == ("running", 2, True)
+    number = node["id"]
+    assert client.get(f"/v1/admin/nodes/{number}") == node
+    placed = client.get("/v1/admin/partitions?topic=orders")["partitions"]
+    assert [(one["leader"], one["in_sync"]) for one in placed] == [(number, [number])] * 2
+    assert client.get("/v1/admin/partitions?state=under_replicated") == {"partitions": []}
+    assert client.get("/v1/admin/reassignments") == {"reassignments": []}
+
+
+def test_what_a_node_that_is_alone_cannot_do_is_refused(client: Client) -> None:
+    client.post("/v1/topics", {"name": "orders"})
+    number = client.get("/v1/admin/nodes")["nodes"][0]["id"]
+    refused = client.refused("POST", f"/v1/admin/nodes/{number}/drain", {})
+    assert (refused.status, refused.json["code"]) == (409, "node_in_use")
+    assert client.refused("POST", "/v1/admin/nodes/77/drain", {}).json["code"] == "unknown_node"
+    assert client.refused("DELETE", f"/v1/admin/nodes/{number}").json["code"] == "node_in_use"
+    assert client.post(f"/v1/admin/nodes/{number}/undrain", {})["draining"] is False
+    # It is where it should be, and led as it should be.
+    assert client.post("/v1/admin/partitions/elect", {}) == {"results": [], "failed": 0}
+    here = {"moves": [{"topic": "orders", "partition": 0, "replicas": [number]}]}
+    assert client.post("/v1/admin/reassignments", here)["failed"] == 0
+    there = {"moves": [{"topic": "orders", "partition": 0, "replicas": [number, 77]}]}
+    [result] = client.post("/v1/admin/reassignments", there)["results"]
+    assert result["problem"]["code"] == "invalid_replica_assignment"
+    cancelled = client.send("DELETE", "/v1/admin/reassignments?topic=orders&partition=0").json
+    assert cancelled["results"][0]["problem"]["code"] == "no_reassignment"
+
+
+def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
+    for body in ({}, {"moves": [], "away_from": 1}, {"away_from": 1, "moves": None, "topic": 3}):
+        answer = client.refused("POST", "/v1/admin/reassignments", body)
+        assert (answer.status, answer.json["code"]) == (400, "invalid_field")
+    assert client.refused("POST", "/v1/admin/reassignments", {"away_from": 77}).status == 404
+    for path in ("/v1/admin/partitions?topic=nowhere", "/v1/admin/nodes/77"):
+        assert client.refused("GET", path).status == 404
+
+
+def test_groups_of_all_nodes_are_listed_once() -> None:
+    def group(name: str, kind: str) -> group_bodies.Group:
+        return group_bodies.Group(name=name, kind=kind, state="Stable")  # type: ignore[arg-type]
+
+    answers = [
+        group_bodies.Groups(groups=[group("b", "stream"), group("q", "queue")]),
+        group_bodies.Groups(groups=[group("a", "stream"), group("q", "queue")]),
+    ]
+    merged = merging.groups(None, answers)
+    assert [one.name for one in merged.groups] == ["a", "b", "q"]
+
+
+def test_a_move_has_come_as_far_as_its_last_new_copy() -> None:
+    def seen_by(node: int, end_offset: int, *, in_sync: tuple[int, ...] = (1,)) -> bodies.Moving:
+        move = bodies.MovingPartition(
+            topic="orders",
+            partition=0,
+            leader=1,
+            replicas=[1],
+            target=[2, 3],
+            adding=[2, 3],
+            removing=[1],
+            in_sync=list(in_sync),
+            copies=[bodies.Copy(node=node, start_offset=100, end_offset=end_offset)],
+            progress=0.0,
+        )
+        return bodies.Moving(reassignments=[move])
+
+    def progress(*answers: bodies.Moving) -> float:
+        [move] = merge_moves(None, list(answers)).reassignments
+        return move.progress
+
+    assert progress(seen_by(2, 300), seen_by(3, 200), seen_by(1, 500)) == 0.25
+    assert progress(seen_by(1, 500), seen_by(2, 500), seen_by(3, 500)) == 0.99
+    assert progress(seen_by(3, 500), seen_by(2, 500)) == 0.0  # the leader has not said
+    in_sync = (1, 2, 3)
+    assert progress(seen_by(1, 500, in_sync=in_sync), seen_by(3, 500, in_sync=in_sync)) == 1.0
