@@ -41,7 +41,11 @@ class QuorumNode:
         self.peers = world.network.join(self.number, self.clock)
         storage = RaftStorage(self.disk, FOLDER)
         members = Members(self.voters) if self.number in self.voters else Members(())
-        state = storage.load() or storage.begin(members)
+        state = storage.load()
+        if state is None:
+            state = storage.begin(members)
+        else:
+            storage.secure(state)
         settings = ClusterSettings()
         self.quorum = Quorum(
             self.number,

@@ -197,7 +197,12 @@ class Application:
 
     @property
     def is_done(self) -> bool:
-        return self.committed_offset() >= self.positions
+        try:
+            return self.committed_offset() >= self.positions
+        except GoQueueError as error:
+            if not error.retryable:
+                raise
+            return False  # Nobody can tell now.
 
     def committed_offset(self) -> int:
         offsets = self.stage.world.broker.groups.fetch_offsets(self.group_id)

@@ -79,6 +79,8 @@ class Forming:
     ) -> None:
         """`single_node` tells what a node that was alone until now has written down, if it was."""
         self.state = storage.load()
+        if self.state is not None:
+            storage.secure(self.state)
         self._node_id = node_id
         self._disk = disk
         self._storage = storage

@@ -111,6 +111,15 @@ class RaftStorage:
                 self._disk.remove(f"{self._folder}/{name}")
         return RaftState(log.hard, snapshot, log.base, log.entries)
 
+    def secure(self, state: RaftState) -> None:
+        """Write what was loaded anew, before anything is promised on the grounds of it.
+
+        It may never have reached the disk: a sync that failed in an earlier life leaves it in the
+        page cache, where no later sync takes it for news.
+        """
+        self._write_snapshot(state.snapshot)
+        self._write_log(state.hard, state.base, state.entries)
+
     def begin(self, members: Members, data: bytes = b"") -> RaftState:
         """Start a folder that was never used; without members, to be added by others later.
 
