@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 import goqueue.spark
 from tests.e2e.conftest import SPARK_SETTINGS
 
-GROUP = "killed"
+GROUP = "killed-queue"
 
 
 def main() -> None:
