@@ -15,6 +15,8 @@ import goqueue.spark
 from tests.e2e.conftest import SPARK_SETTINGS
 
 GROUP = "killed-queue"
+HELD_EPOCH = 1
+HOLD_FILE = "hold"
 
 
 def main() -> None:
@@ -35,7 +37,8 @@ def main() -> None:
         batch.write.mode("overwrite").parquet(str(folder / "out" / f"epoch={epoch}"))
         (folder / f"written-{epoch}").touch()
         # The driver is killed here, where the epoch is written and not committed.
-        time.sleep(1)
+        while epoch == HELD_EPOCH and (folder / HOLD_FILE).exists():
+            time.sleep(0.02)
 
     query = (
         rows.writeStream.foreachBatch(write)

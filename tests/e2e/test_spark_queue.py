@@ -20,6 +20,7 @@ from goqueue.client.http import Client, QueueStats
 from goqueue.spark.queue_offsets import read_queue_offset
 from tests.e2e.conftest import NewTopic, checksum, checksums, write
 from tests.e2e.queue_driver import GROUP as KILLED_GROUP
+from tests.e2e.queue_driver import HELD_EPOCH, HOLD_FILE
 from tests.e2e.test_streaming import PATIENCE_S, ROOT, kill_midway
 from tests.integration.process import END_WITH_US, Broker
 from tests.integration.waiting import eventually
@@ -281,7 +282,10 @@ def test_a_killed_driver_repeats_its_epoch_and_acknowledges_it(
     queue = http.queue(topic, group=KILLED_GROUP)
     command = [*END_WITH_US, sys.executable, "-m", "tests.e2e.queue_driver"]
     command += [broker.bootstrap, topic, str(tmp_path)]
-    kill_midway(command, lambda: (tmp_path / "written-1").exists())
+    hold = tmp_path / HOLD_FILE
+    hold.touch()
+    kill_midway(command, lambda: (tmp_path / f"written-{HELD_EPOCH}").exists())
+    hold.unlink()
     planned = epoch_messages(tmp_path / "checkpoint", 1)
     assert not (tmp_path / "checkpoint" / "commits" / "1").exists(), "it was killed too late"
     assert queue.stats().prepared == planned == 1500

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from .cluster import Cluster
 from .waiting import eventually
@@ -101,6 +101,15 @@ def read(cluster: Cluster, topic: str, count: int) -> list[Message]:
     return found
 
 
+def released(cluster: Cluster, topic: str) -> int:
+    """How many messages a topic has by now."""
+    numbers = cluster.admin.list_topics(topic, timeout=20).topics[topic].partitions
+    ends = cluster.admin.list_offsets(
+        {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
+    )
+    return sum(future.result(timeout=20).offset for future in ends.values())
+
+
 def check(found: list[Message], due_ms: dict[bytes, int]) -> None:
     counts = Counter(message.value() for message in found)
     lost = set(due_ms) - set(counts)
@@ -116,13 +125,14 @@ def test_messages_outlive_the_nodes_that_keep_them(cluster: Cluster) -> None:
     # From before the crash to long after it.
     due_ms = send_delayed(cluster, "orders", [500 + 20 * number for number in range(600)])
     owner = cluster.leader_of("__scheduled", 0)
-    time.sleep(1.5)  # Some are released by now, and some are on their way.
+    eventually(lambda: released(cluster, "orders") > 0, because="the first are released")
     cluster.nodes[owner].kill()
     eventually(
         lambda: cluster.leader_of("__scheduled", 0) not in (-1, owner),
         because="another node owns the messages",
     )
-    time.sleep(2)
+    before = released(cluster, "orders")
+    eventually(lambda: released(cluster, "orders") > before, because="another node releases")
     cluster.nodes[owner].start()
     until_in_sync(cluster)
     second = cluster.leader_of("__scheduled", 1)

@@ -19,9 +19,9 @@ from goqueue.cluster.commands import (
     Result,
     TakeOverProducer,
 )
-from goqueue.cluster.facts import Change, Decision, Forget, JobFact, NamedProducer, QueueGroupFact
-from goqueue.cluster.metadata import Metadata, fact_record
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.cluster.facts import Decision, JobFact, NamedProducer, QueueGroupFact
+from goqueue.cluster.metadata import Metadata, change_record
+from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings
@@ -100,7 +100,7 @@ class LocalLog:
     def request(self, command: Command) -> Promise[Result]:
         decision, result = command.decide(self.metadata)
         now_ms = self._scheduler.now_ms()
-        records = [_record(change, now_ms) for change in decision]
+        records = [change_record(change, now_ms=now_ms) for change in decision]
         appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
         self.metadata.apply_all(decision)
         for applied in self._applied:
@@ -208,9 +208,3 @@ def done(promise: Promise[Result]) -> Promise[None]:
     result: Promise[None] = Promise()
     promise.then(lambda _, error: result.settle(None, error))
     return result
-
-
-def _record(change: Change, now_ms: int) -> Record:
-    if isinstance(change, Forget):
-        return Record(change.key, None, timestamp_ms=now_ms)
-    return fact_record(change, now_ms=now_ms)

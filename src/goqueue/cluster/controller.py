@@ -19,7 +19,6 @@ from goqueue.cluster.facts import (
     Change,
     Decision,
     Forget,
-    NextProducerId,
     NodeFact,
     PartitionFact,
     PartitionKey,
@@ -76,11 +75,6 @@ class Controller:
     def record(self, changes: Iterable[Change]) -> Decision:
         """Make facts of what others have decided and nobody else can contradict: jobs, groups."""
         return self._decide(changes)
-
-    def reserve_producer_ids(self, count: int) -> tuple[int, Decision]:
-        """The first of so many producer ids that nobody has had before."""
-        first = self.metadata.next_producer_id
-        return first, self._decide([NextProducerId(first + count)])
 
     # Nodes
 

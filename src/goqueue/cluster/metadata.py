@@ -4,7 +4,7 @@ A fact states the whole of one thing (a topic, the next free producer id), under
 fact under the same key replaces it, and a key without a value forgets it. So the log of facts
 can be compacted, and replaying it in order gives the same state on every node.
 
-A single node keeps its facts as records of a compacted log (`replay`, `fact_record`). A cluster
+A single node keeps its facts as records of a compacted log (`replay`, `change_record`). A cluster
 keeps them as decisions in a consensus log, with snapshots instead of compaction; facts about
 partitions exist only there, because they mean something only in their order.
 """
@@ -53,8 +53,7 @@ __all__ = [
     "NextProducerId",
     "QueueGroupFact",
     "TopicFact",
-    "fact_record",
-    "forget_record",
+    "change_record",
 ]
 
 FactT = TypeVar("FactT", bound=Fact)
@@ -270,9 +269,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
 }
 
 
-def fact_record(fact: Fact, *, now_ms: int) -> Record:
-    return Record(fact.key, _VERSION + _encoder.encode(fact), timestamp_ms=now_ms)
-
-
-def forget_record(gone: TopicFact | QueueGroupFact | JobFact, *, now_ms: int) -> Record:
-    return Record(gone.key, None, timestamp_ms=now_ms)
+def change_record(change: Change, *, now_ms: int) -> Record:
+    """A change as a record of the log of a single node."""
+    value = None if isinstance(change, Forget) else _VERSION + _encoder.encode(change)
+    return Record(change.key, value, timestamp_ms=now_ms)

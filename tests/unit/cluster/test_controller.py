@@ -18,6 +18,8 @@ from goqueue.cluster import (
     TopicFact,
     drain_report,
 )
+from goqueue.cluster.commands import ReserveProducerIds
+from goqueue.cluster.deciding import decide
 from goqueue.cluster.facts import NO_LEADER
 from goqueue.config import ClusterSettings
 from goqueue.model import errors
@@ -636,10 +638,14 @@ def test_a_topic_that_grows_remembers_where_old_routing_ended() -> None:
 
 def test_producer_ids_are_given_once() -> None:
     cluster = Cluster()
-    first, decision = cluster.controller.reserve_producer_ids(100)
-    second, later = cluster.controller.reserve_producer_ids(1)
-    cluster.metadata.apply_all(decision + later)
-    assert (first, second, cluster.metadata.next_producer_id) == (0, 100, 101)
+    decided = [
+        decide(cluster.controller, ReserveProducerIds(count), replication_factor=3, now_ms=0)
+        for count in (100, 1)
+    ]
+    for decision, _ in decided:
+        cluster.metadata.apply_all(decision)
+    assert [first for _, first in decided] == [0, 100]
+    assert cluster.metadata.next_producer_id == 101
 
 
 def test_internal_topics_get_more_replicas_as_nodes_join() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.cluster import Fact, Metadata, NextProducerId, TopicFact
-from goqueue.cluster.metadata import fact_record, forget_record
+from goqueue.cluster.facts import Forget
+from goqueue.cluster.metadata import change_record
 from goqueue.model.batch import Record
 
 quickly = settings(max_examples=60, derandomize=True, deadline=None, database=None)
@@ -52,10 +53,10 @@ def test_replaying_the_log_gives_the_state_that_wrote_it(steps: list[Fact | str]
         if isinstance(step, str):
             known = live.topic(step)
             if known is not None:
-                records.append(forget_record(known, now_ms=1))
+                records.append(change_record(Forget(known.key), now_ms=1))
                 live.forget_topic(step)
         elif not isinstance(step, TopicFact) or live.topic_by_id(step.id) is None:
-            records.append(fact_record(step, now_ms=1))
+            records.append(change_record(step, now_ms=1))
             live.apply(step)
     assert state(replayed(records)) == state(live)
 
@@ -66,7 +67,7 @@ def test_replaying_only_the_last_record_of_each_key_gives_the_same(steps: list[F
     records = [
         Record(b"topic/" + step.encode(), None)
         if isinstance(step, str)
-        else fact_record(step, now_ms=1)
+        else change_record(step, now_ms=1)
         for step in steps
         if not isinstance(step, NextProducerId)
     ]
@@ -116,7 +117,7 @@ def test_facts_may_be_listed_while_they_change() -> None:
 @pytest.mark.parametrize("value", [b"\x02whatever", b"\x00", b"", b"\xff" * 10])
 def test_facts_of_versions_that_are_not_known_are_passed_over(value: bytes) -> None:
     records = [
-        fact_record(topic(), now_ms=1),
+        change_record(topic(), now_ms=1),
         Record(b"topic/new", value),
         Record(b"quorum", value),
     ]
@@ -125,7 +126,7 @@ def test_facts_of_versions_that_are_not_known_are_passed_over(value: bytes) -> N
 
 @pytest.mark.parametrize("key", [None, b"", b"producer-id", b"something-new"])
 def test_forgetting_a_key_that_is_no_topic_changes_nothing(key: bytes | None) -> None:
-    records = [fact_record(topic(), now_ms=1), fact_record(NextProducerId(7), now_ms=1)]
+    records = [change_record(topic(), now_ms=1), change_record(NextProducerId(7), now_ms=1)]
     assert state(replayed([*records, Record(key, None)])) == state(replayed(records))
 
 
@@ -137,7 +138,7 @@ def test_fields_that_a_later_version_adds_are_passed_over() -> None:
 
 
 def test_the_form_of_the_facts_on_disk_is_fixed() -> None:
-    record = fact_record(
+    record = change_record(
         TopicFact(b"0123456789abcdef", "orders", 3, {"retention_ms": "1"}), now_ms=9
     )
     assert record.key == b"topic/orders"
@@ -152,4 +153,4 @@ def test_the_form_of_the_facts_on_disk_is_fixed() -> None:
         "settings": {"retention_ms": "1"},
         "leader_epoch": 0,
     }
-    assert fact_record(NextProducerId(5), now_ms=9).key == b"producer-id"
+    assert change_record(NextProducerId(5), now_ms=9).key == b"producer-id"
