@@ -52,6 +52,34 @@ def fdatasync_ms(folder: Path, count: int) -> tuple[float, float]:
     return statistics.median(samples), samples[int(len(samples) * 0.99)]
 
 
+def synced_at_pace_ms(folder: Path, rate: int, seconds: float) -> tuple[float, float]:
+    """The median and 99th percentile from when an append was due to when it was durable.
+
+    One sync serves all that are due by then, so this is what group commit on this disk costs
+    everybody, stalls of the disk included.
+    """
+    path = folder / "limit-pace"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    samples: list[float] = []
+    begin = time.monotonic()
+    try:
+        while len(samples) < rate * seconds:
+            elapsed = time.monotonic() - begin
+            due = int(elapsed * rate) - len(samples)
+            if due <= 0:
+                time.sleep((len(samples) + 1) / rate - elapsed)
+                continue
+            os.write(descriptor, b"x" * SYNC_BYTES * due)
+            os.fdatasync(descriptor)
+            done = time.monotonic() - begin
+            samples += [(done - n / rate) * 1000 for n in range(len(samples), len(samples) + due)]
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    samples.sort()
+    return statistics.median(samples), samples[int(len(samples) * 0.99)]
+
+
 def loopback_send(total_bytes: int) -> float:
     """GB/s from one process to another, sending from memory."""
     piece = memoryview(bytearray(PIECE_BYTES))

@@ -1,12 +1,11 @@
-"""Queue groups over HTTP: receive and acknowledge, and the way from publisher to consumer."""
+"""Queue groups over HTTP: receive and acknowledge."""
 
 from __future__ import annotations
 
 import itertools
 from functools import partial
 
-from bench import limits
-from bench.http_load import call, end_to_end, receive_and_ack, settle
+from bench.http_load import call, receive_and_ack, settle
 from bench.load import fill
 from bench.peers.load import consume_from_peer
 from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
@@ -16,18 +15,15 @@ from bench.report import (
     MILLISECONDS,
     Outcome,
     Section,
-    at_most,
     times_at_least,
     times_at_most,
 )
-from bench.session import EVERY, NATS, NONE, RABBITMQ, Case, Session
+from bench.session import EVERY, NATS, NONE, RABBITMQ, Session
 from bench.systems import Server
 from bench.topics import Topic, end_offsets, fresh_topic
 
 CONSUMERS = 8
 BATCH = 100
-RATE = 1_000
-SYNC = "one fdatasync"
 # A group of the benchmark may hold as many as a group ever may; what bounds a run is its count.
 GROUP_SETTINGS = {"unacked_max": 1_000_000, "consumer_unacked_max": 1_000_000}
 SETTLE_LEVEL_MIN = 10_000
@@ -36,7 +32,7 @@ _numbers = itertools.count(1)
 
 
 def measure(session: Session) -> None:
-    """Both sizes in batches, smaller calls, many unacknowledged, and the latency of one message."""
+    """Both sizes in batches, smaller calls, and many unacknowledged."""
     section = session.section(f"Queue groups over HTTP: receive + ack, {CONSUMERS} consumers")
     section.notes += [
         f"Topics of {PARTITIONS} partitions, filled before the run by librdkafka. A consumer has a "
@@ -60,7 +56,6 @@ def measure(session: Session) -> None:
         if at_once != BATCH:
             _measure_calls(session, section, at_once, count)
     _measure_unacked(session, section)
-    _measure_latency(session)
 
 
 def _measure_batches(session: Session, section: Section, size: int) -> None:
@@ -118,24 +113,6 @@ def _measure_unacked(session: Session, section: Section) -> None:
                 section.add(row, mine, metric, MICROSECONDS, reference=first, target=FLAT)
 
 
-def _measure_latency(session: Session) -> None:
-    section = session.section(f"Queue group end to end over HTTP, 1 KB, {RATE // 1000} k msg/s")
-    section.notes.append(
-        f"One message per publish request; {CONSUMERS} consumers wait with a long poll. Counted "
-        "from the moment a message was due, so a stalled publisher cannot hide a delay."
-    )
-    names = (EVERY, NONE)
-    cases: dict[str, Case] = {name: partial(_run_latency, session, name) for name in names}
-    runs = session.in_turns("queues, end to end", cases | {SYNC: lambda: _run_sync(session)})
-    for name in names:
-        reference = runs[SYNC] if name == EVERY else None
-        row = f"publish to receive, {name}, p50"
-        section.add(row, runs[name], "p50_ms", MILLISECONDS, reference=reference)
-        row = f"publish to receive, {name}, p99"
-        for target in (at_most(5.0, "5 ms"), at_most(2.0, "2 ms", "aim")):
-            section.add(row, runs[name], "p99_ms", MILLISECONDS, target=target)
-
-
 def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Outcome:
     server = session.server(name)
     with fresh_topic(server, PARTITIONS) as topic:
@@ -146,7 +123,7 @@ def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Ou
             session.tools,
             server,
             topic,
-            _new_group(server),
+            new_group(server),
             consumers=CONSUMERS,
             at_once=at_once,
             count=stored,
@@ -156,7 +133,7 @@ def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Ou
 def _run_beside(session: Session, level: int, hold_every: int) -> Outcome:
     server, probe = session.server(EVERY), session.plan.unacked_probe
     with fresh_topic(server, PARTITIONS) as topic:
-        group = _new_group(server)
+        group = new_group(server)
         take = partial(receive_and_ack, session.tools, server, topic, group)
         stored, void = _fill(session, server, topic, level * hold_every, 100, held=0)
         if void:
@@ -189,26 +166,6 @@ def _run_beside(session: Session, level: int, hold_every: int) -> Outcome:
         return Outcome(others.values | these.values, others.void or these.void)
 
 
-def _run_latency(session: Session, name: str) -> Outcome:
-    server = session.server(name)
-    with fresh_topic(server, PARTITIONS) as topic:
-        return end_to_end(
-            session.tools,
-            server,
-            topic,
-            _new_group(server),
-            consumers=CONSUMERS,
-            rate=RATE,
-            seconds=session.plan.end_to_end_seconds,
-        )
-
-
-def _run_sync(session: Session) -> Outcome:
-    """What the disk and the scheduler ask for one sync in the same minute."""
-    p50, p99 = limits.fdatasync_ms(session.work, session.plan.limit_syncs)
-    return Outcome({"p50_ms": p50, "p99_ms": p99})
-
-
 def _run_peer(session: Session, name: str, count: int, size: int) -> Outcome:
     peer = session.queue_peer(name)
     return consume_from_peer(
@@ -226,7 +183,7 @@ def _fill(
     return sum(end_offsets(server, topic)) - held, ""
 
 
-def _new_group(server: Server) -> str:
+def new_group(server: Server) -> str:
     name = f"bench-{next(_numbers)}"
     call(server, "PUT", f"/v1/groups/{name}", {"kind": "queue", "settings": GROUP_SETTINGS})
     return name

@@ -85,6 +85,10 @@ class WaitingRoom:
     count: int = 0
 
 
+def _stay() -> None:
+    """Who is not in a waiting room has none to leave."""
+
+
 @dataclass(slots=True, eq=False)
 class Receiver:
     """Somebody who asked for messages and waits for them."""
@@ -94,7 +98,7 @@ class Receiver:
     visibility_ms: int
     promise: Promise[Received] = field(default_factory=Promise)
     timer: Handle | None = None
-    leave: Callable[[], None] = lambda: None
+    leave: Callable[[], None] = _stay
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
@@ -110,9 +114,12 @@ class Receiver:
         self.promise.reject(error)
 
     def _stop_waiting(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.leave()
+        """Leave, and let go of what refers back to this: a cycle would wait for the collector."""
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+        leave, self.leave = self.leave, _stay
+        leave()
 
 
 @dataclass(slots=True)
@@ -319,7 +326,9 @@ class HostedQueue:
                     pass  # It was stored while nobody looked at such headers.
         if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
             return None
-        return timestamp_ms + ttl_ms
+        # A life ends by the time of day, but the queue counts with the clock that nobody sets.
+        ahead_ms = self._scheduler.now_ms() - self._scheduler.wall_ms()
+        return timestamp_ms + ttl_ms + ahead_ms
 
     # Settling
 

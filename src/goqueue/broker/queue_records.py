@@ -67,6 +67,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Decoded:
+    base_offset: int  # and that of the gap before it, which compaction left
     last_offset: int
     size: int  # in memory, about
     columns: Columns
@@ -111,6 +112,9 @@ class RecordReader:
                     found.error = error
                     return found
             at = _take(batch, wanted, at, found)
+            if len(batch.columns) == 1:
+                # Nothing is left in it, and thousands of such are work for the garbage collector.
+                self._let_go(partition, batch.base_offset)
         return found
 
     def _load(self, partition: Partition, wanted: Sequence[int], at: int) -> _Decoded:
@@ -139,7 +143,7 @@ class RecordReader:
                 break
         if first is None:
             # Nothing lies between the offset and the last stable one any more.
-            return _Decoded(partition.last_stable_offset - 1, 0, Columns())
+            return _Decoded(offset, partition.last_stable_offset - 1, 0, Columns())
         return first
 
     def _decode(
@@ -160,10 +164,11 @@ class RecordReader:
             damage.next_offset = header.next_offset
             raise damage from error
         cost = header.size + _BATCH_COST + _RECORD_COST * len(columns)
-        decoded = _Decoded(header.last_offset, cost, columns)
-        self.batches_decoded += 1
         # Compaction leaves gaps before a batch; they belong to it, and need no second look.
-        self._keep(partition, min(gap_from, header.base_offset), decoded)
+        base_offset = min(gap_from, header.base_offset)
+        decoded = _Decoded(base_offset, header.last_offset, cost, columns)
+        self.batches_decoded += 1
+        self._keep(partition, decoded)
         return decoded
 
     def _step_over(
@@ -205,19 +210,18 @@ class RecordReader:
         self._cache.move_to_end(key)
         return batch
 
-    def _keep(self, partition: Partition, base: int, batch: _Decoded) -> None:
-        key = (partition, base)
+    def _keep(self, partition: Partition, batch: _Decoded) -> None:
+        key = (partition, batch.base_offset)
         if key in self._cache:
             return
         self._cache[key] = batch
-        insort(self._bases.setdefault(partition, []), base)
+        insort(self._bases.setdefault(partition, []), batch.base_offset)
         self._cache_bytes += batch.size
         while self._cache_bytes > self._cache_bytes_max and len(self._cache) > 1:
-            oldest, dropped = self._cache.popitem(last=False)
-            self._cache_bytes -= dropped.size
-            self._forget(*oldest)
+            self._let_go(*next(iter(self._cache)))
 
-    def _forget(self, partition: Partition, base: int) -> None:
+    def _let_go(self, partition: Partition, base: int) -> None:
+        self._cache_bytes -= self._cache.pop((partition, base)).size
         bases = self._bases[partition]
         del bases[bisect_left(bases, base)]
         if not bases:

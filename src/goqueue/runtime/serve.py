@@ -36,10 +36,11 @@ from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dial
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 from goqueue.wire.peers.frames import Hello
 
-# So many new objects may live before the garbage collector looks for cycles among them. There are
-# hardly any, and with Python's own 700 a few requests of a thousand messages each are enough to
-# have it visit everything there is, while everybody waits.
-GC_ALLOCATIONS = 10_000
+# So many new objects may live before the garbage collector looks for cycles among them, and so many
+# rounds of the younger go before one of the older. There are hardly any cycles: what a request
+# makes goes with it. With Python's own 700, or rounds of ten, a few requests of a thousand messages
+# are enough to have it visit everything there is, while everybody waits.
+GC_THRESHOLDS = (50_000, 1, 20)
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
     # What start-up made lives as long as the process; there is no need to visit it ever again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS)
+    gc.set_threshold(*GC_THRESHOLDS)
     _announce(settings, node.addresses, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")

@@ -59,13 +59,21 @@ def test_a_batch_is_decoded_once_while_it_is_remembered(node: Node) -> None:
 
 
 def test_what_is_remembered_is_bounded(node: Node) -> None:
-    send(node, [1] * 60)
+    send(node, [2] * 60)
     reader = RecordReader(20_000)
-    for offset in [*range(60), *range(60)]:
+    for offset in [*range(120), *range(120)]:
         reader.read(partition_of(node), [offset])
     assert reader._cache_bytes <= 20_000
     assert 1 < len(reader._cache) < 30
     assert sum(map(len, reader._bases.values())) == len(reader._cache)
+
+
+def test_a_batch_of_one_record_is_not_remembered_once_it_was_handed_out(node: Node) -> None:
+    send(node, [1] * 20 + [2])
+    reader = RecordReader(1 << 20)
+    assert len(reader.read(partition_of(node), range(21)).records) == 21
+    assert [base for _, base in reader._cache] == [20]
+    assert sum(batch.size for batch in reader._cache.values()) == reader._cache_bytes
 
 
 def test_offsets_before_the_start_are_gone_and_later_ones_are_to_come(node: Node) -> None:
