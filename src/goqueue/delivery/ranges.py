@@ -9,47 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 Range = tuple[int, int]  # first offset, and the one after the last
 
 
-class RangeSet:
-    """Sorted ranges that neither overlap nor touch."""
+class _Block:
+    """Some ranges of a set that follow one another; at least one."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("ends", "starts")
 
-    def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        self._starts = array("q")
-        self._ends = array("q")
-        for first, end in ranges:
-            self.add(first, end)
-
-    def __len__(self) -> int:
-        """The number of ranges, which is what the set costs."""
-        return len(self._starts)
-
-    def __iter__(self) -> Iterator[Range]:
-        return iter(list(zip(self._starts, self._ends, strict=True)))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RangeSet):
-            return NotImplemented
-        return self._starts == other._starts and self._ends == other._ends
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"RangeSet({list(self)})"
-
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._starts, offset) - 1
-        return at >= 0 and offset < self._ends[at]
+    def __init__(self, starts: array[int], ends: array[int]) -> None:
+        self.starts = starts
+        self.ends = ends
 
     def add(self, first: int, end: int) -> None:
-        """Put in the offsets from `first` up to, not including, `end`."""
-        if first >= end:
-            return
-        starts, ends = self._starts, self._ends
-        if not ends or first > ends[-1]:
-            starts.append(first)
-            ends.append(end)
-            return
+        starts, ends = self.starts, self.ends
         low = bisect_left(ends, first)
         high = bisect_right(starts, end)
         if low < high:
@@ -61,37 +31,129 @@ class RangeSet:
             starts[low:high] = array("q", (first,))
             ends[low:high] = array("q", (end,))
 
+    def cut(self, first: int, end: int | None = None) -> None:
+        """Take out the ranges from number `first` up to `end`."""
+        del self.starts[first:end]
+        del self.ends[first:end]
+
+    def split(self) -> _Block:
+        """Keep the lower half, and give the upper one away."""
+        half = len(self.starts) // 2
+        upper = _Block(self.starts[half:], self.ends[half:])
+        self.cut(half)
+        return upper
+
+
+class RangeSet:
+    """Sorted ranges that neither overlap nor touch.
+
+    They are kept in blocks, so that a hole which opens or closes among a million of them moves the
+    ranges of one block and not half of them all.
+    """
+
+    __slots__ = ("_blocks", "_ends")
+
+    BLOCK_RANGES_MAX = 512
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._blocks: list[_Block] = []
+        self._ends: list[int] = []  # where each block ends
+        for first, end in ranges:
+            self.add(first, end)
+
+    def __len__(self) -> int:
+        """The number of ranges, which is what the set costs."""
+        return sum(len(block.starts) for block in self._blocks)
+
+    def __iter__(self) -> Iterator[Range]:
+        pairs = (zip(block.starts, block.ends, strict=True) for block in self._blocks)
+        return iter([one for block in pairs for one in block])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeSet):
+            return NotImplemented
+        return len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RangeSet({list(self)})"
+
+    def __contains__(self, offset: int) -> bool:
+        return self.first_missing_from(offset) != offset
+
+    def add(self, first: int, end: int) -> None:
+        """Put in the offsets from `first` up to, not including, `end`."""
+        if first >= end:
+            return
+        blocks, ends = self._blocks, self._ends
+        number = min(bisect_left(ends, first), len(ends) - 1)
+        if number < 0:
+            blocks.append(_Block(array("q", (first,)), array("q", (end,))))
+            ends.append(end)
+            return
+        block = blocks[number]
+        if number + 1 < len(blocks) and blocks[number + 1].starts[0] <= end:
+            end = self._swallow(number + 1, end)
+        block.add(first, end)
+        ends[number] = block.ends[-1]
+        if len(block.starts) > self.BLOCK_RANGES_MAX:
+            blocks.insert(number + 1, block.split())
+            ends[number : number + 1] = [block.ends[-1], ends[number]]
+
+    def _swallow(self, number: int, end: int) -> int:
+        """Take out what begins up to `end`, from a block on; where the last of it ends."""
+        blocks, low = self._blocks, number
+        while number < len(blocks) and blocks[number].starts[0] <= end:
+            block = blocks[number]
+            high = bisect_right(block.starts, end)
+            end = max(end, block.ends[high - 1])
+            if high < len(block.starts):
+                block.cut(0, high)
+                break
+            number += 1
+        del blocks[low:number]
+        del self._ends[low:number]
+        return end
+
     def discard_before(self, offset: int) -> None:
         """Take out everything below `offset`."""
-        starts, ends = self._starts, self._ends
-        gone = bisect_right(ends, offset)
-        if gone:
-            del starts[:gone]
-            del ends[:gone]
-        if starts and starts[0] < offset:
-            starts[0] = offset
+        gone = bisect_right(self._ends, offset)
+        del self._blocks[:gone]
+        del self._ends[:gone]
+        if self._blocks:
+            block = self._blocks[0]
+            block.cut(0, bisect_right(block.ends, offset))
+            block.starts[0] = max(block.starts[0], offset)
 
     def discard_from(self, offset: int) -> None:
         """Take out everything from `offset` on."""
-        starts, ends = self._starts, self._ends
-        kept = bisect_left(starts, offset)
-        del starts[kept:]
-        del ends[kept:]
-        if ends and ends[-1] > offset:
-            ends[-1] = offset
+        kept = bisect_left(self._blocks, offset, key=lambda block: block.starts[0])
+        del self._blocks[kept:]
+        del self._ends[kept:]
+        if self._blocks:
+            block = self._blocks[-1]
+            block.cut(bisect_left(block.starts, offset))
+            block.ends[-1] = self._ends[-1] = min(block.ends[-1], offset)
 
     def first_missing_from(self, offset: int) -> int:
         """The lowest offset that is not below `offset` and not in the set."""
-        at = bisect_right(self._starts, offset) - 1
-        if at >= 0 and offset < self._ends[at]:
-            return self._ends[at]
+        number = bisect_right(self._ends, offset)
+        if number < len(self._ends):
+            block = self._blocks[number]
+            at = bisect_right(block.ends, offset)
+            if block.starts[at] <= offset:
+                return block.ends[at]
         return offset
 
     def gap_from(self, offset: int, *, until: int) -> Range:
         """The first stretch outside the set that begins at `offset` or later."""
         first = self.first_missing_from(offset)
-        at = bisect_left(self._starts, first)
-        return first, min(until, self._starts[at]) if at < len(self._starts) else until
+        number = bisect_right(self._ends, first)
+        if number == len(self._ends):
+            return first, until
+        block = self._blocks[number]
+        return first, min(until, block.starts[bisect_right(block.ends, first)])
 
     def gaps(self, first: int, end: int) -> Iterator[Range]:
         """The stretches of `first` to `end` that are not in the set."""
@@ -104,10 +166,11 @@ class RangeSet:
 
     def within(self, first: int, end: int) -> Iterator[Range]:
         """The parts of the set from `first` up to `end`."""
-        at = bisect_right(self._ends, first)
-        while at < len(self._starts) and self._starts[at] < end:
-            yield max(first, self._starts[at]), min(end, self._ends[at])
-            at += 1
+        for block in self._blocks[bisect_right(self._ends, first) :]:
+            for at in range(bisect_right(block.ends, first), len(block.starts)):
+                if block.starts[at] >= end:
+                    return
+                yield max(first, block.starts[at]), min(end, block.ends[at])
 
 
 def ranges_of(offsets: Sequence[int]) -> list[Range]:

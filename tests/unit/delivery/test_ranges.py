@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.delivery.ranges import RangeSet, ranges_of
@@ -13,6 +14,14 @@ CHANGES = st.lists(
 )
 
 
+@pytest.fixture(params=[2, 512])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks so small that most changes cross them, and as they are."""
+    monkeypatch.setattr(RangeSet, "BLOCK_RANGES_MAX", request.param)
+
+
+@pytest.mark.usefixtures("block")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(CHANGES, OFFSETS, OFFSETS)
 def test_a_range_set_is_a_set(changes: list[tuple[str, int, int]], first: int, second: int) -> None:
     ranges, model = RangeSet(), set[int]()
