@@ -6,6 +6,7 @@ import itertools
 import statistics
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import (
@@ -26,6 +27,14 @@ WHOLE_SECONDS_MAX = 120
 POLL_SECONDS = 0.05
 PACE_SECONDS = 0.005
 DELIVERY_MS_MAX = 60_000
+
+# How members of a group agree on who reads what: among themselves, or by the broker.
+COOPERATIVE: dict[str, str | int] = {
+    "partition.assignment.strategy": "cooperative-sticky",
+    # Members hear of a rebalance by their heartbeats; seldom ones would be measured.
+    "heartbeat.interval.ms": 100,
+}
+BROKER_ASSIGNED: dict[str, str | int] = {"group.protocol": "consumer"}
 
 
 class PacedWriter:
@@ -108,11 +117,14 @@ class Receipt:
 class Members:
     """Consumers of one group, each in a thread of its own, and when they got what."""
 
-    def __init__(self, cluster: Cluster, topic: Topic, group: str) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: Topic, group: str, protocol: Mapping[str, str | int]
+    ) -> None:
         self.receipts: list[Receipt] = []
         self._cluster = cluster
         self._topic = topic
         self._group = group
+        self._protocol = protocol
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -147,11 +159,9 @@ class Members:
                 "bootstrap.servers": self._cluster.bootstrap,
                 "group.id": self._group,
                 "auto.offset.reset": "latest",
-                "partition.assignment.strategy": "cooperative-sticky",
-                # Members hear of a rebalance by their heartbeats; seldom ones would be measured.
-                "heartbeat.interval.ms": 100,
                 "fetch.wait.max.ms": 20,
                 "log_level": 0,
+                **self._protocol,
             }
         )
         consumer.subscribe([self._topic.name])

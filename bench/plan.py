@@ -44,6 +44,9 @@ class Plan:
     cluster_messages: int = 1_000_000
     cluster_kills: int = 20
     cluster_rounds: int = 5
+    # Of a peer, which takes much longer to notice a death and to start again.
+    cluster_peer_kills: int = 5
+    cluster_peer_rounds: int = 2
     start_bytes: int = 10 * GIB
     start_partitions: int = 1_000
     idle_partitions: int = 5_000
@@ -85,8 +88,10 @@ QUICK = Plan(
     spark_messages=((1000, 100_000), (100, 500_000)),
     spark_micro_batches=10,
     cluster_messages=100_000,
-    cluster_kills=2,
+    cluster_kills=3,
     cluster_rounds=1,
+    cluster_peer_kills=1,
+    cluster_peer_rounds=1,
     start_bytes=1 * GIB,
     start_partitions=100,
     idle_partitions=1_000,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 TOPIC, PARQUET = "from a topic", "from Parquet"
 # By payload: the share of Parquet's rate that must be reached, and that is aimed at.
 TARGETS = {1000: (0.8, 0.95), 100: (0.5, 0.7)}
+ARCHIVE_TIMES_MIN = 2  # that of df.write.parquet from the same topic
 STREAM_SECONDS_MAX = 600
 # Payloads are pieces of so many random bytes, at steps that take long to come round.
 POOL_BYTES = 16 << 20
@@ -126,6 +127,7 @@ def _measure_size(
         "count": partial(_timed, bench, partial(_count, bench)),
         "write": partial(_timed, bench, partial(_write, bench, bench.table)),
         "copy": partial(_timed, bench, partial(_write, bench, partial(_stored, bench))),
+        "archive": partial(_timed, bench, partial(_archive, bench)),
         "stream": partial(_timed, bench, partial(_stream, bench)),
         "loop": partial(_timed, bench, partial(_loop, bench)),
     }
@@ -145,6 +147,13 @@ def _measure_size(
     section.add(f"{whole}, to the loop", runs[TOPIC], *rate, reference=runs["loop"])
     section.add(f"{name}, counted", runs["count"], *rate, reference=runs["loop"])
     section.add(f"{name}, written to Parquet", runs["write"], *rate, reference=runs["copy"])
+    section.add(
+        f"{name}, archived",
+        runs["archive"],
+        *rate,
+        reference=runs["write"],
+        target=times_at_least(ARCHIVE_TIMES_MIN),
+    )
     section.add(f"{name}, streamed, discarded", runs["stream"], *rate, reference=runs[TOPIC])
     section.add(f"{name}, streamed, payload", runs["stream"], "mb_per_s", PAYLOAD)
     rows = Rows(spark, server, bench.parquet, bench.rows, size, folder)
@@ -197,6 +206,15 @@ def _write(bench: Bench, load: Callable[[], DataFrame]) -> int:
     target = str(bench.folder / "written")
     load().write.mode("overwrite").parquet(target)
     return bench.spark.read.parquet(target).count()
+
+
+def _archive(bench: Bench) -> int:
+    from goqueue.spark.pipelines.archiving import archive
+
+    folder = bench.folder / "archive"
+    shutil.rmtree(folder, ignore_errors=True)
+    result = archive(bench.spark, bench.server.bootstrap, [bench.topic.name], folder)
+    return 0 if result.manifest is None else result.manifest.digest.records
 
 
 def _stream(bench: Bench) -> int:
