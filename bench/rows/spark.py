@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
@@ -35,8 +36,9 @@ TOPIC, PARQUET = "from a topic", "from Parquet"
 TARGETS = {1000: (0.8, 0.95), 100: (0.5, 0.7)}
 ARCHIVE_TIMES_MIN = 2  # that of df.write.parquet from the same topic
 STREAM_SECONDS_MAX = 600
-# Payloads are pieces of so many random bytes, at steps that take long to come round.
+# Payloads are pieces of so much text, at steps that take long to come round.
 POOL_BYTES = 16 << 20
+WORDS = 4_000
 POOL_STEP = 7919
 QUIET_SECONDS = 0.3  # between two records of the latency row: longer than a batch takes
 
@@ -66,7 +68,9 @@ def measure(session: Session) -> None:
     """Both payloads, then the latency of a micro-batch."""
     section = session.section("Spark, 6 partitions, local[*], page cache warm")
     section.notes += [
-        "Spark reads the same rows from Parquet with zstd; the two take turns.",
+        "Values are text that zstd halves. Spark reads the same rows from Parquet with "
+        "zstd; the two take turns. Noise is what nothing makes smaller, so that Parquet has "
+        "nothing to unpack.",
         "The plain loop reads and decodes in one Python process, with no Spark.",
         "A count reads no column; Parquet would answer it from its footers.",
         "Rows that are written come from Parquet and have keys. Parquet beside them is Spark "
@@ -80,6 +84,8 @@ def measure(session: Session) -> None:
     for size in PAYLOAD_BYTES:
         with fresh_topic(server, PARTITIONS) as topic:
             _measure_size(session, section, spark, server, topic, size)
+    with fresh_topic(server, PARTITIONS) as topic:
+        _measure_noise(session, section, spark, server, topic)
     _measure_latency(session, section, spark, server)
 
 
@@ -118,7 +124,7 @@ def _measure_size(
     name, folder = PAYLOAD_NAMES[size], session.work / f"spark-{size}"
     count = dict(session.plan.spark_messages)[size]
     session.say(f"filling a topic with {name}")
-    _fill(server, topic, count=count, size=size)
+    _fill(server, topic, _text(), count=count, size=size)
     bench = Bench(spark, server, topic, size, sum(end_offsets(server, topic)), folder)
     bench.table().write.parquet(bench.parquet)
     cases: dict[str, Callable[[], Outcome]] = {
@@ -161,17 +167,49 @@ def _measure_size(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _fill(server: Server, topic: Topic, *, count: int, size: int) -> None:
+def _measure_noise(
+    session: Session, section: Section, spark: SparkSession, server: Server, topic: Topic
+) -> None:
+    size, folder = max(PAYLOAD_BYTES), session.work / "spark-noise"
+    _fill(server, topic, _noise(), count=dict(session.plan.spark_messages)[size], size=size)
+    bench = Bench(spark, server, topic, size, sum(end_offsets(server, topic)), folder)
+    bench.table().write.parquet(bench.parquet)
+    cases: dict[str, Callable[[], Outcome]] = {
+        TOPIC: partial(_timed, bench, partial(_discard, bench.table)),
+        PARQUET: partial(_timed, bench, partial(_discard, partial(_stored, bench))),
+    }
+    runs = session.in_turns("Spark, noise", cases)
+    row = f"{PAYLOAD_NAMES[size]} of noise, all columns, discarded"
+    section.add(row, runs[TOPIC], "messages_per_s", MESSAGES, reference=runs[PARQUET])
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(server: Server, topic: Topic, pool: bytes, *, count: int, size: int) -> None:
     """Records that differ: of those that are alike Parquet keeps one and reads nothing else."""
     from goqueue.client import LogClient
 
-    pool = random.Random(7).randbytes(POOL_BYTES)
     with LogClient(server.bootstrap) as client, client.producer() as producer:
         for number in range(count):
-            start = number * POOL_STEP % (POOL_BYTES - size)
+            start = number * POOL_STEP % (len(pool) - size)
             producer.send(
                 topic.name, pool[start : start + size], partition=number % topic.partitions
             )
+
+
+def _text() -> bytes:
+    """Fields with names, words and numbers, as messages have them; zstd halves it."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices(ascii_lowercase, k=chance.randint(3, 9))) for _ in range(WORDS)]
+    fields = [
+        f'"{words[min(int(chance.expovariate(0.05)), WORDS - 1)]}":"{chance.choice(words)} '
+        f'{chance.choice(words)} {chance.randrange(10**9)}",'
+        for _ in range(POOL_BYTES // 30)
+    ]
+    return "".join(fields).encode()[:POOL_BYTES]
+
+
+def _noise() -> bytes:
+    return random.Random(7).randbytes(POOL_BYTES)
 
 
 def _timed(bench: Bench, case: Callable[[], int | None]) -> Outcome:
