@@ -21,7 +21,7 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test check format bench demo simulate campaign \
+.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo simulate campaign \
 	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
 
 help: ## Show this list
@@ -90,6 +90,13 @@ cluster: setup ## Run three nodes that form a cluster, until Ctrl-C; flags in AR
 # Tests take from a millisecond to a minute, so a worker that has done its share takes from the other's.
 test: setup-test ## Run all tests; pick some with ARGS="-k name"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# What is about clusters anyway, and what no node is needed for, is left to `make test`.
+CLUSTER_TESTS_NOT := $(wildcard tests/integration/test_cluster*.py) tests/integration/faults \
+	$(addprefix tests/integration/test_,decoder_build.py dialing.py discovery.py sockets.py)
+test-cluster: setup-test ## Run the tests of every front end against three nodes; pick with ARGS="-k name"
+	GOQUEUE_TEST_PEER=cluster $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/integration \
+		$(addprefix --ignore=,$(CLUSTER_TESTS_NOT)) $(ARGS)
 
 check: $(TEST_STAMP) $(SPARK_STAMP) ## Lint, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ from goqueue.setting_kinds import (
     SECOND_MS,
     SIZE,
     Choice,
+    File,
     Folder,
     GiB,
     HostPort,
@@ -123,6 +124,25 @@ class ClusterSettings:
     discovery_count: int = _count(
         3, "addresses to wait for before a new cluster is formed with discovery", most=9
     )
+    join_only: bool = _setting(
+        False,
+        Switch(),
+        "for an empty disk in place of a lost one: there is a cluster already, so never found one",
+        "--join",
+    )
+    tls_certificate: Path | None = _setting(
+        None,
+        Optional(File()),
+        "what this node shows to others, PEM, with the hosts it is found at; new ones are noticed",
+    )
+    tls_key: Path | None = _setting(
+        None, Optional(File()), "the private key of the certificate, PEM, without a password"
+    )
+    tls_authorities: Path | None = _setting(
+        None,
+        Optional(File()),
+        "who signs the certificates of nodes, PEM; best an authority that signs nothing else",
+    )
     rack: str = _setting("", Word(64), "replicas of a partition are kept in different racks")
     heartbeat_ms: int = _duration(500, "four chances within a session", least=10, most=MINUTE_MS)
     session_ms: int = _duration(
@@ -143,6 +163,11 @@ class ClusterSettings:
         200, "leaders that go back at once; clients of each look for it anew"
     )
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether nodes encrypt what they say to each other, and prove who they are."""
+        return self.tls_certificate is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
@@ -159,6 +184,11 @@ class ReplicationSettings:
     )
     fetch_bytes_max: int = _size(
         MiB, "of one partition in one answer; one larger batch goes alone", least=KiB, most=64 * MiB
+    )
+    catch_up_bytes_per_second: int = _size(
+        UNLIMITED,
+        "what a node sends to all copies that are not in sync; they come last in any case",
+        least=UNLIMITED,
     )
 
 
@@ -378,7 +408,8 @@ class GroupSettings:
         4 * KiB, "a note beside an offset, not a payload", least=0, most=MiB
     )
     consumer_heartbeat_ms: int = _duration(
-        5 * SECOND_MS, "told to members whose assignment the broker computes"
+        5 * SECOND_MS,
+        "told to members whose assignment the broker computes; where there are few of them, less",
     )
     consumer_session_ms: int = _duration(
         45 * SECOND_MS, "nine missed heartbeats, as Kafka clients are tuned for"
@@ -697,7 +728,9 @@ def contradictions(settings: Settings) -> list[str]:
     listeners, groups, compaction = settings.listeners, settings.groups, settings.compaction
     found = []
     for name in ("kafka", "http", "registry", "internal"):
-        if not getattr(listeners, name).is_loopback and not listeners.allow_unauthenticated:
+        is_authenticated = name == "internal" and settings.cluster.has_tls
+        is_open = not is_authenticated and not listeners.allow_unauthenticated
+        if is_open and not getattr(listeners, name).is_loopback:
             found.append(
                 f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
                 "pass --allow-unauthenticated if that is meant"
@@ -745,6 +778,11 @@ def contradictions(settings: Settings) -> list[str]:
             f"{told('cluster.peers')} and {told('cluster.discovery')} both say who the first "
             "voters are; use one of them"
         )
+    tls = ("tls_certificate", "tls_key", "tls_authorities")
+    absent = [f"cluster.{one}" for one in tls if getattr(settings.cluster, one) is None]
+    if 0 < len(absent) < len(tls):
+        given = next(told(f"cluster.{one}") for one in tls if f"cluster.{one}" not in absent)
+        found.append(f"{given} needs {' and '.join(absent)} too; give all three, or none")
     if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
         found.append(f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}")
     return found

@@ -223,6 +223,23 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """The path of a file; `~` stands for the home folder."""
+
+    @property
+    def allowed(self) -> str:
+        return "a file"
+
+    def read(self, text: str) -> Path:
+        if not text or not text.isprintable():
+            raise ValueError(f"{text!r} is not the path of a file")
+        return Path(text).expanduser()
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """A host and a port; port 0 asks the system for a free one."""
 

@@ -14,10 +14,12 @@ from .clients import CLIENTS, Client
 from .peer import KafkaPeer
 from .process import Broker
 from .topics import create_topic
+from .trio import Trio
 
 TEST_SECONDS_MAX = 120
 OUTSIDE_BOOTSTRAP = os.environ.get("GOQUEUE_TEST_BOOTSTRAP")
-NODE = KafkaPeer if os.environ.get("GOQUEUE_TEST_PEER") == "kafka" else Broker
+PEER = os.environ.get("GOQUEUE_TEST_PEER", "")
+NODE = {"": Broker, "kafka": KafkaPeer, "cluster": Trio}[PEER]
 
 # Short cycles, so that retention, compaction and dead members show within a test.
 SHARED_SETTINGS: dict[str, object] = {
@@ -36,8 +38,13 @@ StartBroker = Callable[..., Broker]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+        if here not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
+        single = item.get_closest_marker("single_node")
+        if single is not None and NODE is Trio:
+            item.add_marker(pytest.mark.skip(reason=f"of one node: {single.args[0]}"))
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +58,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield node
     finally:
         node.close()
+
+
+@pytest.fixture(autouse=NODE is Trio)
+def turn(request: pytest.FixtureRequest) -> None:
+    """Each test asks another node of the shared cluster, where it asks one."""
+    if "broker" in request.fixturenames or "bootstrap" in request.fixturenames:
+        request.getfixturevalue("broker").next_turn()
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +96,12 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     yield start
     for node in nodes:
         node.close()
+
+
+@pytest.fixture(scope="session")
+def copies(bootstrap: str) -> int:
+    """How many copies a topic has whose creator does not say."""
+    return len(bootstrap.split(","))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .waiting import eventually
 
-START_SECONDS_MAX = 30
+START_SECONDS_MAX = 60  # generous: many of them may start at the same time
 STOP_SECONDS_MAX = 30
 # Ports below those the kernel hands to outgoing connections. A client that keeps asking for a
 # port nobody listens on can otherwise be given that very port, and so keep the node off it.
@@ -98,12 +98,24 @@ class Broker:
 
     def stop(self) -> None:
         """Ask the node to end, and expect it to end well."""
-        code = self._end(signal.SIGTERM)
+        self.ask_to_stop()
+        self.until_stopped()
+
+    def ask_to_stop(self) -> None:
+        """Ask the node to end."""
+        assert self._process is not None, "the node is not running"
+        self._process.send_signal(signal.SIGTERM)
+
+    def until_stopped(self) -> None:
+        """Wait until the node has ended, and expect it to have ended well."""
+        code = self._wait("SIGTERM")
         assert code == 0, f"the node ended with code {code}:\n{self.log_text[-4000:]}"
 
     def kill(self) -> None:
         """End the node as a crash would."""
-        self._end(signal.SIGKILL)
+        assert self._process is not None, "the node is not running"
+        self._process.kill()
+        self._wait("SIGKILL")
 
     def restart(self) -> None:
         """Stop the node in order and start it again."""
@@ -131,16 +143,15 @@ class Broker:
         assert code is None, f"the node ended with code {code} at start:\n{self.log_text[-4000:]}"
         return False
 
-    def _end(self, how: signal.Signals) -> int:
+    def _wait(self, told: str) -> int:
         process, self._process = self._process, None
         assert process is not None, "the node is not running"
-        process.send_signal(how)
         try:
             return process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise AssertionError(f"the node ignored {how.name}:\n{self.log_text[-4000:]}") from None
+            raise AssertionError(f"the node ignored {told}:\n{self.log_text[-4000:]}") from None
 
 
 def quiet_port() -> int:

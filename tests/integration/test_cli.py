@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,10 +87,13 @@ def start(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
 # Topics
 
 
-def test_a_topic_is_created_shown_changed_and_deleted(goqueue: GoQueue, unique: str) -> None:
+@pytest.mark.on_cluster
+def test_a_topic_is_created_shown_changed_and_deleted(
+    goqueue: GoQueue, unique: str, copies: int
+) -> None:
     made = goqueue("topic", "create", unique, "-p", "2", "--config", "retention_ms=1h")
     assert made.out == f"Topic {unique} is created, with 2 partitions.\n"
-    assert [unique, "2", "1", "no"] in goqueue("topic", "list").table
+    assert [unique, "2", str(copies), "no"] in goqueue("topic", "list").table
     goqueue(
         "topic", "configure", unique, "--config", "segment.bytes=1MiB", "--unset", "retention_ms"
     )
@@ -110,10 +114,13 @@ def test_deleting_asks_first(goqueue: GoQueue, topic: str) -> None:
     assert topic in goqueue("topic", "list").out
 
 
-def test_a_description_for_people_has_partitions_and_settings(goqueue: GoQueue, topic: str) -> None:
+def test_a_description_for_people_has_partitions_and_settings(
+    goqueue: GoQueue, topic: str, copies: int
+) -> None:
     goqueue("produce", topic, "-m", "hello")
     lines = goqueue("topic", "describe", topic).lines
-    assert lines[0].startswith(f"{topic}: 1 partition, 1 replica, 1 record, ")
+    replicas = f"{copies} replica{'s' if copies > 1 else ''}"
+    assert lines[0].startswith(f"{topic}: 1 partition, {replicas}, 1 record, ")
     assert lines[2].split()[:2] == ["PARTITION", "LEADER"]
     assert any(line.split() == ["cleanup.policy", "delete", "default"] for line in lines)
 
@@ -296,3 +303,24 @@ def test_an_error_is_one_sentence(goqueue: GoQueue, words: list[str], sentence: 
     assert done.out == ""
     assert sentence in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.single_node("starts nodes that cannot run")
+def test_an_address_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "goqueue", "serve", "--data-dir", str(tmp_path)),
+                *("--listen-kafka", f"127.0.0.1:{port}", "--listen-http", "127.0.0.1:0"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
+        )
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(
+        f"listeners.kafka: nobody can listen at 127.0.0.1:{port}: Address already"
+    )

@@ -65,6 +65,7 @@ def rows(text: str) -> list[dict[str, Any]]:
     return parsed
 
 
+@pytest.mark.on_cluster
 def test_messages_are_received_and_settled(goqueue: Run, topic: str, group: str) -> None:
     assert goqueue("queue", "receive", topic, "-g", group) == "There is nothing to receive now.\n"
     goqueue("produce", topic, *(word for number in range(5) for word in ("-m", str(number))))

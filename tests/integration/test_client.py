@@ -100,7 +100,7 @@ def test_records_can_be_deleted_from_the_front(log_client: LogClient, topic: str
 
 def test_the_cluster_describes_itself(log_client: LogClient, bootstrap: str) -> None:
     found = log_client.nodes.describe()
-    assert bootstrap in [str(node.address) for node in found.nodes]
+    assert set(bootstrap.split(",")) == {str(node.address) for node in found.nodes}
     assert found.controller_id in [node.id for node in found.nodes]
     node = str(found.nodes[0].id)
     assert log_client.configs.describe(ConfigOwner.BROKER, node)
@@ -223,6 +223,7 @@ def test_a_killed_broker_loses_and_repeats_nothing(start_broker: StartBroker) ->
 # Groups
 
 
+@pytest.mark.on_cluster
 def test_offsets_of_a_group_are_committed_found_and_forgotten(
     log_client: LogClient, new_topic: NewTopicName, group: str
 ) -> None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.certificates import Authority
 
 from .cluster import CLUSTER_SETTINGS, Cluster, ClusterBroker
 from .process import END_WITH_US, Broker, quiet_port
 from .test_cluster import Writer, check, create, read_all
 from .waiting import eventually
+from .wire import METADATA, connect
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -182,6 +189,8 @@ class Shards(Broker):
 @pytest.fixture
 def shards(tmp_path: Path) -> Iterator[Shards]:
     nodes = Shards(tmp_path, 3)
+    # What is said between them goes through the same settings as everything else.
+    nodes.settings.update(Authority(tmp_path).sign("shards", "127.0.0.1").settings)
     try:
         nodes.start()
         yield nodes
@@ -234,3 +243,60 @@ def test_shards_refuse_the_folder_of_a_single_node(tmp_path: Path) -> None:
     )
     assert ended.returncode != 0
     assert b"choose another folder for shards" in ended.stderr + ended.stdout
+
+
+def test_two_of_three_found_a_cluster_and_say_for_whom_they_wait_before(tmp_path: Path) -> None:
+    nodes = Cluster(tmp_path)
+    first, second, third = nodes.nodes.values()
+    try:
+        first.launch()
+        health = eventually(
+            lambda: _answer(first, "/v1/admin/cluster/health"), because="the node answers"
+        )
+        assert health["status"] == "down"
+        assert "have not answered: 2, 3. A new cluster takes 2 of the" in health["problems"][0]
+        ready = _answer(first, "/readyz")
+        assert ready is not None
+        assert ready["problems"] == health["problems"]
+        refused = _answer(first, "/v1/topics")
+        assert refused is not None
+        assert (refused["code"], refused["status"]) == ("node_starting", 503)
+        with connect(first.bootstrap) as wire:
+            wire.request(METADATA, 1, struct.pack(">i", -1))
+            _, told = wire.answer()
+        assert struct.unpack_from(">i", told) == (0,), "no node that clients could be sent to"
+        second.launch()
+        for node in (first, second):
+            node.until_ready()
+        create_topic(first, "orders")
+        third.start()
+        eventually(
+            lambda: _answer(third, "/v1/admin/cluster/health") == {"status": "ok", "problems": []},
+            because="the third has joined and has its copies",
+        )
+        cluster = _answer(third, "/v1/admin/cluster")
+        assert cluster is not None
+        assert cluster["voters"] == [1, 2, 3]
+        # Now the third counts: with it, the second can be done without.
+        second.kill()
+        create_topic(third, "invoices")
+    finally:
+        nodes.close()
+
+
+def create_topic(node: Broker, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
+    for future in admin.create_topics([NewTopic(name, num_partitions=1)]).values():
+        future.result(timeout=30)
+
+
+def _answer(node: Broker, path: str) -> dict[str, Any] | None:
+    """What a node answers over HTTP, whatever the status; None while it does not listen."""
+    try:
+        with urlopen(node.http + path, timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except HTTPError as error:
+        found = json.load(error)
+    except URLError:
+        return None
+    return found

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 import uvloop
 
-from goqueue.broker.peers import Answer, Answered
+from goqueue.broker.peers import Answer, Answered, Contact
 from goqueue.broker.promise import Promise
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.scheduler import LoopScheduler
-from goqueue.runtime.sockets import Listener
+from goqueue.runtime.listening import Listener
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
@@ -56,7 +56,13 @@ class Caller:
         loop = asyncio.get_running_loop()
         self.scheduler = LoopScheduler(loop)
         self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1))
-        self.dialer = Dialer(loop, self.calling.connect, *address, random=Random(0))
+        self.gone = 0
+        self.dialer = Dialer(
+            loop, self.calling, *address, random=Random(0), on_gone=self._note_gone
+        )
+
+    def _note_gone(self) -> None:
+        self.gone += 1
 
     async def until_connected(self) -> None:
         await until(lambda: self.calling.is_connected)
@@ -146,6 +152,42 @@ def test_a_stopped_dialer_leaves_nothing_open() -> None:
         caller.stop()
         await until(lambda: not node.listener.connections)
         assert not caller.calling.is_connected
+        node.listener.close()
+
+    play(story)
+
+
+def test_a_node_that_ends_is_found_to_be_gone_once_until_it_is_back() -> None:
+    async def story() -> None:
+        node = Node()
+        caller = Caller(node.address)
+        await caller.until_connected()
+        assert caller.dialer.contact is Contact.OPEN
+        node.listener.close()
+        await until(lambda: caller.dialer.contact is Contact.GONE)
+        await until(lambda: caller.dialer._failures >= 3)
+        assert caller.gone == 1
+        node = Node(node.address[1])
+        await caller.until_connected()
+        assert caller.dialer.contact is Contact.OPEN
+        caller.stop()
+        node.listener.close()
+
+    play(story)
+
+
+def test_a_connection_that_breaks_says_nothing_of_the_node() -> None:
+    async def story() -> None:
+        node = Node()
+        caller = Caller(node.address)
+        await caller.until_connected()
+        for connection in list(node.listener.connections):
+            connection.close()
+        await until(lambda: not caller.calling.is_connected)
+        assert caller.dialer.contact is Contact.BROKEN
+        await caller.until_connected()
+        assert (caller.dialer.contact, caller.gone) == (Contact.OPEN, 0)
+        caller.stop()
         node.listener.close()
 
     play(story)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from goqueue.runtime.discovery import Discovery
-from goqueue.runtime.sockets import Listener
+from goqueue.runtime.listening import Listener
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
 

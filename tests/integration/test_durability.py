@@ -166,6 +166,7 @@ def test_repeated_crashes_under_a_writing_producer_lose_and_repeat_nothing(
     writer.assert_all_there_once_in_order()
 
 
+@pytest.mark.single_node("it is about the size of one log")
 @pytest.mark.slow
 def test_a_million_messages_survive_rolls_restarts_and_a_crash(
     start_broker: StartBroker,
@@ -227,6 +228,7 @@ def test_a_node_starts_again_and_again(start_broker: StartBroker) -> None:
     assert [message.value for message in found] == [b"%d" % number for number in range(6)]
 
 
+@pytest.mark.single_node("starts another node on the files of one")
 def test_two_nodes_cannot_share_a_data_directory(start_broker: StartBroker) -> None:
     node = start_broker()
     if isinstance(node, KafkaPeer):

@@ -18,6 +18,7 @@ ODD_MESSAGES = [
 ]
 
 
+@pytest.mark.on_cluster
 def test_a_message_comes_back_as_it_was_written(client: Client, topic: str) -> None:
     client.write(topic, ODD_MESSAGES)
     found = client.read(topic, len(ODD_MESSAGES))
@@ -102,6 +103,7 @@ def test_order_within_a_partition_is_the_order_of_writing(
     assert all(values == sorted(values, key=str) for values in seen.values())
 
 
+@pytest.mark.on_cluster
 def test_a_group_goes_on_where_it_has_committed(client: Client, topic: str, group: str) -> None:
     client.write(topic, [Message(b"first %d" % number) for number in range(10)])
     first = client.read(topic, 10, group=group)

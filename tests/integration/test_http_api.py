@@ -43,6 +43,7 @@ def good(response: httpx.Response) -> Any:
     return response.json() if response.content else None
 
 
+@pytest.mark.on_cluster
 def test_a_message_is_published_and_read_by_http_and_by_kafka(
     api: httpx.Client, broker: Broker, orders: str
 ) -> None:
@@ -191,6 +192,7 @@ def _events(
     return values, last
 
 
+@pytest.mark.on_cluster
 def test_a_queue_hands_each_message_to_one_of_many_consumers(
     api: httpx.Client, orders: str, group: str
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_delayed_message_is_not_early(api: httpx.Client, orders: str) -> None:
     assert time.time() * 1000 >= due
 
 
+@pytest.mark.on_cluster
 def test_a_stream_group_of_http_members_shares_a_topic(
     api: httpx.Client, orders: str, group: str
 ) -> None:

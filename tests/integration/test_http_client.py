@@ -47,6 +47,7 @@ def topic(api: Client, unique: str) -> Iterator[str]:
 # Topics
 
 
+@pytest.mark.on_cluster
 def test_topics_are_administered(api: Client, unique: str) -> None:
     made = api.topics.create(unique, partitions=2, settings={"retention_ms": 60_000})
     assert (made.partitions, made.settings) == (2, {"retention_ms": 60_000})
@@ -186,6 +187,7 @@ def test_a_producer_batches_and_tells_each_message_where_it_is(api: Client, topi
 # Schedules
 
 
+@pytest.mark.on_cluster
 def test_a_delayed_message_waits_can_be_moved_and_taken_back(api: Client, topic: str) -> None:
     published = api.publish(topic, b"\xff", key="k", delay=timedelta(hours=1))
     assert published.is_scheduled
@@ -217,6 +219,7 @@ def test_a_delayed_message_appears_in_time(api: Client, topic: str) -> None:
 # Queue groups
 
 
+@pytest.mark.on_cluster
 def test_each_message_of_a_queue_is_settled_by_its_receipt(
     api: Client, topic: str, group: str
 ) -> None:
@@ -253,6 +256,7 @@ def test_urgent_messages_come_first(api: Client, topic: str, group: str) -> None
     assert {one.lane: one.stored for one in api.topics.lanes(topic).lanes}["background"] == 1
 
 
+@pytest.mark.on_cluster
 def test_a_queue_is_looked_at_rewound_and_purged(api: Client, topic: str, group: str) -> None:
     api.publish_many(topic, [Outgoing(str(number), partition=0) for number in range(3)])
     queue = api.queue(topic, group=group, consumer="me")
@@ -278,6 +282,7 @@ def test_groups_are_made_changed_listed_and_deleted(api: Client, topic: str, gro
     assert api.groups.list_all(prefix=group) == []
 
 
+@pytest.mark.on_cluster
 def test_dead_letters_are_listed_and_brought_back(api: Client, topic: str, group: str) -> None:
     api.publish_many(topic, [Outgoing(str(number), key=str(number)) for number in range(6)])
     queue = api.queue(topic, group=group)

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from goqueue.wire.http.openapi import document
 from goqueue.wire.http.operations import OPERATIONS
 
-from .process import Broker
+from .conftest import NODE
 
 CHECKS = [
     not_a_server_error,
@@ -47,7 +47,7 @@ schema = schemathesis.openapi.from_dict(
 def node(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A node with something in it, so that requests can get beyond "there is no such thing"."""
     home = tmp_path_factory.mktemp("schema")
-    broker = Broker(home, {"groups.initial_rebalance_delay_ms": 0})
+    broker = NODE(home, {"groups.initial_rebalance_delay_ms": 0})
     broker.start()
     with httpx.Client(base_url=broker.http) as client:
         client.post("/v1/topics", json={"name": "orders", "partitions": 2}).raise_for_status()

@@ -175,6 +175,7 @@ class Campaign:
                     self.books.note_acks(values, answer.json()["results"])
 
 
+@pytest.mark.single_node("test_cluster_queues.py kills owners of a cluster")
 @pytest.mark.seeds(1)
 @pytest.mark.timeout(180)
 def test_nothing_that_was_answered_is_lost_when_the_node_is_killed(

@@ -105,6 +105,7 @@ def refused(call: Callable[[], object]) -> tuple[int, int]:
 # Serializers
 
 
+@pytest.mark.on_cluster
 def test_avro_from_end_to_end(registry: SchemaRegistryClient, bootstrap: str, topic: str) -> None:
     context = SerializationContext(topic, MessageField.VALUE)
     old = avro(name="string", age="int")
@@ -301,6 +302,7 @@ def test_evolution_is_accepted_and_refused_as_the_level_says(
 # Administration
 
 
+@pytest.mark.on_cluster
 def test_everything_the_client_can_ask(
     registry: SchemaRegistryClient, broker: Broker, unique: str
 ) -> None:

@@ -22,6 +22,7 @@ def _delayed(value: bytes, delay_ms: int = DELAY_MS) -> Message:
     return Message(value, headers=(("goqueue-delay-ms", b"%d" % delay_ms), ("kept", b"yes")))
 
 
+@pytest.mark.on_cluster
 @pytest.mark.parametrize("writer", WITH_HEADERS, ids=lambda writer: writer.name)
 def test_a_delayed_message_comes_when_it_is_due(
     writer: type[Client], bootstrap: str, topic: str

@@ -52,6 +52,7 @@ def outcomes(bootstrap: str, topic: str, *values: bytes) -> list[KafkaError | No
     return found
 
 
+@pytest.mark.on_cluster
 def test_a_stock_producer_is_refused_what_does_not_obey(
     registry: SchemaRegistryClient, bootstrap: str, strict: str
 ) -> None:

@@ -13,9 +13,10 @@ import pytest
 import uvloop
 
 from goqueue.model.errors import MalformedRequest
-from goqueue.runtime import sockets
+from goqueue.runtime import listening, sockets
 from goqueue.runtime.disk import LocalDisk
-from goqueue.runtime.sockets import Listener, SocketConnection
+from goqueue.runtime.listening import Listener
+from goqueue.runtime.sockets import SocketConnection
 from goqueue.wire.parts import FileRange, Part
 
 Story = Callable[["Server"], Awaitable[None]]
@@ -302,7 +303,7 @@ def test_connections_over_the_limit_are_refused_and_room_is_used_again(
 def test_a_silent_connection_is_ended(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "SWEEP_MS", 5)
+    monkeypatch.setattr(listening, "SWEEP_MS", 5)
 
     async def story(server: Server) -> None:
         client = await server.client()
@@ -316,16 +317,16 @@ def test_a_silent_connection_is_ended(
 def test_a_client_that_waits_for_its_answer_is_not_taken_for_silent(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "SWEEP_MS", 5)
+    monkeypatch.setattr(listening, "SWEEP_MS", 5)
     sweeps = 0
-    sweep = sockets.Listener._sweep
+    sweep = Listener._sweep
 
-    def counted(listener: sockets.Listener) -> None:
+    def counted(listener: Listener) -> None:
         nonlocal sweeps
         sweeps += 1
         sweep(listener)
 
-    monkeypatch.setattr(sockets.Listener, "_sweep", counted)
+    monkeypatch.setattr(Listener, "_sweep", counted)
 
     async def story(server: Server) -> None:
         waiting, silent = await server.client(), await server.client()

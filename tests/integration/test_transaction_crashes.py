@@ -166,6 +166,7 @@ def copies(node: Broker, children: list[Child]) -> Counter[int]:
     return found
 
 
+@pytest.mark.single_node("test_cluster_transactions.py kills nodes of a cluster")
 @pytest.mark.seeds(1)
 @pytest.mark.timeout(240)
 def test_every_message_is_copied_exactly_once_whoever_is_killed(

@@ -56,6 +56,7 @@ def ends(admin: AdminClient, topic: str, partition: int = 0) -> tuple[int, int]:
 # What is seen
 
 
+@pytest.mark.on_cluster
 @pytest.mark.parametrize(("writer", "reader"), list(product(WRITERS, READERS)))
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     writer: str, reader: str, bootstrap: str, new_topic: NewTopic, unique: str
@@ -236,6 +237,7 @@ def look(
         observer.close()
 
 
+@pytest.mark.on_cluster
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_offsets_are_committed_with_the_transaction_or_not_at_all(
     is_commit: bool,

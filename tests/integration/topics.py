@@ -17,7 +17,7 @@ FOREVER = {"retention.ms": "-1"}
 
 def create_topic(admin: AdminClient, name: str, *, partitions: int = 1, **config: str) -> str:
     """Create a topic and wait until its partitions have leaders."""
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config)
     admin.create_topics([wanted])[name].result(30)
     eventually(
         lambda: is_led(admin, name, partitions=partitions),

@@ -58,7 +58,7 @@ class Wire:
 @contextmanager
 def connect(bootstrap: str, *, receive_buffer: int | None = None) -> Iterator[Wire]:
     """Connect, and close at the end."""
-    host, port = bootstrap.rsplit(":", 1)
+    host, port = bootstrap.split(",")[0].rsplit(":", 1)
     with socket.socket() as raw:
         if receive_buffer is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

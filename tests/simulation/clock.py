@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from goqueue.broker.steady_clock import SteadyClock
+
 START_MS = 1_700_000_000_000
 STEPS_MAX = 10_000_000
 
@@ -21,6 +23,8 @@ class Scheduler(Protocol):
     """What a node asks of time."""
 
     def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
 
     def call_soon(self, action: Callable[[], None]) -> None: ...
 
@@ -59,6 +63,9 @@ class VirtualClock:
 
     def now_ms(self) -> int:
         return self._now_us // 1000
+
+    def wall_ms(self) -> int:
+        return self.now_ms()
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self.call_later(0, action)
@@ -123,6 +130,11 @@ class VirtualClock:
         """Let time go by until nothing is waiting any more."""
         self.run_until(lambda: not self.has_timers(), ms_max=ms_max)
 
+    @property
+    def steps(self) -> int:
+        """How much was ever to be done."""
+        return self._count
+
     def has_timers(self) -> bool:
         while self._timers and self._timers[0][2].is_cancelled:
             heapq.heappop(self._timers)
@@ -141,16 +153,20 @@ class VirtualClock:
 
 
 class NodeClock:
-    """One node's view: a wall clock that may be wrong, and timers that die with the node."""
+    """One node's view: a wall clock that may be wrong, and timers that die with the node.
+
+    `skew_ms` says by how much it is wrong, and can be changed while the node runs.
+    """
 
     def __init__(self, clock: VirtualClock, skew_ms: int) -> None:
         self.skew_ms = skew_ms
         self.extra_ms: Callable[[], float] = lambda: 0.0
         self._clock = clock
+        self.now_ms = SteadyClock(wall_ms=self.wall_ms, stopwatch_ms=clock.now_ms).now_ms
         self._timers: list[Timer] = []
         self._sweep_at = 64
 
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
         return self._clock.now_ms() + self.skew_ms
 
     def call_soon(self, action: Callable[[], None]) -> None:

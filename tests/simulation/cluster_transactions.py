@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from goqueue.broker import Broker
+from goqueue.broker.groups import Groups
 from goqueue.broker.joining import Joining
 from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_split import Split
 from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
 from goqueue.broker.transactions import Transactions
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
-from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors
+from goqueue.groups import CommitOffsets, OffsetErrors
 from goqueue.model.batch import decode_batch, read_header
-from goqueue.model.errors import CoordinatorNotAvailable, NotLeader
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotLeader
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
@@ -29,6 +29,8 @@ from tests.simulation.transactions_model import (
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_MS = 4_000
+ASKED_MAX = 50
+STRUCK_AT_THE_END = 0.15  # how often that happens, where it does
 STALE = 0.15  # how often a client asks whomever it thinks of first
 
 
@@ -39,6 +41,7 @@ class ClusterStage(Stage):
         self.cluster = world
         super().__init__(_Clients(self, world))  # type: ignore[arg-type]
         self.shown: dict[TopicPartition, set[str]] = {name: set() for name in OUTPUTS}
+        self.strikes = False  # whether coordinators fail just when they have answered
 
     def ask(self, call: Callable[[], Promise[T]]) -> Promise[T]:
         """A request of which nothing is heard for long is given up."""
@@ -46,7 +49,7 @@ class ClusterStage(Stage):
 
         def give_up() -> None:
             if answer in self._open:
-                self._open.remove(answer)
+                del self._open[answer]
                 answer.reject(ConnectionLost("The node does not answer."))
 
         self.cluster.clock.call_later(REQUEST_TIMEOUT_MS, give_up)
@@ -63,6 +66,21 @@ class ClusterStage(Stage):
         if node is None:
             raise CoordinatorNotAvailable("Nobody leads; retry.")
         return node
+
+    def groups_for(self, group_id: str) -> Groups:
+        number = self.any_node().broker.groups.partition_of(group_id)
+        return self.node_for(OFFSETS_TOPIC, number).broker.groups
+
+    def wait_for_offset(self, group_id: str) -> int:
+        """Leaders move now and then, so it may take another try."""
+        for _ in range(ASKED_MAX - 1):
+            try:
+                return self.cluster.wait(self.offset_of(group_id))
+            except GoQueueError as error:
+                if not error.retryable:
+                    raise
+            self.cluster.run_for(100)
+        return self.cluster.wait(self.offset_of(group_id))
 
     def any_node(self) -> ClusterNode:
         if not self.cluster.up():
@@ -98,8 +116,38 @@ class ClusterStage(Stage):
             assert missing <= held_up, f"{where} shows a part of {attempt}"
         return attempts
 
-    def check_newest(self, instance: Instance) -> None:
-        """A node that does not know yet that it is deposed repeats what was decided before."""
+    def note_end(self, instance: Instance, attempt: str, *, is_commit: bool) -> None:
+        """A node that does not know yet that it is deposed repeats what was decided before, but
+        nobody says yes to whoever was replaced before it asked."""
+        assert attempt not in self.impossible, f"seed {self.cluster.seed}: {attempt} came too late"
+        (self.committed if is_commit else self.aborted).add(attempt)
+        is_struck = self.strikes and not self.is_quiet
+        if is_struck and self.random.random() < STRUCK_AT_THE_END:
+            self._strike_coordinator(instance.name)
+
+    def _strike_coordinator(self, transactional_id: str) -> None:
+        """Now that it has answered, what it has answered must not hang on it."""
+        world = self.cluster
+        number = self.any_node().broker.transactions.partition_of(transactional_id)
+        node = world.leader_of(TRANSACTION_TOPIC, number)
+        what = self.random.random()
+        if what < 0.4:  # What was on its way to others is lost as well, unless it was durable.
+            for one in world.up():
+                one.crash()
+            self.lose_connections()
+        elif what < 0.7 and node is not None:
+            node.crash()
+            self.lose_connections()
+        elif node is not None:
+            world.network.cut([node.number], [one for one in world.nodes if one != node.number])
+        world.clock.call_later(self.random.uniform(50, 2_000), self.mend)
+
+    def mend(self) -> None:
+        """All nodes are up and see each other."""
+        self.cluster.network.faults.cut.clear()
+        for node in self.cluster.nodes.values():
+            if not node.is_up:
+                node.start()
 
     def check_settled(self, applications: list[Application]) -> None:
         self.check()
@@ -176,17 +224,12 @@ class _Clients:
         self.seed = world.seed
         self.broker = self
         self.transactions = self
-        self.groups = self
         self.topics = self
 
     def _coordinator(self, transactional_id: str) -> Transactions:
         some = self.stage.any_node().broker.transactions
         number = some.partition_of(transactional_id)
         return self.stage.node_for(TRANSACTION_TOPIC, number).broker.transactions
-
-    def _group_coordinator(self, group_id: str) -> Broker:
-        number = self.stage.any_node().broker.groups.partition_of(group_id)
-        return self.stage.node_for(OFFSETS_TOPIC, number).broker
 
     def initialise(self, transactional_id: str, **call: Any) -> Promise[ProducerIdentity]:
         return self._coordinator(transactional_id).initialise(transactional_id, **call)
@@ -211,26 +254,11 @@ class _Clients:
         *,
         joins_transaction: bool,
     ) -> Promise[OffsetErrors]:
-        transactions = self._group_coordinator(call.group_id).transactions
+        number = self.stage.any_node().broker.groups.partition_of(call.group_id)
+        transactions = self.stage.node_for(OFFSETS_TOPIC, number).broker.transactions
         return transactions.commit_offsets(
             transactional_id, identity, call, joins_transaction=joins_transaction
         )
-
-    def fetch_offsets(self, group_id: str, **how: Any) -> dict[str, dict[int, CommittedOffset]]:
-        """Where to begin. Who has been deposed and does not know it would tell old offsets.
-
-        Members of a group are safe from that: they join first, which takes a commit. These
-        applications have no members, so they look for the coordinator that really is one.
-        """
-        broker = self._group_coordinator(group_id)
-        topic = broker.topics.get(OFFSETS_TOPIC)
-        number = broker.groups.partition_of(group_id)
-        newest = max(self.stage.cluster.up(), key=lambda one: _applied(one.broker)).broker
-        placed = newest.placement(newest.topics.get(OFFSETS_TOPIC), number)
-        epoch = topic.partition(number).leader_epoch
-        if (placed.leader, placed.leader_epoch) != (broker.node_id, epoch):
-            raise CoordinatorNotAvailable("This coordinator is deposed; retry.")
-        return broker.groups.fetch_offsets(group_id, **how)
 
     def get(self, topic: str) -> str:
         return topic
@@ -243,8 +271,3 @@ class _Clients:
             if found is not None and partition in found.partitions:
                 return node.broker.produce(found, partition, batch, **how)
         raise NotLeader(partition.name, -1)
-
-
-def _applied(broker: Broker) -> int:
-    assert broker.cluster is not None
-    return broker.cluster.quorum.applied_index

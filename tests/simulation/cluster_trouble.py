@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from goqueue.model.errors import CorruptBatch
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 # Of a batch. Neither its checksum nor its neighbours can tell whether its epoch is right.
 _EPOCH_BITS = range(12 * 8, 16 * 8)
+_JOURNALS = ("meta/commit-journal-0", "meta/commit-journal-1")
+_JOURNAL_USED_BYTES = 40_000
 
 
 class Trouble:
@@ -36,11 +40,14 @@ class Trouble:
             self.join_up,
             self.bad_network,
             self.good_network,
+            self.mistake,
             self.slow_disk,
             self.fast_disks,
             self.fill_disk,
             self.fail_sync,
             self.set_clock,
+            self.rot,
+            self.outage,
         ]
 
     def strike(self) -> None:
@@ -58,11 +65,12 @@ class Trouble:
                 node.kill()
         self._failing.clear()
         self.world.heal()
-        if self.rot():
-            assert self._rotting is not None
+        self.rot()
+        if self._rotting is not None:
+            # A start finds what has rotted, and whatever it finds is had again from others.
             self.random.choice([self._rotting.kill, self._rotting.crash])()
             self.world.heal()
-            self._rotting.is_rotten = False  # It has had everything again from others.
+            self._rotting.is_rotten = False
 
     # Nodes
 
@@ -77,20 +85,31 @@ class Trouble:
         if leader is not None:
             leader.kill()
 
-    def set_clock(self) -> None:
-        """Somebody sets the clock of a node while it runs: far ahead, or back a little.
+    def outage(self) -> None:
+        """The power fails everywhere, and comes back here and there."""
+        if self.random.random() < 0.8:
+            self.rot()
+        for number in self._shuffled():
+            node = self.world.nodes[number]
+            if node.is_up:
+                node.crash()
+            self.world.clock.call_later(self.random.uniform(10, 2_500), partial(self._start, node))
 
-        Whoever waits does so by this clock, so setting it back makes all waiting longer by as much.
-        """
-        self._anyone().clock.skew_ms += self.random.choice([-2_000, 2_000, 600_000])
+    def set_clock(self) -> None:
+        """Somebody sets the clock of a node while it runs, by little or by a lot."""
+        steps_ms = [-600_000, -60_000, -2_000, 2_000, 60_000, 600_000]
+        self._anyone().clock.skew_ms += self.random.choice(steps_ms)
 
     def restart(self) -> None:
         for node in self.world.nodes.values():
-            if not node.is_up:
-                node.disk.make_room()
-                node.disk.fail_syncs(0)
-                self._failing.discard(node.number)
-                node.start()
+            self._start(node)
+
+    def _start(self, node: ClusterNode) -> None:
+        if not node.is_up:
+            node.disk.make_room()
+            node.disk.fail_syncs(0)
+            self._failing.discard(node.number)
+            node.start()
 
     # The network
 
@@ -132,6 +151,13 @@ class Trouble:
         self.world.network.heal()
         self.world.network.faults.cut = cut
 
+    def mistake(self) -> None:
+        """One node, or all others, find that a node is gone, and it is there."""
+        node = self._anyone().number
+        others = self._others(node)
+        for other in others if self.random.random() < 0.5 else [self.random.choice(others)]:
+            self.world.network.mistake(other, node)
+
     # Disks
 
     def slow_disk(self) -> None:
@@ -152,27 +178,49 @@ class Trouble:
         node.disk.fail_syncs()
         self._failing.add(node.number)
 
-    def rot(self) -> bool:
-        """Flip a bit of what all copies have, if there is enough of it."""
-        node = self._anyone()
-        number = self.random.randrange(self.partitions)
-        copies = [one.partition(self.topic, number) for one in self.world.nodes.values()]
-        ends = [one.durable_offset for one in copies if one is not None and one.end_offset]
-        end = min([self.world.watch.ledger(self.topic, number).end, *ends])
-        partition = node.partition(self.topic, number)
-        if partition is None or end <= partition.start_offset:
-            return False
+    def rot(self) -> None:
+        """Flip a bit on the disk of one node, the same one to the end: in a file that stands beside
+        the logs, or of something that is committed in any of them."""
+        node = self._rotting or self._anyone(lambda node: node.is_up)
+        if not node.is_up:
+            return
+        if self.random.random() < 0.3:
+            self._rot_beside(node)
+            return
+        written = [place for place, ledger in self.world.watch.ledgers.items() if ledger.end]
+        place = self.random.choice(sorted(written) or [(self.topic, 0)])
+        partition = node.partition(*place)
+        if partition is None:
+            return
+        end = min(self.world.watch.ledger(*place).end, partition.durable_offset)
+        if end <= partition.start_offset:
+            return
         offset = self.random.randrange(partition.start_offset, end)
-        found = partition.read_uncommitted(offset, bytes_max=1)
-        # What is last in a log is not old enough to rot.
-        if found is None or found.end_offset == partition.end_offset:
-            return False
+        try:
+            found = partition.read_uncommitted(offset, bytes_max=1)
+        except CorruptBatch:
+            return
+        assert found is not None
         bit = self.random.randrange(found.length * 8)
-        if bit in _EPOCH_BITS:
-            return False
+        if bit not in _EPOCH_BITS:
+            self._flip(node, found.segment.file.path, found.position * 8 + bit)
+
+    def _rot_beside(self, node: ClusterNode) -> None:
+        folder = f"logs/{self.topic}/{self.random.randrange(self.partitions)}"
+        paths = [f"{folder}/{name}" for name in node.disk.list(folder) if name[-4:] != ".log"]
+        paths += [path for path in _JOURNALS if node.disk.exists(path)]
+        path = self.random.choice(paths or list(_JOURNALS))
+        size = len(node.disk.read_whole(path)) if node.disk.exists(path) else 0
+        if path in _JOURNALS:
+            # Of a file that is mostly empty, the part that is used.
+            size = min(size, _JOURNAL_USED_BYTES)
+        if size:
+            self._flip(node, path, self.random.randrange(8 * size))
+
+    def _flip(self, node: ClusterNode, path: str, bit: int) -> None:
         self._rotting, node.is_rotten = node, True
-        node.disk.flip_bit(found.segment.file.path, found.position * 8 + bit)
-        return True
+        self.told.append(f"{self.world.age_ms} rot on node {node.number}: {path}, bit {bit}")
+        node.disk.flip_bit(path, bit)
 
     # Choices
 

@@ -138,7 +138,9 @@ class Watch:
             self._note_written(node, place, header, batch)
             if header.next_offset <= mark:
                 self.note_committed(place, header, batch, f"node {node.number}")
-        seen.written, seen.committed = end, mark
+            at = header.next_offset
+        # What has rotted here, and all after it, others have to show.
+        seen.written, seen.committed = min(end, at), min(mark, at)
 
     def note_committed(self, place: Place, header: BatchHeader, batch: bytes, by: str) -> None:
         """Somebody has seen a batch as committed."""

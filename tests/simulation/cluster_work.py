@@ -264,6 +264,10 @@ class Reader(Client):
                 return
             if header.base_offset < self.position:
                 continue
+            if header.base_offset > self.position:
+                # Where a batch says that it stands is outside of its checksum.
+                self.world.watch.demand(node.is_rotten, f"node {node.number} leaves something out")
+                return
             place = (self.topic, self.number)
             self.world.watch.note_committed(place, header, batch, f"node {node.number} to a reader")
             self.values += [(record.value or b"").decode() for record in decode_batch(batch)]
@@ -280,6 +284,8 @@ class Committer(Client):
         self.joins = joins
         self.acked = -1
         self.acks = 0
+        self.told = -1
+        self.tellings = 0
         self.rejoined = 0
         self._epoch = 0
         self._is_member = False
@@ -311,21 +317,30 @@ class Committer(Client):
         )
 
     def check(self) -> None:
-        """What the newest coordinator knows is not behind what was acknowledged."""
-        node = self.coordinator()
-        if node is None or self.acked < 0:
+        """Whoever tells an offset knows all that was acknowledged or told before it was asked."""
+        up = self.world.up()
+        number = up[0].broker.groups.partition_of(self.group) if up else 0
+        node = self.leader(OFFSETS_TOPIC, number)
+        if node is None:
             return
-        number = node.broker.groups.partition_of(self.group)
-        partition = node.partition(OFFSETS_TOPIC, number)
-        assert partition is not None
-        if partition.leader_epoch < self.world.watch.ledger(OFFSETS_TOPIC, number).epoch:
-            return
-        found = node.broker.groups.fetch_offsets(self.group)
-        kept = found.get(self.reader.topic, {}).get(self.reader.number)
+        groups, known = node.broker.groups, max(self.acked, self.told)
+
+        def confirmed(_: None, error: Exception | None) -> None:
+            _raise_surprise(error)
+            if error is None:
+                found = groups.fetch_offsets(self.group).get(self.reader.topic, {})
+                kept = found.get(self.reader.number)
+                self._note_told(node, known, -1 if kept is None else kept.offset)
+
+        self.send(node, lambda: groups.confirm(self.group).then(confirmed))
+
+    def _note_told(self, node: ClusterNode, known: int, offset: int) -> None:
         self.world.watch.demand(
-            kept is not None and kept.offset >= self.acked,
-            f"group {self.group} has committed {self.acked}, and node {node.number} knows {kept}",
+            offset >= known,
+            f"group {self.group} has committed {known}, and node {node.number} tells {offset}",
         )
+        self.told = max(self.told, offset)
+        self.tellings += 1
 
     def _join(self, node: ClusterNode) -> None:
         beat = ConsumerHeartbeat(

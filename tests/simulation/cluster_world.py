@@ -76,18 +76,19 @@ class ClusterNode:
     def kill(self) -> None:
         """Kill the process; the operating system still has everything that was written."""
         self._die()
+        self.world.network.end(self.number)
         self.disk.life += 1
         self.disk.fail_syncs(0)
 
     def crash(self) -> None:
         """Cut the power."""
         self._die()
+        self.world.network.leave(self.number)
         self.disk.crash()
 
     def _die(self) -> None:
         self.is_up = False
         self.clock.die()
-        self.world.network.leave(self.number)
 
     def leads(self, topic: str, number: int = 0) -> bool:
         """Whether this node believes that it leads a partition."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.peers import Answer, Answered, Handler, NoticeHandler, PeerKind
+from goqueue.broker.peers import Answer, Answered, Contact, Handler, NoticeHandler, PeerKind
 from goqueue.broker.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, InvalidRequest, RequestTimedOut
@@ -47,7 +47,20 @@ class Network:
         return self.nodes[node]
 
     def leave(self, node: int) -> None:
+        """A machine is without power: nobody hears of it again, and nobody is told."""
         self.nodes.pop(node, None)
+
+    def end(self, node: int) -> None:
+        """A process ends. Its machine closes its connections, and refuses new ones."""
+        self.leave(node)
+        for other in self.nodes.values():
+            if not {(node, other.node), (other.node, node)} & self.faults.cut:
+                other.lose(node)
+
+    def mistake(self, node: int, other: int) -> None:
+        """Have one node believe that another is gone, which is there all the same."""
+        if node in self.nodes:
+            self.nodes[node].lose(other, is_true=False)
 
     def cut(self, some: Sequence[int], others: Sequence[int]) -> None:
         """Let nothing pass between these, either way."""
@@ -90,6 +103,9 @@ class SimulatedPeers:
         self._clock = clock
         self._handlers: dict[PeerKind, Handler] = {}
         self._notice_handlers: dict[PeerKind, NoticeHandler] = {}
+        self._gone_listeners: list[Callable[[int], None]] = []
+        self._broken: set[int] = set()
+        self._gone: dict[int, SimulatedPeers | None] = {}  # and the life that was there instead
 
     def locate(self, node: int, address: str) -> None:
         self.located[node] = address
@@ -99,6 +115,30 @@ class SimulatedPeers:
 
     def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
         self._notice_handlers[kind] = handler
+
+    def contact(self, node: int) -> Contact:
+        if node in self._broken:
+            return Contact.BROKEN
+        is_gone = node in self._gone and self._gone[node] is self._network.nodes.get(node)
+        return Contact.GONE if is_gone else Contact.OPEN
+
+    def on_gone(self, heard: Callable[[int], None]) -> None:
+        self._gone_listeners.append(heard)
+
+    def lose(self, node: int, *, is_true: bool = True) -> None:
+        """A connection to a node ends, and before long another one is refused."""
+
+        def refused() -> None:
+            self._broken.discard(node)
+            present = self._network.nodes.get(node)
+            if is_true and present is not None:
+                return  # It is back already.
+            self._gone[node] = present
+            for heard in self._gone_listeners:
+                heard(node)
+
+        self._broken.add(node)
+        self._clock.call_later(self._network.clock.random.uniform(0, 60), refused)
 
     def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
         sent = b"".join(body)

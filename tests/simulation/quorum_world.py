@@ -77,7 +77,7 @@ class QuorumNode:
     def kill(self) -> None:
         self.is_up = False
         self.clock.die()
-        self.world.network.leave(self.number)
+        self.world.network.end(self.number)
         self.disk.life += 1
 
     def crash(self) -> None:

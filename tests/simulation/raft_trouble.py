@@ -37,6 +37,7 @@ class Trouble:
             self.compact,
             self.set_clock,
             self.lose_the_leader,
+            self.miss_the_leader,
         ]
         if changes_members:
             self.deeds += [self.change_members] * 8
@@ -51,6 +52,7 @@ class Trouble:
             trouble.crash_briefly,
             trouble.lose_the_leader,
             trouble.lose_the_leader,
+            trouble.miss_the_leader,
             trouble.transfer,
             trouble.transfer,
             trouble.partition,
@@ -140,6 +142,15 @@ class Trouble:
         leader = self._leader()
         if leader is not None:
             self._cut(lambda a, b: leader.id in (a, b))
+
+    def miss_the_leader(self) -> None:
+        """Some believe that it is gone; mostly they are wrong."""
+        leader = self._leader()
+        for node in self._all():
+            is_able = node.is_up and not node.is_paused and self.random.random() < 0.6
+            if leader is not None and is_able:
+                node.raft.miss(leader.id, node.now_ms())
+                node.pump()
 
     def crash_many(self) -> None:
         if self.random.random() < 0.3:

@@ -14,15 +14,17 @@ from goqueue.broker.flusher import Flusher
 from goqueue.cluster.replication import (
     Copying,
     FetchStatus,
+    FollowerNotice,
     Following,
     Leading,
     ProposeInSync,
     ReplicaFetch,
-    ReplicaFetched,
     ReplicaReport,
     ReplicaSet,
-    decode_message,
-    encode_message,
+    decode_answers,
+    decode_follower_notice,
+    encode_answers,
+    encode_follower_notice,
 )
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings
@@ -454,41 +456,37 @@ class Node:
             return
         fetch = role.fetch(self.clock.now_ms())
         if fetch is not None:
-            data = encode_message(fetch)
-            leader, source, incarnation = role.leader, self.number, self.incarnation
-            target = self.cluster.nodes[leader]
-            self.cluster.send(source, leader, lambda: target.asked(source, incarnation, data))
+            self._say(role.leader, FollowerNotice(self.incarnation, [fetch]))
 
     def _tell_durable(self, report: ReplicaReport) -> None:
         role = self.role
         if isinstance(role, Copying):
-            target = self.cluster.nodes[role.leader]
-            source, incarnation, data = self.number, self.incarnation, encode_message(report)
-            self.cluster.send(source, role.leader, lambda: target.told(source, incarnation, data))
+            self._say(role.leader, FollowerNotice(self.incarnation, reports=[report]))
 
-    def answered(self, data: bytes, batches: bytes) -> None:
-        message = decode_message(data)
-        assert isinstance(message, ReplicaFetched)
-        if self.is_up and isinstance(self.role, Copying):
-            before = self.partition.end_offset
-            self.role.received(message, batches, self.clock.now_ms())
-            self.restarts += message.status is FetchStatus.BELOW_START
-            self.cuts += message.status is FetchStatus.DIVERGING and before > 0
-            self._pump()
+    def _say(self, leader: int, notice: FollowerNotice) -> None:
+        target, source = self.cluster.nodes[leader], self.number
+        data = encode_follower_notice(notice)
+        self.cluster.send(source, leader, lambda: target.told(source, data))
+
+    def answered(self, data: bytes, body: bytes) -> None:
+        for message, batches in decode_answers(data, memoryview(body)):
+            if self.is_up and isinstance(self.role, Copying):
+                before = self.partition.end_offset
+                self.role.received(message, batches, self.clock.now_ms())
+                self.restarts += message.status is FetchStatus.BELOW_START
+                self.cuts += message.status is FetchStatus.DIVERGING and before > 0
+                self._pump()
 
     # Leading
 
-    def asked(self, source: int, incarnation: bytes, data: bytes) -> None:
-        message = decode_message(data)
-        assert isinstance(message, ReplicaFetch)
-        if self.is_up and self.leading is not None:
-            self._serve(source, incarnation, message, self.clock.now_ms() + FETCH_WAIT_MS)
-
-    def told(self, source: int, incarnation: bytes, data: bytes) -> None:
-        message = decode_message(data)
-        assert isinstance(message, ReplicaReport)
-        if self.is_up and self.leading is not None:
-            self.leading.reported(source, incarnation, message, self.clock.now_ms())
+    def told(self, source: int, data: bytes) -> None:
+        notice, now_ms = decode_follower_notice(data), self.clock.now_ms()
+        if not self.is_up or self.leading is None:
+            return
+        for report in notice.reports:
+            self.leading.reported(source, notice.incarnation, report, now_ms)
+        for fetch in notice.fetches:
+            self._serve(source, notice.incarnation, fetch, now_ms + FETCH_WAIT_MS)
 
     def _serve(self, source: int, incarnation: bytes, fetch: ReplicaFetch, until_ms: int) -> None:
         assert self.leading is not None
@@ -497,7 +495,7 @@ class Node:
         if answer.status is FetchStatus.OK and not batches and now_ms < until_ms:
             self.parked.append((source, incarnation, fetch, until_ms))
             return
-        target, data = self.cluster.nodes[source], encode_message(answer)
+        target, data = self.cluster.nodes[source], encode_answers([answer])
         self.cluster.send(self.number, source, lambda: target.answered(data, batches))
 
     def _unpark(self) -> None:

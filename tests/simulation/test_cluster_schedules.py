@@ -49,7 +49,7 @@ class Client:
 
     def some_due_ms(self, node: ClusterNode) -> int:
         chance = self.world.random
-        return node.clock.now_ms() + chance.randint(0, chance.choice(SPANS_MS))
+        return node.clock.wall_ms() + chance.randint(0, chance.choice(SPANS_MS))
 
     def schedule(self, node: ClusterNode | None = None, *, count: int = 0) -> None:
         chance = self.world.random
@@ -194,7 +194,7 @@ def test_lists_and_counts_are_those_of_all_owners() -> None:
     world = _world(2)
     ids: list[str] = []
     for node in world.up():
-        due_ms = node.clock.now_ms() + 3_600_000
+        due_ms = node.clock.wall_ms() + 3_600_000
         delayed = [Delayed(Record(None, b"x"), due_ms + one * 1_000) for one in range(7)]
         some = world.wait(node.broker.schedules.schedule(TOPIC, delayed))
         ids += some

@@ -17,6 +17,7 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS, Application
 
 POSITIONS = 6
+ENDLESS = 10_000  # more than anybody gets to while there is trouble
 
 
 def _stage(seed: int) -> ClusterStage:
@@ -228,8 +229,9 @@ def test_what_no_coordinator_knows_is_aborted_and_what_one_knows_is_not() -> Non
 @pytest.mark.seeds(8)
 def test_every_position_is_there_once_and_whole_whichever_nodes_fail(seed: int) -> None:
     stage = _stage(seed)
+    stage.strikes = True
     world, chance = stage.cluster, stage.random
-    applications = _applications(stage)
+    applications = _applications(stage, positions=ENDLESS)
     for _ in range(12):
         faults = world.network.faults
         faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
@@ -238,9 +240,17 @@ def test_every_position_is_there_once_and_whole_whichever_nodes_fail(seed: int) 
         faults.late = chance.choice([0.0, 0.02, 0.1])
         _trouble(stage)
         for _ in range(chance.randint(1, 4)):
-            if chance.random() < 0.1:
+            if chance.random() < 0.3:
                 chance.choice(applications).start_instance()
             _run(stage, applications, chance.choice([chance.uniform(5, 200), 1_000]))
+        if chance.random() < 0.5:  # Where nothing is done, nothing can go wrong.
+            world.network.heal()
+            stage.mend()
+            _run(stage, applications, 1_500)
+    stage.is_quiet = True
+    world.heal()
+    for application in applications:
+        application.positions = application.committed_offset() + 2
     _settle(stage, applications)
 
 

@@ -159,7 +159,9 @@ class History:
             peeked = [
                 one
                 for partition in range(PARTITIONS)
-                for one in self.world.broker.queues.peek(group, TOPIC, partition, count=1000)
+                for one in self.world.wait(
+                    self.world.broker.queues.peek(group, TOPIC, partition, count=1000)
+                )
             ]
             open_ones = [one.state for one in peeked if one.state.state != "done"]
             assert not open_ones, f"{told} is not at its end: {open_ones}"

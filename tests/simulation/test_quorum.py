@@ -97,6 +97,28 @@ def test_a_controller_that_is_cut_off_stops_deciding_and_another_begins() -> Non
     world.check()
 
 
+def test_who_asks_again_is_not_told_that_a_decision_stands_which_was_lost() -> None:
+    world = QuorumWorld(8)
+    world.settle()
+    old = world.controller()
+    others = [node for node in world.up() if node is not old]
+    world.network.cut([old.number], [node.number for node in others])
+    command = CreateTopic(b"x" * 16, "orders", 1)
+    Outcome(old, command)
+    seen: list[bool] = []
+    old.quorum.request(command).then(
+        lambda _, error: seen.append(old.quorum.metadata.topic("orders") is not None)
+    )
+    # Another controller fills the places in the log that the lost decision had.
+    world.clock.run_until(lambda: any(node.quorum.is_controller for node in others))
+    for number in range(10):
+        Outcome(others[0], CreateTopic(bytes([number]) * 16, f"topic-{number}", 1))
+    world.run_for(3_000)
+    world.network.heal()
+    world.clock.run_until(lambda: bool(seen))
+    assert seen == [True]
+
+
 @pytest.mark.seeds(30)
 def test_facts_survive_whatever_happens_to_nodes_and_network(seed: int) -> None:
     world = QuorumWorld(seed, voters=5 if seed % 5 == 0 else 3, learners=seed % 2)

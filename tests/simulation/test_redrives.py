@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.promise import promised
 from goqueue.delivery.redrive import LetterFilter, RedriveOrder
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World
@@ -27,7 +28,9 @@ def _kill_messages(world: World) -> list[str]:
         receipts = [one.delivery.receipt for one in messages]
         world.wait(queues.reject("shop", receipts, reason="poison"))
         rejected += len(messages)
-    world.run_until(lambda: world.broker.dead_letters.count(TOPIC) == MESSAGES)
+    world.run_until(
+        lambda: world.wait(promised(world.broker.dead_letters.count(TOPIC))) == MESSAGES
+    )
     return values
 
 
@@ -45,7 +48,9 @@ def _start_again(world: World) -> None:
 
 
 def _letters(world: World) -> list[str]:
-    page = world.broker.dead_letters.page(TOPIC, filter=LetterFilter(), count_max=10_000)
+    page = world.wait(
+        promised(world.broker.dead_letters.page(TOPIC, filter=LetterFilter(), count_max=10_000))
+    )
     return [(letter.record.value or b"").decode() for letter in page.letters]
 
 

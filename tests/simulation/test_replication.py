@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.model.batch import decode_batch
 from goqueue.partition import Partition, PartitionSettings
-from goqueue.partition import partition as partition_module
+from goqueue.partition import copy as copy_module
 from goqueue.storage.log import LogSettings
 from goqueue.storage.segment import Segment
 from tests.simulation.clock import NeverHappened
@@ -282,7 +282,7 @@ def _removed(_: object, error: BaseException | None) -> None:
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs here are small, and what is saved beside them should matter."""
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 2500)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 2500)
 
 
 @pytest.mark.seeds(12)

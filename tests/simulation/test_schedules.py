@@ -43,7 +43,7 @@ class Client:
 
     @property
     def now_ms(self) -> int:
-        return self.world._node.now_ms()
+        return self.world._node.wall_ms()
 
     def some_due_ms(self) -> int:
         chance = self.world.random

@@ -168,7 +168,8 @@ class History:
         queues, seen = self.world.broker.queues, self.outputs(NOW)
         queues.lanes(SOURCE)
         for number in range(PARTITIONS):
-            for one in queues.peek(GROUP, SOURCE, number, offset=0, count=1000):
+            peeked = self.world.wait(queues.peek(GROUP, SOURCE, number, offset=0, count=1000))
+            for one in peeked:
                 value = one.record.value if one.record is not None else None
                 is_done = one.state.state == "done"
                 assert is_done == (value in seen), f"seed {self.world.seed}: {value!r} {one.state}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from goqueue.broker.fetching import Fetched, Wanted
+from goqueue.broker.groups import Groups
 from goqueue.broker.promise import Promise, start
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
@@ -43,8 +44,9 @@ class Stage:
         self.world = world
         self.random = random.Random(world.seed)
         self.is_quiet = False  # no more hanging and dying
-        self._open: set[Promise[Any]] = set()
+        self._open: dict[Promise[Any], None] = {}  # in order, or a seed would not replay
         self.committable: set[str] = set()  # attempts whose commit was asked for
+        self.impossible: set[str] = set()  # whose commit was asked for by who was replaced before
         self.committed: set[str] = set()  # attempts whose commit was answered
         self.aborted: set[str] = set()  # attempts whose abort was answered
         self.seen: dict[TopicPartition, set[str]] = defaultdict(set)
@@ -54,11 +56,11 @@ class Stage:
     def ask(self, call: Callable[[], Promise[T]]) -> Promise[T]:
         """Send a request; its answer may be that the connection was lost."""
         answer: Promise[T] = Promise()
-        self._open.add(answer)
+        self._open[answer] = None
 
         def done(value: T | None, error: Exception | None) -> None:
             if answer in self._open:
-                self._open.remove(answer)
+                del self._open[answer]
                 # As over a network: it arrives some time later, in a turn of its own.
                 self.world.clock.call_later(0.05, lambda: answer.settle(value, error))
 
@@ -79,7 +81,7 @@ class Stage:
 
     def lose_connections(self) -> None:
         """The node is gone; applications ask again, and find another or the same."""
-        lost, self._open = self._open, set()
+        lost, self._open = self._open, {}
         for answer in lost:
             self.world.clock.call_later(
                 self.random.uniform(0, 50),
@@ -93,6 +95,26 @@ class Stage:
 
     def partition(self, name: TopicPartition) -> Partition:
         return self.world.broker.topics.get(name.topic).partition(name.partition)
+
+    def groups_for(self, group_id: str) -> Groups:
+        """Those of the node that a client believes to coordinate a group."""
+        return self.world.broker.groups
+
+    def offset_of(self, group_id: str, *, is_stable: bool = False) -> Promise[int]:
+        """Where a group goes on, as a coordinator tells."""
+        groups = self.groups_for(group_id)
+
+        async def run() -> int:
+            await groups.confirm(group_id)
+            found = groups.fetch_offsets(group_id, require_stable=is_stable).get(INPUT, {}).get(0)
+            return 0 if found is None else found.offset
+
+        told: Promise[int] = Promise()
+        start(run(), told.settle)
+        return told
+
+    def wait_for_offset(self, group_id: str) -> int:
+        return self.world.wait(self.offset_of(group_id))
 
     # What a reader who wants only what is committed sees
 
@@ -151,10 +173,11 @@ class Stage:
             assert stable >= self.stable[name], f"the last stable offset of {name} moved back"
             self.stable[name] = stable
 
-    def check_newest(self, instance: Instance) -> None:
-        """Whoever was told that its transaction is ended has not been replaced before."""
+    def note_end(self, instance: Instance, attempt: str, *, is_commit: bool) -> None:
+        """Whoever is told that its transaction is ended has not been replaced before."""
         newest = instance.application.newest
         assert newest == instance.number, "a fenced producer ended its transaction"
+        (self.committed if is_commit else self.aborted).add(attempt)
 
     def check_settled(self, applications: list[Application]) -> None:
         """What must be true when everything has come to rest."""
@@ -193,6 +216,7 @@ class Application:
         self.instances = 0
         self.alive = 0
         self.newest = 0  # the instance that was initialised last
+        self.identity = ProducerIdentity(-1, -1)  # the newest that anybody was told
         self.refusals: list[GoQueueError] = []
 
     @property
@@ -205,9 +229,17 @@ class Application:
             return False  # Nobody can tell now.
 
     def committed_offset(self) -> int:
-        offsets = self.stage.world.broker.groups.fetch_offsets(self.group_id)
-        found = offsets.get(INPUT, {}).get(0)
-        return 0 if found is None else found.offset
+        return self.stage.wait_for_offset(self.group_id)
+
+    def note_identity(self, identity: ProducerIdentity) -> None:
+        is_other = identity.producer_id != self.identity.producer_id
+        if is_other or identity.epoch > self.identity.epoch:
+            self.identity = identity
+
+    def is_replaced(self, identity: ProducerIdentity) -> bool:
+        """Whether somebody has been told a later epoch: nothing may come of this one any more."""
+        is_same = identity.producer_id == self.identity.producer_id
+        return is_same and identity.epoch < self.identity.epoch
 
     def start_instance(self) -> None:
         self.instances += 1
@@ -243,6 +275,7 @@ class Instance:
             lambda: transactions().initialise(self.name, timeout_ms=TIMEOUT_MS)
         )
         self.application.newest = self.number
+        self.application.note_identity(self.identity)
         position = await self.position()
         while position < self.application.positions:
             is_commit = self.stage.is_quiet or self.random.random() < 0.7
@@ -250,17 +283,8 @@ class Instance:
             position += is_commit
 
     async def position(self) -> int:
-        application = self.application
-
-        def fetch() -> Promise[int]:
-            groups = self.stage.world.broker.groups
-            offsets = groups.fetch_offsets(application.group_id, require_stable=True)
-            found = offsets.get(INPUT, {}).get(0)
-            promise: Promise[int] = Promise()
-            promise.resolve(0 if found is None else found.offset)
-            return promise
-
-        return await self.insist(fetch)
+        group_id = self.application.group_id
+        return await self.insist(lambda: self.stage.offset_of(group_id, is_stable=True))
 
     async def transact(
         self, position: int, *, is_commit: bool, places: Sequence[TopicPartition] = ()
@@ -342,7 +366,8 @@ class Instance:
         stage, identity = self.stage, self.identity
         waits = self.random.random() < 0.5 if self.waits is None else self.waits
         if is_commit:
-            stage.committable.add(attempt)
+            is_late = self.application.is_replaced(identity)
+            (stage.impossible if is_late else stage.committable).add(attempt)
 
         def end() -> Promise[ProducerIdentity]:
             transactions = stage.world.broker.transactions
@@ -355,11 +380,11 @@ class Instance:
             )
 
         self.identity = await self.insist(end)
-        stage.check_newest(self)
+        self.application.note_identity(self.identity)
+        stage.note_end(self, attempt, is_commit=is_commit)
         if self.identity != identity:
             assert self.application.bumps_epoch
             self.sequences.clear()
-        (stage.committed if is_commit else stage.aborted).add(attempt)
 
     async def insist(self, call: Callable[[], Promise[T]]) -> T:
         """Ask until there is an answer other than "later"; die of any other refusal."""

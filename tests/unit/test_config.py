@@ -159,6 +159,10 @@ def test_two_names_of_one_setting_must_agree() -> None:
             {"cluster.peers": "1@a:1", "cluster.discovery": "nodes.example:9094"},
             "both say who the first voters are",
         ),
+        (
+            {"cluster.tls_key": "node.key"},
+            "needs cluster.tls_certificate and cluster.tls_authorities too; give all three",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(
@@ -177,6 +181,22 @@ def test_a_listener_beyond_loopback_is_allowed_when_asked_for() -> None:
         }
     )
     assert settings.listeners.kafka_advertised == Address("queue.example", 9092)
+
+
+def test_other_nodes_prove_who_they_are_with_tls_so_nothing_need_be_allowed() -> None:
+    certificates = {
+        "cluster.tls_certificate": "~/node.pem",
+        "cluster.tls_key": "node.key",
+        "cluster.tls_authorities": "authority.pem",
+    }
+    listening = {"--listen-internal": "10.0.0.1:7000"}
+    (problem,) = problems_of(overrides=listening)
+    assert "without authentication" in problem
+    settings = load(overrides={**listening, **certificates})
+    assert settings.cluster.has_tls
+    assert settings.cluster.tls_certificate == Path("~/node.pem").expanduser()
+    (problem,) = problems_of(overrides={"--listen-http": "10.0.0.1:8080", **certificates})
+    assert "listeners.http" in problem
 
 
 def test_printed_settings_say_where_they_come_from_and_can_be_read_back(file: Path) -> None:

@@ -13,10 +13,13 @@ from goqueue.broker.facts import done
 from goqueue.broker.promise import Promise
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.commands import (
+    ChangeVoter,
     ClusterCommand,
     DrainNode,
     ElectLeader,
     Reassign,
+    ThrottleMove,
+    ThrottleNode,
     UnregisterNode,
 )
 from goqueue.cluster.facts import NO_LEADER, NodeFact, PartitionFact
@@ -27,6 +30,7 @@ from goqueue.model.errors import (
     InvalidRequest,
     NodeInUse,
     NoReassignment,
+    QuorumAtRisk,
     UnknownNode,
 )
 from goqueue.model.names import TopicPartition
@@ -45,6 +49,17 @@ class NodeView(NamedTuple):
     is_controller: bool
     leader_count: int
     replica_count: int
+    feeding_bytes_per_second: int = 0  # to copies not in sync; 0 is as its settings say
+    catching_up_bytes_per_second: int = 0  # of its own such copies
+
+
+class VoterView(NamedTuple):
+    """A node that gets the log of the quorum, and perhaps votes in it."""
+
+    id: int
+    is_voter: bool
+    is_controller: bool
+    is_running: bool
 
 
 class PartitionView(NamedTuple):
@@ -60,6 +75,7 @@ class PartitionView(NamedTuple):
     removing: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
     is_lost: bool = False  # all that were in sync have lost their disks
+    throttle_bytes_per_second: int = 0  # of what each node sends to new copies; 0 is no limit
 
     @property
     def is_moving(self) -> bool:
@@ -95,6 +111,21 @@ class Administration:
     def voters(self) -> tuple[int, ...]:
         return (self._node_id,) if self._cluster is None else self._cluster.quorum.voters
 
+    def quorum(self) -> list[VoterView]:
+        """Who belongs to the quorum, by id. A voter that never came is known to it alone."""
+        if self._cluster is None:
+            return [VoterView(self._node_id, True, True, True)]
+        quorum = self._cluster.quorum
+        return [
+            VoterView(
+                node,
+                node in quorum.voters,
+                node == quorum.leader,
+                quorum.metadata.is_alive(node),
+            )
+            for node in quorum.members.all
+        ]
+
     def nodes(self) -> list[NodeView]:
         """All nodes that are registered, by id."""
         if self._cluster is None:
@@ -106,10 +137,13 @@ class Administration:
         return [self._node(known[number]) for number in sorted(known)]
 
     def node(self, number: int) -> NodeView:
-        for one in self.nodes():
-            if one.id == number:
-                return one
-        raise UnknownNode(number)
+        found = self.find_node(number)
+        if found is None:
+            raise UnknownNode(number)
+        return found
+
+    def find_node(self, number: int) -> NodeView | None:
+        return next((one for one in self.nodes() if one.id == number), None)
 
     def _node(self, fact: NodeFact) -> NodeView:
         assert self._cluster is not None
@@ -126,6 +160,8 @@ class Administration:
             fact.id == quorum.leader,
             partitions.leader_count(fact.id),
             partitions.replica_count(fact.id),
+            fact.feeding_bytes_per_second,
+            fact.catching_up_bytes_per_second,
         )
 
     def partitions(self, topic: Topic | None = None) -> Iterator[PartitionView]:
@@ -152,6 +188,7 @@ class Administration:
             fact.removing,
             fact.target,
             fact.is_lost,
+            fact.throttle_bytes_per_second,
         )
 
     def _fact(self, topic: Topic, number: int) -> PartitionFact | None:
@@ -163,6 +200,12 @@ class Administration:
     def moving(self) -> list[PartitionView]:
         """The partitions whose replicas are being moved."""
         return [one for one in self.partitions() if one.is_moving] if self._cluster else []
+
+    def copy_bytes_per_second(self, topic: Topic, number: int) -> int:
+        """How fast this node's copy of a partition has been made lately."""
+        if self._cluster is None:
+            return 0
+        return self._cluster.replicas.copied.bytes_per_second((topic.id, number))
 
     def drain_report(self, node: int) -> DrainReport:
         """How far a node is from leading nothing."""
@@ -180,6 +223,24 @@ class Administration:
             raise NodeInUse(f"Node {node} is alone; nobody could lead in its place.")
         return self._decide(DrainNode(node, is_wanted))
 
+    def throttle_node(
+        self,
+        node: int,
+        *,
+        feeding_bytes_per_second: int | None = None,
+        catching_up_bytes_per_second: int | None = None,
+    ) -> Promise[None]:
+        """Limit what a node sends to copies not in sync, and what its own such copies take.
+
+        0 leaves it to the settings of the node.
+        """
+        self.node(node)
+        if self._cluster is None and (feeding_bytes_per_second or catching_up_bytes_per_second):
+            raise InvalidRequest(f"Node {node} is alone; there are no copies to be throttled.")
+        return self._decide(
+            ThrottleNode(node, feeding_bytes_per_second, catching_up_bytes_per_second)
+        )
+
     def unregister(self, node: int) -> Promise[None]:
         """Forget a node that has stopped for good and keeps nothing."""
         self.node(node)
@@ -187,14 +248,42 @@ class Administration:
             raise NodeInUse(f"Node {node} is the only one.")
         return self._decide(UnregisterNode(node))
 
-    def reassign(self, topic: Topic, number: int, replicas: Sequence[int]) -> Promise[None]:
-        """Move a partition to these nodes, of which the first is to lead."""
+    def change_voter(self, node: int, *, is_wanted: bool) -> Promise[None]:
+        """Let a node vote in the quorum, or only follow it."""
+        if self._cluster is None:
+            self.node(node)
+            if not is_wanted:
+                raise QuorumAtRisk(f"Node {node} is alone; nobody could decide in its place.")
+        return self._decide(ChangeVoter(node, is_wanted))
+
+    def reassign(
+        self,
+        topic: Topic,
+        number: int,
+        replicas: Sequence[int],
+        *,
+        throttle_bytes_per_second: int | None = None,
+    ) -> Promise[None]:
+        """Move a partition to these nodes, of which the first is to lead.
+
+        Each node sends new copies of all partitions with one throttle no more than that; 0 is no
+        limit, and without a word a move that is under way keeps what it has.
+        """
         self._fact(topic, number)
         if not replicas:
             raise InvalidReplicaAssignment("Name at least one node to keep the partition.")
         if self._cluster is None and list(replicas) != [self._node_id]:
             raise InvalidReplicaAssignment(f"There is one node, {self._node_id}, and no other.")
-        return self._decide(Reassign(topic.id, number, tuple(replicas)))
+        return self._decide(Reassign(topic.id, number, tuple(replicas), throttle_bytes_per_second))
+
+    def throttle_reassignment(
+        self, topic: Topic, number: int, bytes_per_second: int
+    ) -> Promise[None]:
+        """Let a move that is under way go on this fast; 0 is without limit."""
+        self._fact(topic, number)
+        if self._cluster is None:
+            raise NoReassignment(TopicPartition(topic.name, number))
+        return self._decide(ThrottleMove(topic.id, number, bytes_per_second))
 
     def cancel_reassignment(self, topic: Topic, number: int) -> Promise[None]:
         """Leave a partition where it was before its move."""

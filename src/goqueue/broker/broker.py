@@ -15,6 +15,7 @@ import msgspec
 from goqueue.broker.administration import Administration
 from goqueue.broker.clustering import Addresses, Clustering
 from goqueue.broker.compactor import Compactor
+from goqueue.broker.confirming import Confirming
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.distant_reading import Bounds, DistantReader
 from goqueue.broker.epochs import Epochs
@@ -76,6 +77,8 @@ from goqueue.partition import Appended, Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
+
+DELETION_TIMEOUT_MS = 30_000  # long enough for a silent copy to lose its place among those in sync
 
 _NODE_FILE = "meta/node"
 _NODE_MAGIC = b"GQND"
@@ -163,6 +166,12 @@ class Broker:
                 start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
             )
         self.groups = Groups(scheduler, self.topics, settings.groups)
+        if self.cluster is not None:
+            quorum = self.cluster.quorum
+            confirming = Confirming(
+                scheduler, lambda: quorum.catch_up(timeout_ms=settings.cluster.session_ms // 2)
+            )
+            self.groups.catch_up = confirming.confirm
         self.transactions = Transactions(
             scheduler, self.topics, self.groups, settings.transactions, self.leaders
         )
@@ -175,6 +184,7 @@ class Broker:
             new_id=self.new_id,
             is_stream_group=self.groups.is_known,
             leaders=self.leaders,
+            look=self.look,
             is_alone=self.cluster is None,
         )
         self.groups.is_queue_group = self.queues.is_known
@@ -201,7 +211,7 @@ class Broker:
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
         self.dead_letters = DeadLetters(
-            self.topics, self.queues.journal, check_kept=self.queues.check_kept
+            self.topics, self.queues.journal, look=self.look, read=self.read
         )
         self.redrives = Redrives(
             scheduler,
@@ -362,7 +372,7 @@ class Broker:
         if topic.is_internal:
             raise InternalTopic(topic.name)
         if topic.settings.has_schemas:
-            self.validation.check_batch(topic, batch, now_ms=self.scheduler.now_ms())
+            self.validation.check_batch(topic, batch, now_ms=self.scheduler.wall_ms())
         if not is_transactional(batch):
             return self._store(topic, partition, batch)
         if transactional_id is None:
@@ -385,14 +395,14 @@ class Broker:
         """Where the delayed records of a transactional batch wait, if it has any."""
         if not (topic.settings.has_attributes and may_have_attributes(batch)):
             return []
-        now_ms = self.scheduler.now_ms()
+        now_ms = self.scheduler.wall_ms()
         name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
         return [] if name is None else [name]
 
     def _store(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
         if self.upkeep.is_full:
             raise StorageFull("The disk is full; retry when there is room again.")
-        now_ms = self.scheduler.now_ms()
+        now_ms = self.scheduler.wall_ms()
         if topic.settings.has_attributes and may_have_attributes(batch):
             return append_with_attributes(self.schedules, topic, partition, batch, now_ms=now_ms)
         return partition.append(batch, now_ms=now_ms)
@@ -485,14 +495,33 @@ class Broker:
             raise UnknownTopic(name)
         return await self.topics.create(name, partition_count=self.settings.topics.partitions)
 
-    def delete_records(self, topic: str, number: int, *, before_offset: int) -> int:
-        """Forget the records before an offset; the first offset that is left."""
+    def delete_records(
+        self,
+        topic: str,
+        number: int,
+        *,
+        before_offset: int,
+        timeout_ms: int = DELETION_TIMEOUT_MS,
+    ) -> Promise[int]:
+        """Forget the records before an offset, or with -1 all that are committed.
+
+        Kept when no copy in sync has them any more; the answer is the first offset that is left in
+        any of these.
+        """
         found = self.topics.get(topic)
         if found.is_internal:
             raise InternalTopic(topic)
         if not found.settings.log.is_deleting:
             raise RecordsKept(topic)
-        return found.partition(number).delete_before(before_offset)
+        start = found.partition(number).delete_before(before_offset)
+        if self.cluster is not None:
+            wanted = start if before_offset < 0 else min(start, before_offset)
+            return self.cluster.replicas.when_deleted(
+                (found.id, number), wanted, timeout_ms=timeout_ms
+            )
+        deleted: Promise[int] = Promise()
+        deleted.resolve(start)
+        return deleted
 
     def compact(self, topic: str) -> int:
         """Have a topic compacted soon; the number of its partitions."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
+from goqueue.broker.doubts import Doubts
 from goqueue.broker.flusher import Flusher
 from goqueue.broker.forming import Forming
 from goqueue.broker.membership import Membership
-from goqueue.broker.peers import Peers
+from goqueue.broker.peers import Contact, Peers
 from goqueue.broker.quorum import Quorum
 from goqueue.broker.replicas import Replicas
 from goqueue.broker.scheduler import Scheduler
@@ -70,8 +71,10 @@ class Clustering:
             storage,
             scheduler,
             peers,
+            random,
             contacts=contacts,
             nodes_min=1 if settings.discovery is None else settings.discovery_count,
+            joins_only=settings.join_only,
             offered_id=offered_id,
             configured_id=configured_id,
             new_id=new_id,
@@ -102,7 +105,10 @@ class Clustering:
             addresses=lambda: dict(addresses()),
         )
         self.replicas: Replicas
+        self.doubts: Doubts
+        self._gone_ms: dict[int, int] = {}  # by node: when it was last found to be gone
         self._is_stopped = False
+        peers.on_gone(self._note_gone)
 
     def attach(self, topics: Topics, flusher: Flusher, settings: ReplicationSettings) -> None:
         """Have the copies of topics kept in their roles; topics must hear of decisions first."""
@@ -119,10 +125,22 @@ class Clustering:
             ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
         )
         self.membership.is_ill = self.replicas.has_failed
+        self.doubts = Doubts(
+            self.quorum.node_id,
+            self.incarnation,
+            self.quorum,
+            self._scheduler,
+            topics,
+            ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
+        )
+        self.membership.doubts = self.doubts.of_copies
+        self.replicas.on_role(self.doubts.role_changed)
+        self.when_trusted(topics.forget_doubts)
 
     def start(self) -> None:
         """Take part in the cluster, as soon as there is one."""
         self.replicas.start()
+        self.doubts.start()
         self.forming.start(self._begin)
 
     def _begin(self, state: RaftState, may_vote: bool) -> None:
@@ -205,6 +223,7 @@ class Clustering:
         self.forming.stop()
         self.membership.stop()
         self.replicas.stop()
+        self.doubts.stop()
         self.quorum.stop()
 
     # What is known
@@ -218,7 +237,36 @@ class Clustering:
         formed = self.forming.formed
         return "" if formed is None else formed.cluster_id
 
+    @property
+    def waits_for(self) -> str:
+        """Why this node cannot serve yet, as a sentence; empty once the cluster counts on it."""
+        if self.membership.is_trusted:
+            return ""
+        if self.forming.waits_for:
+            return self.forming.waits_for
+        if self.quorum.leader < 0:
+            voters = ", ".join(map(str, self.quorum.voters)) or "that the cluster has"
+            return f"No controller: this node cannot reach most of the voters {voters}."
+        return "The cluster has not taken this node in yet."
+
     def nodes(self) -> list[NodeFact]:
-        """The nodes that clients can be sent to."""
+        """The nodes that the cluster counts on."""
         known = self.quorum.metadata.nodes
         return [known[number] for number in sorted(known) if not known[number].is_fenced]
+
+    def is_there(self, node: int) -> bool:
+        """Whether it makes sense to ask a node, or to send a client there.
+
+        Of a node that has just died this one knows before the cluster has decided who leads
+        instead. Whoever is told that nobody leads asks again soon; whoever is told of a node that
+        does not answer may wait for it much longer.
+        """
+        contact = Contact.OPEN if node == self.quorum.node_id else self._peers.contact(node)
+        if contact is not Contact.GONE:
+            return contact is Contact.OPEN
+        # Whom the cluster counts on after a session, in spite of that, is there for others.
+        since_ms = self._scheduler.now_ms() - self._gone_ms.get(node, 0)
+        return since_ms > self._settings.session_ms
+
+    def _note_gone(self, node: int) -> None:
+        self._gone_ms[node] = self._scheduler.now_ms()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from goqueue.broker.flusher import Flusher
-from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.scheduler import Handle, Scheduler, earlier_ms
 from goqueue.broker.topics import Topics
 from goqueue.config import CompactionSettings
 from goqueue.model.errors import InvalidRequest, StorageFailed
@@ -67,7 +67,7 @@ class Compactor:
         """Compact these next, however little there is to gain."""
         if not self._settings.enabled:
             raise InvalidRequest("This node does not compact (setting compaction.enabled).")
-        now_ms = self._scheduler.now_ms()
+        now_ms = earlier_ms(self._scheduler)
         for partition in partitions:
             if partition.failure is None and partition.log.active.size:
                 try:
@@ -88,7 +88,7 @@ class Compactor:
 
     def _look(self) -> None:
         """Begin with the first log that is due; look again when there is none."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = earlier_ms(self._scheduler)
         for partition in [*self._requested, *self._topics.partitions()]:
             if not partition.log.settings.is_compacting or partition.failure is not None:
                 self._requested.pop(partition, None)

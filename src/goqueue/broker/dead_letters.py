@@ -7,11 +7,13 @@ these ledgers, and whoever asks another is sent there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from goqueue.broker.distant_reading import Bounds
 from goqueue.broker.promise import Promise
-from goqueue.broker.reading import Damaged, Place, read_page
+from goqueue.broker.queue_moving import Look
+from goqueue.broker.reading import Damaged, Place, Reading
 from goqueue.broker.topics import Topic, Topics
 from goqueue.delivery import Done, Event, Finish, Ledger, LedgerKey
 from goqueue.delivery.ranges import ranges_of
@@ -41,6 +43,12 @@ class Ledgers(Protocol):
         """Apply events to a ledger; kept when they are durable."""
 
 
+class Read(Protocol):
+    """Reads records of partitions, whoever leads them."""
+
+    def __call__(self, places: Sequence[Place], *, records_max: int, bytes_max: int) -> Reading: ...
+
+
 class LetterRun(NamedTuple):
     """The letters in one part of a partition, and where the next part begins."""
 
@@ -65,12 +73,14 @@ class DeadLetters:
         topics: Topics,
         ledgers: Ledgers,
         *,
-        check_kept: Callable[[Topic], None] = lambda _: None,
+        look: Look,
+        read: Read,
     ) -> None:
-        """`check_kept` refuses a topic of which this node has no whole copy."""
+        """`look` and `read` ask the leaders of dead-letter topics, wherever those are."""
         self._topics = topics
         self._ledgers = ledgers
-        self._check_kept = check_kept
+        self._look = look
+        self._read = read
 
     @property
     def shelf(self) -> int:
@@ -86,11 +96,13 @@ class DeadLetters:
         found = self._topics.find(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
         if found is None and self._topics.find(topic) is None:
             raise UnknownTopic(topic)
-        if found is not None:
-            self._check_kept(found)
         return found
 
-    def page(
+    async def bounds(self, topic: Topic) -> Sequence[Bounds]:
+        """Where the partitions of a dead-letter topic begin and end."""
+        return await self._look(topic, range(len(topic.partitions)))
+
+    async def page(
         self,
         topic: str,
         *,
@@ -103,45 +115,51 @@ class DeadLetters:
         found = self.find(topic, dead_letter_topic)
         if found is None:
             return LetterPage([], [], [])
-        at = [partition.start_offset for partition in found.partitions]
+        bounds = await self.bounds(found)
+        at = [one.start_offset for one in bounds]
         for number, position in enumerate((positions or [])[: len(at)]):
             at[number] = max(at[number], position)
         page = LetterPage([], at, [])
         scanned = 0
-        for number, partition in enumerate(found.partitions):
-            until = partition.last_stable_offset
+        for number, one in enumerate(bounds):
+            until = one.last_stable_offset
             while at[number] < until and scanned < SCAN_LETTERS_MAX:
                 if len(page.letters) == count_max:
                     return page
-                run = self.read(found, number, at[number], until)
+                run = await self.read(found, number, at[number], until)
                 page.damaged.extend(run.damaged)
                 scanned += RUN_LETTERS_MAX
-                at[number] = _take(run, filter, page.letters, count_max)
+                position = _take(run, filter, page.letters, count_max)
+                if position <= at[number]:
+                    break  # Another leader has yet to know what is there.
+                at[number] = position
         return page
 
-    def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
+    async def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
         """How many are dead; offsets without a letter, by compaction or damage, count too."""
         found = self.find(topic, dead_letter_topic)
         if found is None:
             return 0
         total = 0
-        for number, partition in enumerate(found.partitions):
+        for number, one in enumerate(await self.bounds(found)):
             ledger = self.ledger(found.id, number)
-            first = max(partition.start_offset, ledger.floor)
+            first = max(one.start_offset, ledger.floor)
             done = sum(end - max(start, first) for start, end in ledger.done if end > first)
-            total += max(0, partition.last_stable_offset - first - done)
+            total += max(0, one.last_stable_offset - first - done)
         return total
 
-    def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:
+    async def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:
         """The letters in the next part of a partition, before `until`."""
-        partition = topic.partitions[number]
+        [bounds] = await self._look(topic, [number])
         ledger = self.ledger(topic.id, number)
-        first = max(offset, partition.start_offset, ledger.floor)
+        first = max(offset, bounds.start_offset, ledger.floor)
         if first >= until:
             return LetterRun([], max(offset, until), [])
-        page = read_page(
-            [Place(partition, first, until)], records_max=RUN_LETTERS_MAX, bytes_max=RUN_BYTES_MAX
-        )
+        page = await self._read(
+            [Place(topic.partitions[number], first, until)],
+            records_max=RUN_LETTERS_MAX,
+            bytes_max=RUN_BYTES_MAX,
+        ).promise
         letters = [
             read_letter(number, record)
             for _, record in page.records
@@ -149,17 +167,23 @@ class DeadLetters:
         ]
         return LetterRun(letters, page.places[0].offset, page.damaged)
 
-    def at(self, topic: Topic, number: int, offsets: list[int]) -> list[Letter]:
-        """The letters at these offsets, dead or not, but for those that are gone."""
-        partition, wanted = topic.partitions[number], set(offsets)
-        first = max(min(offsets), partition.start_offset)
+    async def at(self, topic: Topic, number: int, offsets: list[int]) -> list[Letter] | None:
+        """The letters at these offsets, dead or not, but for those that are gone.
+
+        None while the leader does not know all of them: it is new, and will.
+        """
+        [bounds] = await self._look(topic, [number])
+        if bounds.last_stable_offset <= max(offsets):
+            return None
+        wanted = set(offsets)
+        first = max(min(offsets), bounds.start_offset)
         found: list[Letter] = []
         while first <= max(offsets):
-            page = read_page(
-                [Place(partition, first, max(offsets) + 1)],
+            page = await self._read(
+                [Place(topic.partitions[number], first, max(offsets) + 1)],
                 records_max=RUN_LETTERS_MAX,
                 bytes_max=RUN_BYTES_MAX,
-            )
+            ).promise
             found += [
                 read_letter(number, record) for _, record in page.records if record.offset in wanted
             ]

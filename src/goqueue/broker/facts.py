@@ -84,7 +84,7 @@ class LocalLog:
             leader_epoch=0,
             waits_for_sync=True,
             mark_dirty=flusher.mark,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._scheduler.wall_ms(),
         )
         for report in redone + reports:
             _log.warning("%s", report)
@@ -99,7 +99,7 @@ class LocalLog:
 
     def request(self, command: Command) -> Promise[Result]:
         decision, result = command.decide(self.metadata)
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         records = [change_record(change, now_ms=now_ms) for change in decision]
         appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
         self.metadata.apply_all(decision)

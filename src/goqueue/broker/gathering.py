@@ -79,7 +79,7 @@ class Gatherer:
             records = [record for share in shares for record in share.records]
         try:
             batch = memoryview(encode_batch(records))
-            appended = partition.append(batch, now_ms=self._scheduler.now_ms())
+            appended = partition.append(batch, now_ms=self._scheduler.wall_ms())
         except GoQueueError as error:
             self._refuse(partition, shares, error)
             return

@@ -14,7 +14,7 @@ from typing import Any
 from goqueue.broker.alarm import Alarm
 from goqueue.broker.internal_topics import OFFSETS_SETTINGS
 from goqueue.broker.own_records import readable_batches
-from goqueue.broker.promise import Promise
+from goqueue.broker.promise import Promise, start
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from goqueue.config import GroupSettings
@@ -64,6 +64,7 @@ class _Hosted:
     ) -> None:
         self.coordinator = coordinator
         self.waiting: dict[Promise[Any], None] = {}
+        self._read_until = 0
         self._scheduler = scheduler
         self._partition = partition
         self._is_closed = False
@@ -80,6 +81,7 @@ class _Hosted:
         self.perform(self.coordinator.topics_changed(now_ms, topics))
         for header, batch in readable_batches(self._partition, name="group state"):
             self._replay(header, batch)
+        self._read_until = self._partition.end_offset
         self.perform(self.coordinator.loaded(now_ms))
 
     def _replay(self, header: BatchHeader, batch: bytes) -> None:
@@ -90,6 +92,22 @@ class _Hosted:
         producer_id = header.producer_id if header.is_transactional else None
         for record in decode_batch(batch):
             self.coordinator.replay(record.key or b"", record.value, producer_id=producer_id)
+
+    def check_committed(self) -> None:
+        """Raise while something of what was read at the beginning may still be lost.
+
+        Another leader may have written the end of the log and died before all had it.
+        """
+        if self._partition.high_watermark < self._read_until:
+            raise CoordinatorNotAvailable("The groups of this node are being read; retry.")
+
+    def when_committed(self) -> Promise[None]:
+        """Kept when `check_committed` raises no more."""
+        promise: Promise[None] = Promise()
+        self._partition.when_committed(
+            self._read_until - 1, lambda error: promise.settle(None, error)
+        )
+        return promise
 
     def close(self, error: GoQueueError) -> None:
         """Another node coordinates these groups: whoever waits here has to ask there."""
@@ -117,7 +135,7 @@ class _Hosted:
         self._alarm.set()
 
     def _persist(self, effect: Persist) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         records = [Record(key, value, timestamp_ms=now_ms) for key, value in effect.records]
         if effect.identity is None:
             batch = encode_batch(records)
@@ -163,6 +181,8 @@ class Groups:
         self._settings = settings
         self._partition_count = settings.offsets_partitions
         self._hosted: dict[int, _Hosted] = {}
+        # In a cluster: kept when this node knows all that was decided before it was asked.
+        self.catch_up: Callable[[], Promise[None]] | None = None
         # A name belongs to one kind of group; the broker says which are taken by the other.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
         topics.on_change(self._topics_changed)
@@ -220,6 +240,33 @@ class Groups:
 
     # Offsets
 
+    def confirm(self, group_id: str) -> Promise[None]:
+        """Kept when what this node tells of a group is not older than this call.
+
+        A coordinator that was replaced, and has not heard of it, would tell offsets from before
+        others were committed elsewhere. So wait until it would have heard, and until all that it
+        tells is there to stay.
+        """
+        promise: Promise[None] = Promise()
+        start(self._confirm(group_id), promise.settle)
+        return promise
+
+    async def _confirm(self, group_id: str) -> None:
+        try:
+            if self.catch_up is not None:
+                await self.catch_up()
+            hosted = self._find(group_id)
+            if hosted is not None:
+                await hosted.when_committed()
+        except (NotCoordinator, InvalidGroupId):
+            raise
+        except GoQueueError as error:
+            raise CoordinatorNotAvailable(
+                f"This node cannot make sure that it coordinates the group; retry. {error}"
+            ) from error
+        if hosted is not self._find(group_id):
+            raise _not_here()
+
     def commit_offsets(
         self, call: CommitOffsets, *, identity: ProducerIdentity | None = None
     ) -> Promise[OffsetErrors]:
@@ -239,9 +286,11 @@ class Groups:
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
+        """What this node knows; `confirm` first, or it may be old."""
         hosted = self._find(group_id)
         if hosted is None:
             return {}
+        hosted.check_committed()
         return hosted.coordinator.fetch_offsets(
             group_id,
             partitions,

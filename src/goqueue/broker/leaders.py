@@ -117,6 +117,11 @@ class Leaders:
             node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
         )
 
+    def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
+        """Ask a node about partitions that it leads, once."""
+        assert self._peers is not None
+        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
+
     # Writing
 
     def append(
@@ -198,7 +203,7 @@ class Leaders:
         if self.is_full():
             raise StorageFull("The disk of the leader is full; retry when there is room again.")
         # The partition stamps what it stores, and the bytes are not ours to change.
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
         stored: Promise[Appended] = Promise()
         partition.when_committed(

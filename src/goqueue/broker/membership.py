@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.quorum import Quorum
-from goqueue.broker.scheduler import Scheduler
-from goqueue.cluster.commands import Heartbeat, Leave, RegisterNode
+from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.cluster.commands import CopyClaim, Heartbeat, Leave, RegisterNode
 from goqueue.config import ClusterSettings
 from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
+
+PAUSE_MS_MIN = 20  # between two words to the controller, however long the first has taken
+RETRY_MS = 100  # after one that was not heard, or until this node is trusted
 
 _DISK_FILE = "meta/disk"
 _DISK_MAGIC = b"GQDK"
@@ -42,9 +45,12 @@ class Membership:
         self._addresses = addresses
         # Whether this node had better lead nothing until it is started again.
         self.is_ill: Callable[[], bool] = lambda: False
+        # Copies that count as in sync and may have lost something.
+        self.doubts: Callable[[], tuple[CopyClaim, ...]] = tuple
         self._wants_drain = False
         self._is_registered = False
         self._is_stopped = False
+        self._next: Handle | None = None  # None while the controller is being asked
 
     @property
     def is_trusted(self) -> bool:
@@ -58,6 +64,9 @@ class Membership:
     def drain(self) -> None:
         """Have leaders moved away, so that stopping this node is noticed by nobody."""
         self._wants_drain = True
+        if self._next is not None:
+            self._next.cancel()
+            self._beat()
 
     @property
     def is_drained(self) -> bool:
@@ -78,18 +87,34 @@ class Membership:
         # Who cannot follow what the cluster decides must not be counted on by it.
         if self._is_stopped or self._quorum.failure is not None:
             return
+        self._next = None
         command = self._heartbeat() if self._is_registered else self._registration()
         asked_ms = self._scheduler.now_ms()
 
         def answered(_: None, error: Exception | None) -> None:
             self._answered(command, error)
-            pause_ms = self._settings.heartbeat_ms - (self._scheduler.now_ms() - asked_ms)
-            # A node that has just registered is trusted at its first heartbeat.
-            is_new = isinstance(command, RegisterNode) and error is None
-            self._scheduler.call_later(0 if is_new else max(20, pause_ms), self._beat)
+            took_ms = self._scheduler.now_ms() - asked_ms
+            pause_ms = self._pause_ms(command, error, took_ms)
+            self._next = self._scheduler.call_later(pause_ms, self._beat)
 
         timeout_ms = self._settings.session_ms // 2
         self._quorum.ask_once(command, timeout_ms=timeout_ms).then(answered)
+
+    def _pause_ms(
+        self, command: RegisterNode | Heartbeat, error: Exception | None, took_ms: int
+    ) -> int:
+        """How long to be silent after something was said."""
+        if error is None and isinstance(command, RegisterNode):
+            return 0  # A node that has just registered is trusted at its first heartbeat.
+        if error is None and isinstance(command, Heartbeat) and not command.wants_drain:
+            if self._wants_drain:
+                return 0  # Meanwhile this node was told to stop.
+            is_waiting = not self.is_trusted
+        else:
+            is_waiting = isinstance(error, GoQueueError) and error.retryable
+        heartbeat_ms = self._settings.heartbeat_ms
+        whole_ms = min(heartbeat_ms, RETRY_MS) if is_waiting else heartbeat_ms
+        return max(PAUSE_MS_MIN, whole_ms - took_ms)
 
     def _answered(self, command: RegisterNode | Heartbeat, error: Exception | None) -> None:
         if error is None:
@@ -118,6 +143,7 @@ class Membership:
             self.incarnation,
             self._quorum.applied_index,
             wants_drain=self._wants_drain or self.is_ill(),
+            doubts=() if self.is_trusted else self.doubts(),
         )
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import NamedProducer
+from goqueue.cluster.facts import NamedProducer
 from goqueue.model.batch import BatchHeader, Record, decode_batch
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition

@@ -21,6 +21,9 @@ _ID_FILE = "id"
 _ID_MAGIC = b"GQTI"
 _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
+# While it is there, copies on this disk may lack what others have been told is durable.
+_DOUBT_FILE = "meta/doubt"
+_DOUBT_MAGIC = b"GQDB"
 _VERSION = 1
 _STOP_VERSION = 2  # the first one had all partitions of a topic together
 _DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
@@ -54,6 +57,8 @@ class PartitionFiles:
         self._waits_for_sync = waits_for_sync
         self._new_id = new_id
         self._closed: _Closed = {}
+        self._are_all_doubted = False
+        self._is_doubt_told = False
 
     # Stopping and starting
 
@@ -92,13 +97,15 @@ class PartitionFiles:
         number: int,
         *,
         is_replica: bool = False,
+        is_sole: bool = False,
     ) -> Partition:
+        """Open a partition; of a replica, `is_sole` says that no other node has one."""
         name = TopicPartition(fact.name, number)
         folder = _folder(fact.name, number)
         key = partition_key(fact.id, number)
         state = self._closed.pop(key.hex(), None)
         if state is not None:
-            return Partition.reopen(
+            partition = Partition.reopen(
                 name,
                 self._disk,
                 folder,
@@ -110,6 +117,8 @@ class PartitionFiles:
                 mark_dirty=self._flusher.mark,
                 is_replica=is_replica,
             )
+            partition.is_doubted = is_replica and self._are_all_doubted
+            return partition
         # Copies in a cluster were redone all at once, before it was known who leads what.
         redone = [] if is_replica else self._commit_journal.redo(key, folder)
         partition, reports = Partition.recover(
@@ -121,11 +130,15 @@ class PartitionFiles:
             leader_epoch=fact.leader_epoch,
             waits_for_sync=self._waits_for_sync,
             mark_dirty=self._flusher.mark,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._scheduler.wall_ms(),
             is_replica=is_replica,
+            is_sole=is_sole,
+            before_cut=self._note_doubt if is_replica else _no_matter,
         )
         for report in redone + reports:
             _log.warning("%s", report)
+        if is_replica and self._are_all_doubted:
+            partition.is_doubted = True
         return partition
 
     def absent(self, fact: TopicFact, settings: PartitionSettings, number: int) -> Partition:
@@ -139,27 +152,55 @@ class PartitionFiles:
             leader_epoch=fact.leader_epoch,
             waits_for_sync=False,
             mark_dirty=_never_dirty,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._scheduler.wall_ms(),
             is_replica=True,
         )
         return partition
 
     def redo_all(self) -> None:
-        """Bring every copy on this disk up to what the commit journal holds of it."""
+        """Bring every copy on this disk up to what the commit journal holds of it.
+
+        Where it cannot be read, nobody knows which of the copies lack something.
+        """
+        is_whole = not self._commit_journal.is_doubtful
         for name in self._disk.list("logs"):
+            if _is_set_aside(name):
+                continue
             topic_id = self._claimed(name)
-            if topic_id is None or _is_set_aside(name):
+            if topic_id is None:
+                is_whole = is_whole and not self._disk.exists(f"logs/{name}/{_ID_FILE}")
                 continue
             for number in self._disk.list(f"logs/{name}"):
                 if number != _ID_FILE:
                     key = partition_key(topic_id, int(number))
                     for report in self._commit_journal.redo(key, f"logs/{name}/{number}"):
                         _log.warning("%s", report)
+                        is_whole = False
+        if not is_whole:
+            self._note_doubt()
+        self._are_all_doubted = self._disk.exists(_DOUBT_FILE)
         self.finish_redo()
 
     def finish_redo(self) -> None:
         """Every copy has what the commit journal held of it."""
         self._commit_journal.clear()
+
+    # Doubts
+
+    def _note_doubt(self) -> None:
+        """Write down that something may be missing, before every trace of it is cut off.
+
+        Should this node fall before it has told the others, the next start doubts all copies.
+        """
+        if not self._is_doubt_told and not self._disk.exists(_DOUBT_FILE):
+            write_framed(self._disk, _DOUBT_FILE, magic=_DOUBT_MAGIC, version=_VERSION, body=True)
+
+    def forget_doubts(self) -> None:
+        """It is decided by all which copies are in doubt."""
+        self._is_doubt_told = True
+        if self._disk.exists(_DOUBT_FILE):
+            self._disk.remove(_DOUBT_FILE)
+            self._disk.sync_folder("meta")
 
     # Folders
 
@@ -240,6 +281,10 @@ def _folder(topic: str, number: int) -> str:
 
 def _is_set_aside(name: str) -> bool:
     return name.startswith((_DELETED_PREFIX, _LOST_PREFIX))
+
+
+def _no_matter() -> None:
+    """A copy that is the only one has nobody to be compared with."""
 
 
 def _never_dirty(partition: Partition) -> None:

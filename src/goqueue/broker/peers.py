@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
 from goqueue.broker.promise import Promise
@@ -28,6 +28,16 @@ class PeerKind(IntEnum):
     JOIN = 13  # a call: what a node that starts must know of its cluster
     READ = 14  # a call to the leader of partitions, for records
     LOOK = 15  # a call to the leader of partitions, for where they begin and end
+    LANES = 16  # a call to the leader of partitions, for the lanes of what has come there
+    BATCHES = 17  # a call to the leader of a partition, for committed batches
+
+
+class Contact(Enum):
+    """What this node's own connection to another tells of it. It is a hint and no more."""
+
+    OPEN = "open"  # or nothing is known that speaks against it
+    BROKEN = "broken"  # it has just ended, and it is being tried whether another can be made
+    GONE = "gone"  # nobody listens where the node was: its process has ended
 
 
 class Answer(NamedTuple):
@@ -74,3 +84,9 @@ class Peers(Protocol):
 
     def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
         """Have notices of a kind handed to `handler`."""
+
+    def contact(self, node: int) -> Contact:
+        """Whether the node seems to be there, so that nobody need be sent where nobody is."""
+
+    def on_gone(self, heard: Callable[[int], None]) -> None:
+        """Have `heard` called when a node to which there was a connection is found to be gone."""

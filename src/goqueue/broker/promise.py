@@ -65,6 +65,13 @@ def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
     _step(coroutine, done)
 
 
+def promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+    """Run a coroutine as `start` does; what it returns or raises settles the promise."""
+    promise: Promise[T] = Promise()
+    start(coroutine, promise.settle)
+    return promise
+
+
 def _step(
     coroutine: Coroutine[Promise[Any], None, T],
     done: Done[T],

@@ -117,7 +117,7 @@ class Publisher:
             refused.reject(error)
             return refused
         if now_ms is None:
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._scheduler.wall_ms()
         call = _Call(self, target, len(outgoing), waits=waits, now_ms=now_ms)
         keyless = self._keyless(target) if partition is None else partition
         call.sort_in(outgoing, partition=partition, keyless=keyless)

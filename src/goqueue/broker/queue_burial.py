@@ -19,7 +19,7 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.queue_records import RecordReader
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import NamedProducer
+from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery import Buried, DeadLetter, Dying, Ledger, LedgerKey
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
@@ -186,7 +186,7 @@ class Burial:
                         dying=Dying(letter.offset, letter.attempts, letter.reason),
                         group=mourner.group,
                         group_id=mourner.group_id,
-                        now_ms=self._scheduler.now_ms(),
+                        now_ms=self._scheduler.wall_ms(),
                     )
                 )
                 size += len(record.key or b"") + len(record.value or b"")
@@ -210,7 +210,7 @@ class Burial:
             producer_epoch=producer.epoch,
             base_sequence=line.next_sequence,
         )
-        appended = target.write(memoryview(batch), now_ms=self._scheduler.now_ms())
+        appended = target.write(memoryview(batch), now_ms=self._scheduler.wall_ms())
         line.next_sequence = add_sequence(line.next_sequence, len(records))
         return appended.last_offset + 1
 

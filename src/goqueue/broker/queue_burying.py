@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,10 +25,10 @@ from goqueue.broker.promise import Promise, start
 from goqueue.broker.queue_burial import letter_record
 from goqueue.broker.queue_host import HostedQueue
 from goqueue.broker.queue_journal import not_here
-from goqueue.broker.queue_records import RecordReader
+from goqueue.broker.queue_records import RecordReader, Source, read_soon
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import QueueGroupFact
+from goqueue.cluster.facts import QueueGroupFact
 from goqueue.delivery import Buried, Burying, DeadLetter, Dying
 from goqueue.delivery.ranges import ranges_of
 from goqueue.model.batch import Record, add_sequence, encode_batch
@@ -38,7 +38,7 @@ LETTERS_PER_BATCH_MAX = 500
 BATCH_BYTES_MAX = 512 << 10
 APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
 RETRY_MS = 1000
-LOOK_MS = 50  # how often it is seen whether the copy here has caught up
+LOOK_MS = 50  # how often it is seen whether what is known here has caught up
 
 _log = logging.getLogger(__name__)
 
@@ -80,12 +80,20 @@ class ClusterBurial:
     """Every dead letter of the queues in one partition of the journal."""
 
     def __init__(
-        self, scheduler: Scheduler, topics: Topics, leaders: Leaders, reader: RecordReader
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        leaders: Leaders,
+        reader: RecordReader,
+        *,
+        source_of: Callable[[Topic, int], Source],
     ) -> None:
+        """`source_of` tells what the records of a partition are read from."""
         self._scheduler = scheduler
         self._topics = topics
         self._leaders = leaders
         self._reader = reader
+        self._source_of = source_of
         self._producer_id: int | None = None
         self._sequences: dict[tuple[bytes, int], int] = {}
         self._lines: dict[tuple[str, int], _Line] = {}
@@ -115,15 +123,18 @@ class ClusterBurial:
             grave = self._topics.find_by_id(event.topic_id)
             if grave is None:
                 return nothing
-            found = self._reader.read(topic.partitions[number], offsets)
+            source_of = partial(self._source_of, topic, number)
+            if self._topics.find_by_id(topic.id) is None:
+                return nothing
+            found = await read_soon(self._reader, source_of, offsets)
             records = found.records
-            if found.gone or topic.partitions[number].is_gone:
+            if found.gone:
                 # The batch cannot be had again as it was. What is left of it may die once more.
                 return nothing
             if len(records) == len(offsets):
                 break
             if found.error is not None:
-                _log.error("announced dead letters cannot be read: %s", found.error)
+                _log.warning("announced dead letters cannot be read yet: %s", found.error)
             await self._sleep(LOOK_MS)
         data = self._encode(group, topic, number, event, records)
         while True:
@@ -197,7 +208,8 @@ class ClusterBurial:
             for entry in pending:
                 self._queue(entry)
         elif line.batch is None:
-            line.batch = self._draft(line, grave)
+            line.batch = await self._draft(line, grave)
+            self._check_open()
         if line.batch is not None:
             await self._bury(line, line.batch)
 
@@ -251,30 +263,37 @@ class ClusterBurial:
             return False
         return line.pending[0].letter.partition % len(grave.partitions) != line.number
 
-    def _draft(self, line: _Line, grave: Topic) -> _Batch | None:
+    async def _draft(self, line: _Line, grave: Topic) -> _Batch | None:
         """The next letters, of one partition of one queue; those without a record are over."""
+        candidates = _candidates(line)
+        if not candidates:
+            return None
+        mourner, number = candidates[0].mourner, candidates[0].letter.partition
+        found = await read_soon(
+            self._reader,
+            lambda: mourner.sources[number],
+            [one.letter.offset for one in candidates],
+        )
+        found_records, gone = found.records, set(found.gone)
+        is_gone = self._topics.find_by_id(mourner.topic.id) is None
         entries: list[_Entry] = []
         records: dict[int, Record] = {}
         size = 0
-        while line.pending and len(entries) < LETTERS_PER_BATCH_MAX and size < BATCH_BYTES_MAX:
-            entry = line.pending[0]
-            mourner, letter = entry.mourner, entry.letter
-            first = entries[0] if entries else entry
-            if (first.mourner, first.letter.partition) != (mourner, letter.partition):
+        for entry in candidates:
+            if size >= BATCH_BYTES_MAX:
                 break
             line.pending.popleft()
-            source = mourner.topic.partitions[letter.partition]
-            found = self._reader.read(source, [letter.offset])
-            record = found.records.get(letter.offset)
+            offset = entry.letter.offset
+            record = found_records.get(offset)
             if record is not None:
                 entries.append(entry)
-                records[letter.offset] = record
+                records[offset] = record
                 size += len(record.key or b"") + len(record.value or b"")
-            elif found.gone or source.is_gone:
-                mourner.given_up([letter])
+            elif offset in gone or is_gone:
+                mourner.given_up([entry.letter])
                 self._done(entry)
             else:
-                _log.error("a dead letter cannot be read from its topic: %s", found.error)
+                _log.warning("a dead letter cannot be read from its topic yet: %s", found.error)
                 self._scheduler.call_later(RETRY_MS, partial(self._queue_again, entry))
         if not entries:
             return None
@@ -307,7 +326,7 @@ class ClusterBurial:
         event: Burying,
         records: dict[int, Record],
     ) -> bytes:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         letters: Sequence[Record] = [
             letter_record(
                 records[one.offset],
@@ -346,3 +365,18 @@ class ClusterBurial:
         over: Promise[None] = Promise()
         self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
         return over
+
+
+def _candidates(line: _Line) -> list[_Entry]:
+    """The letters at the head of a line that are of one partition of one queue."""
+    found: list[_Entry] = []
+    for entry in line.pending:
+        first = found[0] if found else entry
+        is_other = (first.mourner, first.letter.partition) != (
+            entry.mourner,
+            entry.letter.partition,
+        )
+        if is_other or len(found) == LETTERS_PER_BATCH_MAX:
+            break
+        found.append(entry)
+    return found

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_journal import DeliveryJournal
-from goqueue.broker.queue_records import Part, RecordReader
+from goqueue.broker.queue_records import Part, RecordReader, Source
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic
 from goqueue.delivery import (
@@ -31,6 +31,8 @@ from goqueue.model.columns import Columns, at_places
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import GoQueueError, InvalidAttribute
 
+# How long a receive that would not wait does so for what has to come from another node.
+AWAIT_MS = 2_000
 # How often one receive chooses again because what it chose could not be handed out.
 ROUNDS_MAX = 8
 
@@ -131,6 +133,7 @@ class _Reading:
     runs: list[Run] = field(default_factory=list)
     gone: list[tuple[int, int]] = field(default_factory=list)
     error: GoQueueError | None = None
+    is_awaiting: bool = False  # something that was chosen has to come from another node
 
 
 class Burial(Protocol):
@@ -161,6 +164,8 @@ class HostedQueue:
         self.group_id = group_id
         self.topic = topic
         self.queue = queue
+        self.sources: list[Source] = []  # of the partitions, in their order
+        self._unknown: set[Source] = set()  # of those, what nothing has been heard of yet
         self.ttl_ms = -1
         self._scheduler = scheduler
         self._journal = journal
@@ -169,7 +174,10 @@ class HostedQueue:
         self._room = room
         self._receive_bytes_max = receive_bytes_max
         self._receivers: dict[Receiver, None] = {}
+        # Of those, the ones that wait for longer than they asked to, and until when they did.
+        self._hasty: dict[Receiver, int] = {}
         self._is_serving_due = False
+        self._is_awaiting = False  # what the last receive had chosen is on its way
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
@@ -200,6 +208,23 @@ class HostedQueue:
             else:
                 receiver.refuse(error)
 
+    def read_from(self, source: Source, *, is_known: bool) -> None:
+        """The topic has one more partition, whose messages come from there."""
+        self.sources.append(source)
+        if not is_known:
+            self._unknown.add(source)
+
+    def arrived(self, source: Source) -> None:
+        """Something has come that had to come from another node."""
+        self._unknown.discard(source)
+        self.wake()
+
+    def check_open(self) -> None:
+        """Refuse to change a queue that is not here any more, or cannot be written down."""
+        if self._closed_by is not None:
+            raise self._closed_by
+        self._journal.check_writable(self.group_id)
+
     # Receiving
 
     def receive(self, receiver: Receiver, wait_ms: int) -> None:
@@ -213,17 +238,23 @@ class HostedQueue:
             if self._try(receiver):
                 self.settle()
                 return
+        if self._is_awaiting and wait_ms < AWAIT_MS:
+            self._hasty[receiver] = self._scheduler.now_ms() + wait_ms
+            wait_ms = AWAIT_MS
         if wait_ms <= 0 or self._room.count >= self._room.count_max:
+            self._hasty.pop(receiver, None)
             receiver.answer(Received(self.topic.name))
         else:
             self._receivers[receiver] = None
             self._room.count += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._scheduler.call_later(wait_ms, receiver.cancel)
-            self.wake()
+            if not self._is_awaiting:
+                self.wake()
         self.settle()
 
     def _leave(self, receiver: Receiver) -> None:
+        self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
             self._room.count -= 1
 
@@ -241,7 +272,15 @@ class HostedQueue:
             # One who may not have more must not hold up those behind.
             if self.queue.room_for(receiver.consumer) and not self._try(receiver):
                 break
+        if self._hasty and not self._is_awaiting:
+            self._dismiss()
         self.settle()
+
+    def _dismiss(self) -> None:
+        """Nothing is on its way, so let those go who would have waited no longer."""
+        now_ms = self._scheduler.now_ms()
+        for receiver in [one for one, until_ms in self._hasty.items() if until_ms <= now_ms]:
+            receiver.answer(Received(self.topic.name))
 
     def _try(self, receiver: Receiver) -> bool:
         """Answer the receiver if there is something for it, be it an error."""
@@ -257,6 +296,7 @@ class HostedQueue:
     def _collect(self, receiver: Receiver) -> Received:
         received = Received(self.topic.name)
         room = self._receive_bytes_max
+        self._is_awaiting = bool(self._unknown)
         for _ in range(ROUNDS_MAX):
             now_ms = self._scheduler.now_ms()
             picks = self.queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
@@ -275,21 +315,32 @@ class HostedQueue:
                 if len(of_run) < len(places):
                     places = [places[one] for one in of_run]
                 received.add(ReceivedRun(columns, places, lease, first))
+            self._is_awaiting = self._is_awaiting or reading.is_awaiting
             if reading.error is not None and not received:
                 raise reading.error
-            room = reading.room
-            if reading.error is not None or room <= 0 or len(received) >= receiver.count_max:
+            room, is_stopped = reading.room, reading.error is not None or reading.is_awaiting
+            if is_stopped or room <= 0 or len(received) >= receiver.count_max:
                 break
         return received
 
     def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
         """The records of what was chosen, as far as there is room for them in one answer."""
         reading = _Reading(room)
+        cut_off: set[int] = set()  # Later messages of theirs must not overtake those not read.
         for number, lane, offsets in picks:
             if reading.room <= 0 and (reading.runs or not is_first):
                 break
-            found = self._reader.read(self.topic.partitions[number], offsets)
-            reading.error = reading.error or found.error
+            if number in cut_off:
+                continue
+            source = self.sources[number]
+            found = self._reader.read(source, offsets)
+            is_awaiting = found.awaited is not None or (found.error is not None and source.is_gone)
+            if is_awaiting or found.error is not None:
+                cut_off.add(number)
+            if is_awaiting:
+                reading.is_awaiting = True
+            else:
+                reading.error = reading.error or found.error
             reading.gone += [(number, offset) for offset in found.gone]
             for columns, places in found.in_order(offsets) if lane == MIXED else found.parts:
                 fitting = columns.fitting(places, reading.room)

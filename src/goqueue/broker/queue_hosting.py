@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -12,8 +13,7 @@ from goqueue.broker.queue_burial import Burial
 from goqueue.broker.queue_burying import ClusterBurial
 from goqueue.broker.queue_host import HostedQueue, WaitingRoom
 from goqueue.broker.queue_journal import DeliveryJournal, not_here
-from goqueue.broker.queue_lanes import Lanes
-from goqueue.broker.queue_records import RecordReader
+from goqueue.broker.queue_sources import QueueSources
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topic_settings import lane_settings
 from goqueue.broker.topics import Topic, Topics
@@ -78,16 +78,17 @@ class QueueHosts:
     ) -> None:
         """`leaders` finds those of other partitions, where the node is not alone."""
         self.groups: dict[str, HostedGroup] = {}
-        self.by_topic: dict[bytes, list[HostedQueue]] = {}
         self.leaders = leaders
         self.journal = DeliveryJournal(scheduler, topics, settings, is_alone=leaders is None)
-        self.reader = RecordReader(settings.batch_cache_bytes)
-        self.lanes = Lanes(disk, scheduler, save_ms=settings.lanes_save_ms, grown=self._grown)
+        self.sources = QueueSources(
+            scheduler, disk, topics, settings, leaders, is_awaited=self._is_awaited
+        )
+        self.by_topic = self.sources.by_topic
         self._scheduler = scheduler
         self._topics = topics
         self._settings = settings
         self._random = random
-        self._burial = Burial(scheduler, topics, self.reader)
+        self._burial = Burial(scheduler, topics, self.sources.reader)
         self._burials: dict[int, ClusterBurial] = {}  # by partition of the journal
         # Queues, by group id and topic id, that wait for dead letters of an earlier owner.
         self._unfinished: set[tuple[str, bytes]] = set()
@@ -142,7 +143,11 @@ class QueueHosts:
         number = partition.name.partition
         self.journal.lead(partition)
         self._burials[number] = ClusterBurial(
-            self._scheduler, self._topics, self.leaders, self.reader
+            self._scheduler,
+            self._topics,
+            self.leaders,
+            self.sources.reader,
+            source_of=self.sources.source_of,
         )
         by_id = {group.id: group for group in self.groups.values()}
         for group_id, topic_id in self.journal.led_by(number):
@@ -215,39 +220,30 @@ class QueueHosts:
             raise CoordinatorNotAvailable(
                 f"Queue group {group.fact.name!r} is being taken over by this node; retry."
             )
-        self.check_kept(topic)
 
-    def check_kept(self, topic: Topic) -> None:
-        """Refuse a topic that cannot be read here, for want of a copy of all its partitions."""
-        if self.leaders is None:
-            return
-        known = self._topics.facts.log.metadata.partitions
-        for number in range(len(topic.partitions)):
-            fact = known.get(topic.id, number)
-            if fact is None or self.leaders.node_id not in fact.members:
-                raise CoordinatorNotAvailable(
-                    f"Node {self.leaders.node_id} owns this queue group and keeps no copy of "
-                    f"{topic.name}/{number}. Give the topic a copy on every node, and retry."
-                )
+    def _is_awaited(self, topic_id: bytes) -> bool:
+        """Whether messages of a topic must be read before there is a queue for it."""
+        return any(one[1] == topic_id for one in self._unfinished)
 
     # Groups, as they are decided
 
     def _apply(self, decision: Decision) -> None:
-        moved: set[bytes] = set()
+        moved: dict[bytes, None] = {}
         for change in decision:
             if isinstance(change, QueueGroupFact):
                 self._put_group(change)
             elif isinstance(change, Forget) and change.key.startswith(QUEUE_GROUP_PREFIX):
                 self._drop_group(change.key.removeprefix(QUEUE_GROUP_PREFIX).decode())
-            elif isinstance(change, PartitionFact) and change.topic_id in self.by_topic:
-                moved.add(change.topic_id)
+            elif isinstance(change, PartitionFact) and self._is_read(change.topic_id):
+                moved[change.topic_id] = None
             elif isinstance(change, ClusterFact):
                 # All facts may have come at once, which says nothing of groups that are gone.
-                for name in self.groups.keys() - self._topics.facts.queue_groups().keys():
+                known = self._topics.facts.queue_groups()
+                for name in [one for one in self.groups if one not in known]:
                     self._drop_group(name)
         if moved:
             # Copies come and go after this, in the same turn.
-            self._scheduler.call_soon(partial(self._follow_copies, moved))
+            self._scheduler.call_soon(partial(self.sources.copies_changed, moved))
 
     def _put_group(self, fact: QueueGroupFact) -> None:
         known = self.groups.get(fact.name)
@@ -276,12 +272,8 @@ class QueueHosts:
             hosted.close(error)
         group.queues = {}
 
-    def _follow_copies(self, topic_ids: set[bytes]) -> None:
-        """Copies have come to this node or left it: queues read those that are here now."""
-        for topic_id in topic_ids:
-            topic = self._topics.find_by_id(topic_id)
-            for partition in topic.partitions if topic is not None else ():
-                self._grown(partition, self.lanes.of(partition).index.end)
+    def _is_read(self, topic_id: bytes) -> bool:
+        return topic_id in self.by_topic or self._is_awaited(topic_id)
 
     def stop(self) -> None:
         """Answer those who wait, and write down what is known."""
@@ -291,23 +283,24 @@ class QueueHosts:
             hosted.close(None)
         for burial in self._burials.values():
             burial.close()
+        self.sources.stop()
         self.journal.flush()
 
     def close(self) -> None:
         """Everything is durable; leave the lane indexes for the next start."""
-        self.lanes.save_all()
+        self.sources.lanes.save_all()
 
     # Hosting
 
-    def start_queue(self, group: HostedGroup, topic: Topic) -> HostedQueue:
-        """The group reads this topic for the first time."""
+    def start_queue(self, group: HostedGroup, topic: Topic, ends: Sequence[int]) -> HostedQueue:
+        """The group reads this topic for the first time; its partitions end at `ends`."""
         grave = group.settings.dead_letter_topic_of(topic.name)
         if self._topics.find(grave) is None:
             self._topics.check_new(grave, partition_count=len(topic.partitions), settings={})
         self.journal.ensure_topic()
         hosted = self._host(group, topic)
         if group.settings.start == "latest":
-            hosted.queue.purge([one.last_stable_offset for one in topic.partitions])
+            hosted.queue.purge(ends)
         else:
             hosted.queue.partitions[0].record(Moved(0))  # so that the journal knows the queue
             hosted.queue.mark_changed(0)
@@ -329,7 +322,7 @@ class QueueHosts:
             queue,
             scheduler=self._scheduler,
             journal=self.journal,
-            reader=self.reader,
+            reader=self.sources.reader,
             burial=self._burials.get(self.journal.number_of(group.id), self._burial),
             room=self._room,
             receive_bytes_max=self._settings.receive_bytes_max,
@@ -348,42 +341,23 @@ class QueueHosts:
         queue.configure(group.settings, lane_settings(values))
         ledgers = self.journal.ledgers.setdefault((group.id, hosted.topic.id), {})
         for number in range(len(queue.partitions), len(hosted.topic.partitions)):
-            partition = hosted.topic.partitions[number]
-            lanes = self.lanes.of(partition)
+            lanes = self.sources.of(hosted.topic, number)
+            log_end = hosted.topic.partitions[number].end_offset
+            hosted.read_from(lanes.source, is_known=lanes.is_known)
             queue.add_partition(
                 ledgers.setdefault(number, Ledger()),
                 lanes.index,
                 lanes.arrivals,
-                log_start=partition.start_offset,
+                log_start=lanes.source.start_offset,
                 # A copy may end before what the journal knows, and has yet to get the rest.
-                log_end=partition.end_offset if self.leaders is None else _NO_END,
-                high_watermark=min(partition.last_stable_offset, lanes.index.end),
+                log_end=log_end if self.leaders is None else _NO_END,
+                high_watermark=lanes.stable_end,
                 now_ms=self._scheduler.now_ms(),
             )
         hosted.wake()
 
     def values(self, topic: Topic) -> dict[str, str]:
         return {**self._topics.defaults.values, **topic.fact.settings}
-
-    def _grown(self, partition: Partition, end: int) -> None:
-        """The lanes of a partition are known up to `end` now."""
-        topic = self._topics.find(partition.name.topic)
-        if topic is None:
-            return
-        for hosted in self.by_topic.get(topic.id, ()):
-            number = partition.name.partition
-            if number >= len(hosted.queue.partitions):
-                continue
-            known, lanes = hosted.queue.partitions[number], self.lanes.of(partition)
-            if known.index is not lanes.index:
-                # Another copy has come. Until as much of it is known as of the one before, the
-                # queue would take what it lacks for passed.
-                if end < known.high_watermark or topic.partitions[number] is not partition:
-                    continue
-                known.index, known.arrivals = lanes.index, lanes.arrivals
-            stable_end = min(end, partition.last_stable_offset)
-            hosted.queue.advance(number, stable_end, self._scheduler.now_ms())
-            hosted.wake()
 
     def _topics_changed(self) -> None:
         for topic_id, queues in list(self.by_topic.items()):
@@ -403,25 +377,11 @@ class QueueHosts:
         del group.queues[hosted.topic.id]
         hosted.close(UnknownTopic(hosted.topic.name))
         self.journal.forget(group.id, hosted.topic.id)
-        for partition in hosted.topic.partitions:
-            self.lanes.drop(partition)
-            self.reader.drop(partition)
+        self.sources.drop(hosted)
 
     def _check_starts(self) -> None:
-        """Tell queues what retention has removed, and then the lane indexes."""
         self._timer = self._scheduler.call_later(START_CHECK_MS, self._check_starts)
-        now_ms = self._scheduler.now_ms()
-        for topic_id, queues in self.by_topic.items():
-            topic = self._topics.find_by_id(topic_id)
-            for number, partition in enumerate(topic.partitions if topic is not None else ()):
-                start = partition.start_offset
-                if queues and queues[0].queue.partitions[number].log_start < start:
-                    for hosted in queues:
-                        hosted.queue.start_moved(number, start, now_ms)
-                        hosted.wake()
-                    lanes = self.lanes.of(partition)
-                    lanes.index.forget_before(start)
-                    lanes.arrivals.forget_before(start)
+        self.sources.check_starts()
 
     def _all(self) -> list[HostedQueue]:
         return [hosted for group in self.groups.values() for hosted in group.queues.values()]

@@ -38,12 +38,24 @@ _log = logging.getLogger(__name__)
 class PartitionLanes:
     """One partition's index and the times at which its messages came."""
 
+    is_known = True  # A copy on this node is known as far as it goes.
+
     def __init__(self, disk: Disk, partition: Partition, *, now_ms: int) -> None:
         self.partition = partition
         self._disk = disk
         self.index = self._load()
         self.arrivals = Arrivals(0, now_ms)
         self.saved_end = self.index.end
+
+    @property
+    def source(self) -> Partition:
+        """What records are read from."""
+        return self.partition
+
+    @property
+    def stable_end(self) -> int:
+        """Up to where queues may know messages."""
+        return min(self.index.end, self.partition.last_stable_offset)
 
     def _load(self) -> LaneIndex:
         saved = read_framed(self._disk, self._path, magic=_MAGIC, version=_VERSION, body=LaneState)
@@ -150,12 +162,17 @@ class Lanes:
         *,
         save_ms: int,
         grown: Callable[[Partition, int], None],
+        begins: Callable[[Partition, int], None],
     ) -> None:
-        """`grown` is told a partition and the offset up to which its lanes are known."""
+        """`grown` is told a partition and the offset up to which its lanes are known.
+
+        `begins` is told that it begins later, before its lanes forget what went.
+        """
         self._disk = disk
         self._scheduler = scheduler
         self._save_ms = save_ms
         self._grown = grown
+        self._begins = begins
         self._lanes: dict[Partition, PartitionLanes] = {}
         self._behind: dict[Partition, None] = {}
         self._is_following = False
@@ -220,6 +237,9 @@ class Lanes:
             self._follow_soon()
 
     def _follow_one(self, lanes: PartitionLanes, bytes_max: int) -> int:
+        start = lanes.partition.start_offset
+        if lanes.index.end < start:
+            self._begins(lanes.partition, start)
         try:
             size, has_more = lanes.follow(bytes_max, self._scheduler.now_ms())
         except GoQueueError as error:

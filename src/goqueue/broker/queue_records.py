@@ -1,14 +1,19 @@
-"""The records that a queue chose, from the log or from batches that were decoded lately."""
+"""The records that a queue chose, from the log or from batches that were decoded lately.
+
+The log may be a copy on this node or one that another node leads; then what is wanted may have to
+come first, and the reading says so.
+"""
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from goqueue.broker.queue_copies import Awaited, DistantCopy
 from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, decode_columns
 from goqueue.model.errors import CorruptBatch, GoQueueError, OffsetOutOfRange
@@ -21,6 +26,8 @@ _BATCH_COST = 2500
 _RECORD_COST = 40
 
 _log = logging.getLogger(__name__)
+
+Source = Partition | DistantCopy
 
 
 class Part(NamedTuple):
@@ -37,6 +44,13 @@ class Found:
     parts: list[Part] = field(default_factory=list)  # in the order of the log
     gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
     error: GoQueueError | None = None  # why the rest was not read
+    awaited: int | None = None  # the offset that has to come first, before the rest can be read
+
+    def add(self, other: Found) -> None:
+        """Take in what another reading gave, of later offsets."""
+        self.parts += other.parts
+        self.gone += other.gone
+        self.error = other.error
 
     @property
     def records(self) -> dict[int, Record]:
@@ -79,28 +93,31 @@ class RecordReader:
     def __init__(self, cache_bytes_max: int) -> None:
         self._cache_bytes_max = cache_bytes_max
         self._cache_bytes = 0
-        self._cache: OrderedDict[tuple[Partition, int], _Decoded] = OrderedDict()
-        self._bases: dict[Partition, list[int]] = {}
+        self._cache: OrderedDict[tuple[Source, int], _Decoded] = OrderedDict()
+        self._bases: dict[Source, list[int]] = {}
         self.batches_decoded = 0
 
-    def read(self, partition: Partition, offsets: Sequence[int]) -> Found:
+    def read(self, source: Source, offsets: Sequence[int]) -> Found:
         """Look for these offsets, sorted or not. What is not decided yet is in no part of it."""
         found = Found()
         wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
-        wanted = wanted[: bisect_left(wanted, partition.last_stable_offset)]
+        wanted = wanted[: bisect_left(wanted, source.last_stable_offset)]
         at = 0
         while at < len(wanted):
             offset = wanted[at]
-            if offset < partition.start_offset:
+            if offset < source.start_offset:
                 found.gone.append(offset)
                 at += 1
                 continue
-            batch = self._cached(partition, offset)
+            batch = self._cached(source, offset)
             if batch is None:
                 try:
-                    batch = self._load(partition, wanted, at)
+                    batch = self._load(source, wanted, at)
+                except Awaited:
+                    found.awaited = offset
+                    return found
                 except CorruptBatch as error:
-                    at = self._step_over(partition, error, wanted, at, found)
+                    at = self._step_over(source, error, wanted, at, found)
                     if found.error is not None:
                         return found
                     continue
@@ -112,19 +129,17 @@ class RecordReader:
                     found.error = error
                     return found
             at = _take(batch, wanted, at, found)
-            if len(batch.columns) == 1:
+            if len(batch.columns) == 1 and (source, batch.base_offset) in self._cache:
                 # Nothing is left in it, and thousands of such are work for the garbage collector.
-                self._let_go(partition, batch.base_offset)
+                self._let_go(source, batch.base_offset)
         return found
 
-    def _load(self, partition: Partition, wanted: Sequence[int], at: int) -> _Decoded:
+    def _load(self, source: Source, wanted: Sequence[int], at: int) -> _Decoded:
         """Decode the batch that holds an offset, and those after it that are wanted too."""
         offset = wanted[at]
         is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
         bytes_max = READ_BYTES if is_next_near else 1
-        part = partition.read(offset, bytes_max=bytes_max, is_committed_only=True)
-        data = b"" if part is None else part.read()
-        aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
+        data, aborted, end_offset = _batches(source, offset, bytes_max)
         view, position = memoryview(data), 0
         first: _Decoded | None = None
         while position < len(data):
@@ -133,22 +148,22 @@ class RecordReader:
             position += header.size
             following = bisect_right(wanted, header.base_offset - 1, at)
             if first is None:
-                first = self._decode(partition, header, batch, aborted, gap_from=offset)
+                first = self._decode(source, header, batch, aborted, gap_from=offset)
             elif following < len(wanted) and wanted[following] <= header.last_offset:
                 try:
-                    self._decode(partition, header, batch, aborted, gap_from=header.base_offset)
+                    self._decode(source, header, batch, aborted, gap_from=header.base_offset)
                 except CorruptBatch:
                     break  # It will be met again as the first one.
             elif following >= len(wanted):
                 break
         if first is None:
-            # Nothing lies between the offset and the last stable one any more.
-            return _Decoded(offset, partition.last_stable_offset - 1, 0, Columns())
+            # Nothing lies between the offset and that one any more.
+            return _Decoded(offset, end_offset - 1, 0, Columns())
         return first
 
     def _decode(
         self,
-        partition: Partition,
+        source: Source,
         header: BatchHeader,
         batch: memoryview,
         aborted: AbortedSpans,
@@ -160,7 +175,7 @@ class RecordReader:
             if not header.is_control and not (aborted and aborted.cover(header)):
                 columns = decode_columns(header, unpack_payload(batch, header))
         except GoQueueError as error:
-            damage = CorruptBatch(f"A batch of {partition.name} cannot be decoded: {error}")
+            damage = CorruptBatch(f"A batch of {source.name} cannot be decoded: {error}")
             damage.next_offset = header.next_offset
             raise damage from error
         cost = header.size + _BATCH_COST + _RECORD_COST * len(columns)
@@ -168,12 +183,12 @@ class RecordReader:
         base_offset = min(gap_from, header.base_offset)
         decoded = _Decoded(base_offset, header.last_offset, cost, columns)
         self.batches_decoded += 1
-        self._keep(partition, decoded)
+        self._keep(source, decoded)
         return decoded
 
     def _step_over(
         self,
-        partition: Partition,
+        source: Source,
         error: CorruptBatch,
         wanted: Sequence[int],
         at: int,
@@ -186,7 +201,7 @@ class RecordReader:
         end = bisect_right(wanted, error.next_offset - 1, at)
         _log.error(
             "%s: %d message(s) before offset %d are damaged and cannot be delivered: %s",
-            partition.name,
+            source.name,
             end - at,
             error.next_offset,
             error,
@@ -196,41 +211,73 @@ class RecordReader:
 
     # The cache
 
-    def _cached(self, partition: Partition, offset: int) -> _Decoded | None:
-        bases = self._bases.get(partition)
+    def _cached(self, source: Source, offset: int) -> _Decoded | None:
+        bases = self._bases.get(source)
         if not bases:
             return None
         at = bisect_right(bases, offset) - 1
         if at < 0:
             return None
-        key = (partition, bases[at])
+        key = (source, bases[at])
         batch = self._cache[key]
         if offset > batch.last_offset:
             return None
         self._cache.move_to_end(key)
         return batch
 
-    def _keep(self, partition: Partition, batch: _Decoded) -> None:
-        key = (partition, batch.base_offset)
+    def _keep(self, source: Source, batch: _Decoded) -> None:
+        key = (source, batch.base_offset)
         if key in self._cache:
             return
         self._cache[key] = batch
-        insort(self._bases.setdefault(partition, []), batch.base_offset)
+        insort(self._bases.setdefault(source, []), batch.base_offset)
         self._cache_bytes += batch.size
         while self._cache_bytes > self._cache_bytes_max and len(self._cache) > 1:
             self._let_go(*next(iter(self._cache)))
 
-    def _let_go(self, partition: Partition, base: int) -> None:
-        self._cache_bytes -= self._cache.pop((partition, base)).size
-        bases = self._bases[partition]
+    def _let_go(self, source: Source, base: int) -> None:
+        self._cache_bytes -= self._cache.pop((source, base)).size
+        bases = self._bases[source]
         del bases[bisect_left(bases, base)]
         if not bases:
-            del self._bases[partition]
+            del self._bases[source]
 
-    def drop(self, partition: Partition) -> None:
+    def drop(self, source: Source) -> None:
         """The partition is gone."""
-        for base in self._bases.pop(partition, []):
-            self._cache_bytes -= self._cache.pop((partition, base)).size
+        for base in self._bases.pop(source, []):
+            self._cache_bytes -= self._cache.pop((source, base)).size
+
+
+async def read_soon(
+    reader: RecordReader, source_of: Callable[[], Source], offsets: Sequence[int]
+) -> Found:
+    """Look for offsets, and wait for those that have to come from another node."""
+    whole, wanted = Found(), sorted(set(offsets))
+    while True:
+        source = source_of()
+        found = reader.read(source, wanted)
+        whole.add(found)
+        if found.awaited is None:
+            return whole
+        assert isinstance(source, DistantCopy), "a copy on this node is read at once"
+        try:
+            await source.arrival()
+        except GoQueueError as error:
+            whole.error = error
+            return whole
+        wanted = wanted[bisect_left(wanted, found.awaited) :]
+
+
+def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
+    """Batches from an offset on, what was aborted in them, and up to where that is all."""
+    if isinstance(source, DistantCopy):
+        piece = source.read(offset, bytes_max=bytes_max)
+        return piece.data, AbortedSpans(piece.aborted), piece.end_offset
+    part = source.read(offset, bytes_max=bytes_max, is_committed_only=True)
+    if part is None:
+        return b"", AbortedSpans(), source.last_stable_offset
+    aborted = AbortedSpans(source.aborted_in(part))
+    return part.read(), aborted, source.last_stable_offset
 
 
 def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:

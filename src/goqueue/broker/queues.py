@@ -1,4 +1,4 @@
-"""Queue groups: who exists, which topics they read, and every call on them.
+"""Queue groups: who exists, which topics they read, and receiving and settling their messages.
 
 A group has one queue for each topic that it receives from, made by the first receive. In a cluster
 every node knows which groups there are; the delivery state of a group is with one of them, its
@@ -16,31 +16,27 @@ from typing import Any, NamedTuple
 import msgspec
 
 from goqueue.broker.leaders import Leaders
-from goqueue.broker.promise import Promise
+from goqueue.broker.promise import Promise, promised
 from goqueue.broker.queue_host import HostedQueue, Received, Receiver
 from goqueue.broker.queue_hosting import HostedGroup, QueueHosts
+from goqueue.broker.queue_looking import PeekedMessage, TopicLanes, lanes_of, peek_at
+from goqueue.broker.queue_moving import Look, purge, rewind_to, rewind_to_time
 from goqueue.broker.queue_settling import Call, Outcomes, settle
 from goqueue.broker.queue_transactions import TransactionalAcks
 from goqueue.broker.scheduler import Scheduler
-from goqueue.broker.topic_settings import lane_settings
 from goqueue.broker.topics import DELIVERY_TOPIC, INTERNAL_TOPICS, Topic, Topics
-from goqueue.cluster.metadata import QueueGroupFact
+from goqueue.cluster.facts import QueueGroupFact
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
     DELAY_MS_MAX,
-    LANE_NAMES,
     PEEK_MESSAGES_MAX,
     RECEIVE_MESSAGES_MAX,
     VISIBILITY_MS_MAX,
-    LaneStats,
-    MessageState,
     QueueSettings,
     QueueStats,
     check_queue_settings,
-    peek,
     stats,
 )
-from goqueue.model.batch import Record
 from goqueue.model.errors import (
     GoQueueError,
     GroupKindMismatch,
@@ -49,6 +45,7 @@ from goqueue.model.errors import (
     InvalidGroupSettings,
     InvalidRequest,
     UnknownGroup,
+    UnknownTopic,
 )
 from goqueue.model.names import ProducerIdentity, check_topic_name
 from goqueue.partition import Partition
@@ -60,7 +57,6 @@ REASON_LENGTH_MAX = 1000
 RECEIPTS_MAX = 1000
 WAIT_MS_MAX = 60_000
 NO_OWNER = -1
-PEEK_STRETCHES_MAX = 20  # in which a peek looks for messages that are not done
 
 
 class QueueGroup(NamedTuple):
@@ -69,21 +65,6 @@ class QueueGroup(NamedTuple):
     name: str
     settings: QueueSettings
     topics: list[str]
-
-
-class PeekedMessage(NamedTuple):
-    state: MessageState
-    record: Record | None
-
-
-class TopicLanes(NamedTuple):
-    """The lanes of a topic: their rules, what the log holds, and each group's figures."""
-
-    weights: Mapping[str, int]
-    is_strict: bool
-    starvation_ms: int
-    stored: list[list[int]]  # records in each lane, by partition
-    groups: Mapping[str, Sequence[LaneStats]]
 
 
 class Queues:
@@ -100,9 +81,13 @@ class Queues:
         new_id: Callable[[], bytes],
         is_stream_group: Callable[[str], bool],
         leaders: Leaders,
+        look: Look,
         is_alone: bool = True,
     ) -> None:
-        """A node that is not alone owns what it is told to lead."""
+        """A node that is not alone owns what it is told to lead.
+
+        `look` tells where partitions begin and end, whoever leads them.
+        """
         self._scheduler = scheduler
         self._topics = topics
         self._new_id = new_id
@@ -114,6 +99,7 @@ class Queues:
         )
         self.journal = self._hosts.journal
         self._transactional = TransactionalAcks(scheduler, self._hosts)
+        self._look = look
 
     def open(self) -> None:
         """Load what the journal knows; nothing is delivered before that."""
@@ -125,7 +111,7 @@ class Queues:
 
     def close(self) -> None:
         """Everything is durable; leave the lane indexes for the next start."""
-        self._hosts.lanes.save_all()
+        self._hosts.close()
 
     # Leading, in a cluster
 
@@ -151,10 +137,6 @@ class Queues:
         if topic is None:
             return self._leaders.node_id if self._is_alone else NO_OWNER
         return self._leaders.node_of(topic, self.journal.number_of(group_id))
-
-    def check_kept(self, topic: Topic) -> None:
-        """Refuse a topic that cannot be read here, for want of a copy of all its partitions."""
-        self._hosts.check_kept(topic)
 
     # Groups
 
@@ -204,6 +186,24 @@ class Queues:
             raise UnknownGroup(name)
         return group
 
+    def queue_of(self, name: str, topic_name: str) -> HostedQueue:
+        """The queue of a group for a topic; whoever only looks does not make the group begin."""
+        group, topic = self.served(name, topic_name)
+        hosted = group.queues.get(topic.id)
+        if hosted is None:
+            raise InvalidRequest(
+                f"Group {name!r} has not received from topic {topic_name!r} yet; receive first."
+            )
+        return hosted
+
+    def served(self, name: str, topic_name: str) -> tuple[HostedGroup, Topic]:
+        """A group and a topic that this node can serve it with."""
+        group, topic = self._get(name), self._topics.get(topic_name)
+        if topic.is_internal:
+            raise InternalTopic(topic_name)
+        self._hosts.check_served(group, topic)
+        return group, topic
+
     def _owned(self, name: str) -> HostedGroup:
         group = self._get(name)
         self.journal.check_here(group.id)
@@ -234,7 +234,7 @@ class Queues:
         topic = self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
-        self._hosts.lanes.catch_up()
+        self._hosts.sources.lanes.catch_up()
         known = self._hosts.groups.get(name)
         made = self.create(name) if known is None else None
         group = self._hosts.groups.get(name)
@@ -249,7 +249,7 @@ class Queues:
         if hosted is not None and made is None:
             hosted.receive(receiver, wait_ms)
             return receiver
-        self._receive_first(hosted or self._hosts.start_queue(group, topic), receiver, wait_ms)
+        self._receive_first(self.begun(group, topic), receiver, wait_ms)
         return receiver
 
     def _receive_when_made(
@@ -291,18 +291,55 @@ class Queues:
         made.then(agreed)
 
     @staticmethod
-    def _receive_first(hosted: HostedQueue, receiver: Receiver, wait_ms: int) -> None:
-        """A new queue must not be forgotten by a crash, for where it began is its promise."""
-
-        def started(_: object, error: Exception | None) -> None:
+    def _receive_first(begun: Promise[HostedQueue], receiver: Receiver, wait_ms: int) -> None:
+        def started(hosted: HostedQueue | None, error: Exception | None) -> None:
             if receiver.promise.is_done:
                 return
-            if error is not None:
+            if hosted is None:
+                assert error is not None
                 receiver.promise.reject(error)
             else:
                 hosted.receive(receiver, wait_ms)
 
-        hosted.saved().then(started)
+        begun.then(started)
+
+    def begun(self, group: HostedGroup, topic: Topic) -> Promise[HostedQueue]:
+        """The queue of a group for a topic, which begins now if there is none; kept when noted.
+
+        A new queue must not be forgotten by a crash, for where it began is its promise.
+        """
+        hosted = group.queues.get(topic.id)
+        if hosted is not None:
+            known: Promise[HostedQueue] = Promise()
+            known.resolve(hosted)
+            return known
+        if self._is_alone or group.settings.start != "latest":
+            ends = [one.last_stable_offset for one in topic.partitions]
+            hosted = self._hosts.start_queue(group, topic, ends)
+        return promised(self._begin(hosted, group, topic))
+
+    async def _begin(
+        self, hosted: HostedQueue | None, group: HostedGroup, topic: Topic
+    ) -> HostedQueue:
+        while hosted is None:
+            # Copies on this node may lag behind, so where the topic ends its leaders say.
+            bounds = await self._look(topic, range(len(topic.partitions)))
+            self._check_still(group, topic)
+            hosted = group.queues.get(topic.id)
+            if hosted is None and len(bounds) == len(topic.partitions):
+                ends = [one.last_stable_offset for one in bounds]
+                hosted = self._hosts.start_queue(group, topic, ends)
+        await hosted.saved()
+        return hosted
+
+    def _check_still(self, group: HostedGroup, topic: Topic) -> None:
+        """Refuse what is not so any more after others were asked."""
+        name = group.fact.name
+        if self._hosts.groups.get(name) is not group:
+            raise UnknownGroup(name)
+        if self._topics.find_by_id(topic.id) is None:
+            raise UnknownTopic(topic.name)
+        self._hosts.check_served(group, topic)
 
     # Settling
 
@@ -391,20 +428,26 @@ class Queues:
         """Deliver again from these offsets, or from a time on; where each partition goes on."""
         if (offsets is None) == (time_ms is None):
             raise InvalidRequest("Rewind to offsets or to a time, not to both.")
-        hosted = self._hosted(name, topic_name, may_start=True)
-        self.journal.check_writable(hosted.group_id)
-        targets = self._targets(hosted.topic, offsets, time_ms)
-        for number, offset in targets.items():
-            hosted.queue.rewind(number, offset, self._scheduler.now_ms())
-        return self._moved(hosted, targets)
+        group, topic = self.served(name, topic_name)
+        for number in offsets or ():
+            topic.partition(number)  # There must be one.
+        return promised(self._rewind(self.begun(group, topic), offsets, time_ms))
+
+    async def _rewind(
+        self,
+        begun: Promise[HostedQueue],
+        offsets: Mapping[int, int] | None,
+        time_ms: int | None,
+    ) -> dict[int, int]:
+        hosted, now_ms = await begun, self._scheduler.now_ms
+        if offsets is not None:
+            return await rewind_to(self._look, hosted, offsets, now_ms=now_ms)
+        assert time_ms is not None
+        return await rewind_to_time(self._look, hosted, time_ms, now_ms=now_ms)
 
     def purge(self, name: str, topic_name: str) -> Promise[dict[int, int]]:
         """Finish everything that is there now; where each partition goes on."""
-        hosted = self._hosted(name, topic_name)
-        self.journal.check_writable(hosted.group_id)
-        ends = [one.last_stable_offset for one in hosted.topic.partitions]
-        hosted.queue.purge(ends)
-        return self._moved(hosted, dict(enumerate(ends)))
+        return promised(purge(self._look, self.queue_of(name, topic_name)))
 
     def peek(
         self,
@@ -414,111 +457,22 @@ class Queues:
         *,
         offset: int | None = None,
         count: int = 10,
-    ) -> list[PeekedMessage]:
+    ) -> Promise[list[PeekedMessage]]:
         """Messages with what has become of them, of one partition or of all; nothing is changed.
 
         Without an offset those that are not done, the first ones of each partition.
         """
         _check("count", count, 1, PEEK_MESSAGES_MAX)
-        hosted = self._hosted(name, topic_name)
-        numbers = range(len(hosted.topic.partitions)) if number is None else [number]
-        found: list[PeekedMessage] = []
-        for each in numbers:
-            room = count - len(found)
-            if room and offset is not None:
-                found += self._peek(hosted, each, offset, room)
-            elif room:
-                found += self._peek_open(hosted, each, room)
-        return found
-
-    def _peek_open(self, hosted: HostedQueue, number: int, count: int) -> list[PeekedMessage]:
-        """The first messages that are not done; the search ends after a bounded stretch."""
-        end = hosted.topic.partition(number).last_stable_offset
-        at = hosted.queue.partitions[number].ledger.floor
-        found: list[PeekedMessage] = []
-        for _ in range(PEEK_STRETCHES_MAX):
-            if at >= end or len(found) >= count:
-                break
-            seen = self._peek(hosted, number, at, PEEK_MESSAGES_MAX)
-            found += [one for one in seen if one.state.state != "done"]
-            at += PEEK_MESSAGES_MAX
-        return found[:count]
-
-    def _peek(
-        self, hosted: HostedQueue, number: int, offset: int, count: int
-    ) -> list[PeekedMessage]:
-        partition = hosted.topic.partition(number)
-        first = max(offset, partition.start_offset)
-        wanted = range(first, min(first + count, partition.last_stable_offset))
-        found = self._hosts.reader.read(partition, wanted)
-        return [
-            PeekedMessage(state, found.records.get(state.offset))
-            for state in peek(hosted.queue, number, wanted)
-            if state.offset in found.records
-        ]
+        hosted = self.queue_of(name, topic_name)
+        return promised(peek_at(self._hosts.sources.reader, hosted, number, offset, count))
 
     def stats(self, name: str, topic_name: str) -> QueueStats:
-        return stats(self._hosted(name, topic_name).queue, self._scheduler.now_ms())
+        return stats(self.queue_of(name, topic_name).queue, self._scheduler.now_ms())
 
     def lanes(self, topic_name: str) -> TopicLanes:
-        """How the lanes of a topic are set, what they hold, and how each group fares."""
+        """How the lanes of a topic are set, what the copies here hold, and how each group fares."""
         topic = self._topics.get(topic_name)
-        rules = lane_settings(self._hosts.values(topic))
-        now_ms = self._scheduler.now_ms()
-        hosted = self._hosts.by_topic.get(topic.id, [])
-        indexes = (
-            [] if topic.is_internal else [self._hosts.lanes.of(one) for one in topic.partitions]
-        )
-        self._hosts.lanes.catch_up()
-        stored = [
-            one.index.counts(one.partition.start_offset, one.partition.last_stable_offset)
-            for one in indexes
-        ]
-        return TopicLanes(
-            dict(zip(LANE_NAMES, rules.weights, strict=True)),
-            rules.is_strict,
-            rules.starvation_ms,
-            stored,
-            {one.group: stats(one.queue, now_ms).lanes for one in hosted},
-        )
-
-    def _targets(
-        self, topic: Topic, offsets: Mapping[int, int] | None, time_ms: int | None
-    ) -> dict[int, int]:
-        targets: dict[int, int] = {}
-        numbers = range(len(topic.partitions)) if offsets is None else offsets
-        for number in numbers:
-            partition = topic.partition(number)
-            end = partition.last_stable_offset
-            if time_ms is not None:
-                record = partition.find_timestamp(time_ms, is_committed_only=True)
-                offset = end if record is None else record.offset
-            else:
-                assert offsets is not None
-                offset = offsets[number]
-            targets[number] = max(partition.start_offset, min(offset, end))
-        return targets
-
-    def _moved(self, hosted: HostedQueue, targets: dict[int, int]) -> Promise[dict[int, int]]:
-        promise: Promise[dict[int, int]] = Promise()
-        saved = hosted.saved()
-        hosted.settle()
-        hosted.wake()
-        saved.then(lambda _, error: promise.settle(None if error else targets, error))
-        return promise
-
-    def _hosted(self, name: str, topic_name: str, *, may_start: bool = False) -> HostedQueue:
-        """The queue of a group for a topic; whoever only looks does not make the group begin."""
-        group, topic = self._get(name), self._topics.get(topic_name)
-        if topic.is_internal:
-            raise InternalTopic(topic_name)
-        self._hosts.check_served(group, topic)
-        hosted = group.queues.get(topic.id)
-        if hosted is None and not may_start:
-            raise InvalidRequest(
-                f"Group {name!r} has not received from topic {topic_name!r} yet; receive first."
-            )
-        return hosted or self._hosts.start_queue(group, topic)
+        return lanes_of(self._hosts, self._topics, topic, now_ms=self._scheduler.now_ms())
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

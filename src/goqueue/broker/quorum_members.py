@@ -20,7 +20,13 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.members import MemberChange
 from goqueue.cluster.raft.ready import NotLeader, Refused
-from goqueue.model.errors import InvalidRequest, NotController, RequestTimedOut
+from goqueue.model.errors import (
+    InvalidRequest,
+    NotController,
+    QuorumAtRisk,
+    RequestTimedOut,
+    UnknownNode,
+)
 
 CAUGHT_UP_ENTRIES = 100  # a learner that lacks no more is made a voter where one is wanted
 
@@ -75,19 +81,36 @@ class QuorumMembers:
             raise RequestTimedOut(f"Node {node} is being removed from the quorum; retry then.")
 
     def change_voter(self, command: ChangeVoter) -> None:
-        voters = self._raft().members.voters
-        if command.is_wanted == (command.node in voters):
+        """Let a node vote or not; one at a time, and only if the voters can go on deciding."""
+        node, voters = command.node, set(self._raft().members.voters)
+        if command.is_wanted == (node in voters):
             return
+        self._check_living(voters | {node} if command.is_wanted else voters - {node})
+        fact = self._metadata.nodes.get(node)
         if command.is_wanted:
-            self._change(MemberChange.PROMOTE, command.node)
+            if fact is None:
+                raise UnknownNode(node)
+            if fact.is_fenced:
+                raise QuorumAtRisk(f"Node {node} is not running; start it before it votes.")
+            self._change(MemberChange.PROMOTE, node)
             return
-        fact = self._metadata.nodes.get(command.node)
         if fact is not None and fact.takes_leaders and has_too_few_voters(len(voters) - 1):
             raise InvalidRequest(
-                f"Node {command.node} would be made a voter again at once; drain it first, or "
-                "promote another one."
+                f"Node {node} would be made a voter again at once; drain it first, or promote "
+                "another one."
             )
-        self._change(MemberChange.DEMOTE, command.node)
+        self._change(MemberChange.DEMOTE, node)
+
+    def _check_living(self, voters: set[int]) -> None:
+        """Refuse voters of which too few are running: nothing could put that right any more."""
+        running = sorted(node for node in voters if self._metadata.is_alive(node))
+        majority = len(voters) // 2 + 1
+        if len(running) < majority:
+            silent = ", ".join(str(node) for node in sorted(voters.difference(running)))
+            raise QuorumAtRisk(
+                f"Of the voters {', '.join(map(str, sorted(voters)))} only {len(running)} would be "
+                f"running, and {majority} are needed. Start or remove first: {silent}."
+            )
 
     def promote(self) -> None:
         """Let a learner vote if there are too few voters, once it has nearly everything."""

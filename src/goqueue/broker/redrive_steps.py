@@ -23,7 +23,7 @@ from goqueue.model.key_hash import partition_of_key
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
-LOOK_MS = 50  # how often it is seen whether the copy here has caught up
+LOOK_MS = 50  # how often a new leader is asked whether it knows what the last one did
 RATE_STEPS_PER_S = 10
 APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
 
@@ -125,20 +125,20 @@ class ClusterSteps:
                 await self._plan_step(job, topic, carrier)
 
     async def _end(self, job: Redrive, state: State) -> None:
-        job.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
         await self._save(job)
 
     async def _plan_step(self, job: Redrive, topic: Topic, carrier: Carrier) -> None:
         """Write down what is to be brought back next, before any of it is."""
         number = job.next_partition
-        partition = topic.partitions[number]
-        until = job.until_offsets[number]
-        if partition.last_stable_offset < until:
-            # The copy here has yet to get what there was when the job began.
+        page = await self._letters.read(
+            topic, number, job.positions[number], job.until_offsets[number]
+        )
+        chosen, next_offset = choose(job, page)
+        if next_offset <= job.positions[number]:
+            # A leader that is new has yet to know what there was when the job began.
             await self._sleep(LOOK_MS)
             return
-        page = self._letters.read(topic, number, job.positions[number], until)
-        chosen, next_offset = choose(job, page)
         shipments = [
             carrier.plan(target, target_number, [one.record.offset for one in letters])
             for (target, target_number), letters in by_target(self._topics, job, chosen).items()
@@ -156,7 +156,7 @@ class ClusterSteps:
         moved: list[int] = []
         for shipment in step.shipments:
             letters = await self._fetch(topic, step.partition, shipment.offsets, is_over)
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._scheduler.wall_ms()
             records = [
                 revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
                 for one in letters
@@ -183,10 +183,13 @@ class ClusterSteps:
     async def _fetch(
         self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]
     ) -> list[Letter]:
-        """Letters by their offsets, once the copy here has them, but for those that are gone."""
-        while topic.partitions[number].last_stable_offset <= max(offsets) and not is_over():
+        """Letters by their offsets, once their leader has them, but for those that are gone."""
+        while not is_over():
+            letters = await self._letters.at(topic, number, offsets)
+            if letters is not None:
+                return letters
             await self._sleep(LOOK_MS)
-        return self._letters.at(topic, number, offsets)
+        return []
 
     def _sleep(self, delay_ms: float) -> Promise[None]:
         over: Promise[None] = Promise()

@@ -24,11 +24,11 @@ import msgspec
 from goqueue.broker.dead_letters import SCAN_LETTERS_MAX, DeadLetters
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.own_records import newest_records
-from goqueue.broker.promise import Promise, start
+from goqueue.broker.promise import Promise, promised, start
 from goqueue.broker.redrive_steps import RETRY_MS, ClusterSteps, by_target, choose
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import JobFact, NamedProducer
+from goqueue.cluster.facts import JobFact, NamedProducer
 from goqueue.delivery.redrive import (
     Letter,
     Redrive,
@@ -157,11 +157,11 @@ class Redrives:
 
     # Jobs
 
-    def preview(
+    async def preview(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
     ) -> Preview:
         """What a job with this order would bring back now."""
-        job = self._new_job(topic, order, dead_letter_topic)
+        job = await self._new_job(topic, order, dead_letter_topic)
         found = self._topics.get(job.dead_letter_topic)
         matching, passed_over = 0, 0
         shown: list[Letter] = []
@@ -169,7 +169,7 @@ class Redrives:
             while job.positions[number] < job.until_offsets[number]:
                 if matching + passed_over >= SCAN_LETTERS_MAX:
                     return Preview(matching, passed_over, shown, is_complete=False)
-                page = self._letters.read(
+                page = await self._letters.read(
                     found, number, job.positions[number], job.until_offsets[number]
                 )
                 for letter in page.letters:
@@ -191,7 +191,13 @@ class Redrives:
     ) -> Promise[Redrive]:
         """Begin a job; kept when the job itself is durable."""
         self._letters.check_here()
-        job = self._new_job(topic, order, dead_letter_topic)
+        return promised(self._start(topic, order, dead_letter_topic))
+
+    async def _start(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
+    ) -> Redrive:
+        job = await self._new_job(topic, order, dead_letter_topic)
+        self._letters.check_here()
         if order.target_topic is not None:
             self._topics.get(order.target_topic)
         for one in self._jobs.values():
@@ -200,15 +206,14 @@ class Redrives:
         saved = self._save(job)
         self._jobs[job.id] = job
         self._forget_old(job.dead_letter_topic_id)
-
-        def begin(_: None, error: Exception | None) -> None:
-            if error is None:
-                self._work(job)
-            else:
-                self._jobs.pop(job.id, None)
-
-        saved.then(begin)
-        return _then(saved, job)
+        try:
+            await saved
+        except Exception:
+            self._jobs.pop(job.id, None)
+            raise
+        if self._jobs.get(job.id) is job:
+            self._work(job)
+        return job
 
     def get(self, topic: str, job_id: str) -> Redrive:
         self._letters.check_here()
@@ -243,24 +248,27 @@ class Redrives:
         if job.is_ended:
             raise RedriveEnded(job_id, job.state)
         changed = msgspec.structs.replace(job)
-        changed.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        changed.change(state, now_ms=self._scheduler.wall_ms(), what=state)
         saved = self._save(changed)
-        job.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
         return _then(saved, job)
 
-    def _new_job(self, topic: str, order: RedriveOrder, dead_letter_topic: str | None) -> Redrive:
+    async def _new_job(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
+    ) -> Redrive:
         found = self._letters.find(topic, dead_letter_topic)
         if found is None:
             raise UnknownTopic(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
-        now_ms = self._scheduler.now_ms()
+        bounds = await self._letters.bounds(found)
+        now_ms = self._scheduler.wall_ms()
         job = Redrive(
             id=self._new_id().hex()[:16],
             topic=topic,
             dead_letter_topic=found.name,
             dead_letter_topic_id=found.id,
             order=order,
-            positions=[partition.start_offset for partition in found.partitions],
-            until_offsets=[partition.last_stable_offset for partition in found.partitions],
+            positions=[one.start_offset for one in bounds],
+            until_offsets=[one.last_stable_offset for one in bounds],
             created_ms=now_ms,
             history=[RedriveEvent(now_ms, "created")],
         )
@@ -381,7 +389,7 @@ class Redrives:
             await self._letters.finish(job.dead_letter_topic_id, number, offsets)
 
     async def _end(self, job: Redrive, state: State) -> None:
-        job.change(state, now_ms=self._scheduler.now_ms(), what=state)
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
         await self._save(job)
 
     async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
@@ -404,7 +412,7 @@ class Redrives:
         """Bring back some letters of one partition, mark them, and note how far that is."""
         number = job.next_partition
         until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
-        page = self._letters.read(topic, number, job.positions[number], until)
+        page = await self._letters.read(topic, number, job.positions[number], until)
         chosen, next_offset = choose(job, page)
         moved: list[int] = []
         for (target, target_number), letters in by_target(self._topics, job, chosen).items():
@@ -439,7 +447,7 @@ class Redrives:
 
     def _append(self, job: Redrive, target: Partition, letters: list[Letter]) -> int:
         assert self._producer is not None
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         records = [
             revived(letter, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
             for letter in letters

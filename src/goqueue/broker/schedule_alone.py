@@ -11,7 +11,7 @@ from goqueue.broker.schedule_recovery import end_released
 from goqueue.broker.schedule_release import RETRY_MS, Releaser
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import SCHEDULED_TOPIC, Topic, Topics
-from goqueue.cluster.metadata import NamedProducer
+from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import ScheduleIds
 from goqueue.model.errors import GoQueueError
 from goqueue.storage.disk import Disk

@@ -297,7 +297,7 @@ class ScheduleCalls:
             last_offset = earlier.last_offset
         else:
             is_append_time = partition.settings.is_append_time
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._scheduler.wall_ms()
             view = memoryview(own)
             written = partition.write(view, now_ms=now_ms, is_append_time=is_append_time)
             last_offset = written.last_offset

@@ -218,12 +218,12 @@ class IntentReleaser(Releaser):
         topic = self._topics.find_by_id(intent.topic_id)
         if topic is None:
             self._drop(lane, batch, intent)
-            self._give_back(lane, retry_ms=self._scheduler.now_ms())
+            self._give_back(lane, retry_ms=self._scheduler.wall_ms())
             return
         lane = self._lane(topic, intent.partition)
         identity = ProducerIdentity(intent.producer_id, intent.epoch)
         # By the clock of the node that began with it the batch was due; ours may be behind.
-        now_ms = max(self._scheduler.now_ms(), *(one.due_ms for one in batch))
+        now_ms = max(self._scheduler.wall_ms(), *(one.due_ms for one in batch))
         encoded = release_batch(
             lane, batch, self._ids, identity, base_sequence=intent.base_sequence, now_ms=now_ms
         )
@@ -275,7 +275,7 @@ class IntentReleaser(Releaser):
             if error is not None:
                 self._scheduler.call_later(SEND_RETRY_MS, wait)
                 return
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._scheduler.wall_ms()
             for number in held:
                 self._log.agenda.give_back(number, retry_ms=now_ms)
             done()

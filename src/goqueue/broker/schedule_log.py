@@ -184,8 +184,8 @@ class ScheduleLog:
     def _replay(
         self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]
     ) -> Iterator[None]:
-        self.agenda.timetable.advance(self._scheduler.now_ms())
-        self._checkpoint_ms = self._scheduler.now_ms()
+        self.agenda.timetable.advance(self._scheduler.wall_ms())
+        self._checkpoint_ms = self._scheduler.wall_ms()
         first = offset
         while offset < self.partition.end_offset:
             left, end = LOAD_STEP_BYTES, self.partition.end_offset
@@ -208,7 +208,7 @@ class ScheduleLog:
     def schedule(self, messages: Sequence[ScheduledMessage]) -> int:
         """Store messages as one batch; the number of the first. The others follow it."""
         first = self.partition.end_offset
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         batch, starts = message_batch(first, messages, now_ms)
         self._write(batch)
         self._places.note_written(first, len(batch), starts)
@@ -227,7 +227,7 @@ class ScheduleLog:
         self.check_open()
         self.agenda.pending.check_room(identity.producer_id)
         first = self.partition.end_offset
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         sequence = next_sequence(self.partition, identity)
         batch, starts = message_batch(
             first, messages, now_ms, transaction=identity, base_sequence=sequence
@@ -293,13 +293,13 @@ class ScheduleLog:
 
     def move(self, number: int, due_ms: int) -> int:
         """Store a new due time; the offset to wait for."""
-        offset = self._write(encode_batch([move_record(number, due_ms, self._scheduler.now_ms())]))
+        offset = self._write(encode_batch([move_record(number, due_ms, self._scheduler.wall_ms())]))
         self.agenda.move(number, due_ms)
         return offset
 
     def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
         """Store that messages wait no longer; the offset to wait for."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         moved = self.agenda.moved
         last = -1
         for start in range(0, len(numbers), ENDS_PER_BATCH_MAX):
@@ -310,13 +310,13 @@ class ScheduleLog:
 
     def intend(self, intent: Intent) -> int:
         """Store what is about to be released; the offset to wait for before it is."""
-        offset = self._write(encode_batch([intent_record(intent, self._scheduler.now_ms())]))
+        offset = self._write(encode_batch([intent_record(intent, self._scheduler.wall_ms())]))
         self.agenda.intents[intent.lane] = intent
         return offset
 
     def abandon(self, lane: LaneKey) -> int:
         """Store that the newest intent for a partition is not carried out; what to wait for."""
-        offset = self._write(encode_batch([no_intent_record(lane, self._scheduler.now_ms())]))
+        offset = self._write(encode_batch([no_intent_record(lane, self._scheduler.wall_ms())]))
         self.agenda.intents.pop(lane, None)
         return offset
 
@@ -358,7 +358,7 @@ class ScheduleLog:
         if self.partition.failure is not None:
             raise self.partition.failure
         view = memoryview(batch)
-        return self.partition.write(view, now_ms=self._scheduler.now_ms()).last_offset
+        return self.partition.write(view, now_ms=self._scheduler.wall_ms()).last_offset
 
     # Reading
 
@@ -383,7 +383,7 @@ class ScheduleLog:
         due_ms = self.agenda.moved.get(number)
         if due_ms is None:
             message = self.read(number)
-            due_ms = message.due_ms if message is not None else self._scheduler.now_ms()
+            due_ms = message.due_ms if message is not None else self._scheduler.wall_ms()
         return due_ms
 
     # Checkpoints
@@ -394,7 +394,7 @@ class ScheduleLog:
             return False
         if self._is_behind or self.is_closed:
             return False
-        age_ms = self._scheduler.now_ms() - self._checkpoint_ms
+        age_ms = self._scheduler.wall_ms() - self._checkpoint_ms
         return news >= records_max or not 0 <= age_ms < interval_ms
 
     def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
@@ -404,7 +404,7 @@ class ScheduleLog:
             done()
             return
         offset = self.partition.end_offset
-        self._checkpoint_ms = self._scheduler.now_ms()
+        self._checkpoint_ms = self._scheduler.wall_ms()
         try:
             checkpoint, dirty = self.agenda.checkpoint(
                 offset, clean_epoch=clean_epoch, leader_epoch=self.partition.last_epoch

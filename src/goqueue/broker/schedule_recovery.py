@@ -5,7 +5,7 @@ from __future__ import annotations
 from goqueue.broker.own_records import newest_records
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.topics import Topics
-from goqueue.cluster.metadata import NamedProducer
+from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import ScheduleIds
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
 from goqueue.model.batch import Record

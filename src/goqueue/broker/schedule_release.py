@@ -20,7 +20,7 @@ from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_places import OnDisk
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.cluster.metadata import NamedProducer
+from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import (
     DamagedBucket,
     Entry,
@@ -122,7 +122,7 @@ class Releaser:
         self._is_turn_set = False
         if self._stopped is not None:
             return
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         self._finish()
         is_dealing = False
         for log in self._logs:
@@ -169,7 +169,7 @@ class Releaser:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = at_ms
-        delay_ms = min(max(0, at_ms - self._scheduler.now_ms()), CLOCK_CHECK_MS)
+        delay_ms = min(max(0, at_ms - self._scheduler.wall_ms()), CLOCK_CHECK_MS)
         self._timer = self._scheduler.call_later(delay_ms, self._take_turn)
 
     def _has_room(self) -> bool:
@@ -296,7 +296,7 @@ class Releaser:
             # What the disk could not read is reported by this look at it.
             self._fetching.discard(log)
             if self._stopped is None:
-                self._put_in_line(log, entries, self._scheduler.now_ms(), is_waiting=True)
+                self._put_in_line(log, entries, self._scheduler.wall_ms(), is_waiting=True)
                 self.wake()
 
         self._fetching.add(log)
@@ -333,7 +333,7 @@ class Releaser:
             release.log.end([release.number], is_released=False)
             self.dropped += 1
         except GoQueueError:
-            retry_ms = self._scheduler.now_ms() + RETRY_MS
+            retry_ms = self._scheduler.wall_ms() + RETRY_MS
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
 
     def _line_up(self, topic: Topic, release: Release) -> None:
@@ -364,7 +364,7 @@ class Releaser:
             if self._is_gone(lane) and not lane.is_busy:
                 del self._lanes[lane.key]
             return
-        batch, early = lane.take_batch(self._scheduler.now_ms())
+        batch, early = lane.take_batch(self._scheduler.wall_ms())
         self._leave(early)
         for release in early:
             release.log.agenda.give_back(release.number)
@@ -390,7 +390,7 @@ class Releaser:
         assert producer is not None
         if partition.failure is not None:
             raise partition.failure
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         identity = ProducerIdentity(producer.producer_id, producer.epoch)
         encoded = release_batch(
             lane, batch, self._ids, identity, base_sequence=lane.sequence, now_ms=now_ms
@@ -404,7 +404,7 @@ class Releaser:
 
     def _put_off(self, lane: Lane, batch: Iterable[Release]) -> None:
         """A partition cannot be written to: try again later, or elsewhere if it is gone."""
-        retry_ms = self._scheduler.now_ms() + RETRY_MS
+        retry_ms = self._scheduler.wall_ms() + RETRY_MS
         for release in batch:
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
         self._give_back(lane, retry_ms=retry_ms)
@@ -442,7 +442,7 @@ class Releaser:
             self.wake()
         else:
             # What ends them then shares a sync with the next batches.
-            self.wake_at(self._scheduler.now_ms() + TURN_PAUSE_MS)
+            self.wake_at(self._scheduler.wall_ms() + TURN_PAUSE_MS)
 
     def _finish(self) -> None:
         """What was released is committed: say so in the logs of schedules."""
@@ -483,6 +483,6 @@ class Releaser:
             self.is_clean = lane.is_busy = False  # The next start will find them.
 
     def _note(self, batch: list[Release]) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         self.lateness.note([now_ms - release.due_ms for release in batch])
         self.dead_lettered += sum(1 for release in batch if release.reason)

@@ -1,4 +1,9 @@
-"""Time and threads, as the broker sees them; real in `runtime`, virtual in tests."""
+"""Time and threads, as the broker sees them; real in `runtime`, virtual in tests.
+
+There are two clocks. How long something lasts is measured with `now_ms`, which nobody can set; what
+is stored, shown or promised for a time of day is said by `wall_ms`, which may jump. What deletes
+goes by `earlier_ms`, so that no clock that is set ahead by mistake costs anything.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,10 @@ class Handle(Protocol):
 
 class Scheduler(Protocol):
     def now_ms(self) -> int:
-        """Wall clock time, for timestamps and deadlines."""
+        """For whatever lasts: it never goes back or jumps, and is near the wall clock's time."""
+
+    def wall_ms(self) -> int:
+        """The time of day, for timestamps and what is due at one; it may be set at any time."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
         """After everything that is already due."""
@@ -23,3 +31,8 @@ class Scheduler(Protocol):
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
         """Run `work` outside the event loop, then `done(result, error)` inside it."""
+
+
+def earlier_ms(scheduler: Scheduler) -> int:
+    """A time that both clocks agree has come."""
+    return min(scheduler.now_ms(), scheduler.wall_ms())

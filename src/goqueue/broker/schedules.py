@@ -163,7 +163,7 @@ class Schedules:
             target = self._topics.get(topic)
             if target.is_internal:
                 raise InternalTopic(topic)
-            messages = to_messages(target, delayed, now_ms=self._scheduler.now_ms())
+            messages = to_messages(target, delayed, now_ms=self._scheduler.wall_ms())
             if self._cluster is not None:
                 start(self._schedule_anywhere(self._cluster, messages), promise.settle)
                 return promise
@@ -303,7 +303,7 @@ class Schedules:
         transaction they are scheduled by its commit.
         """
         partition = delayed[0].partition
-        messages = to_messages(topic, delayed, now_ms=self._scheduler.now_ms(), origin=origin)
+        messages = to_messages(topic, delayed, now_ms=self._scheduler.wall_ms(), origin=origin)
         if self._cluster is None:
             log = self._log_for(topic, partition)
             numbers = self._store_batch(log, messages, transaction)
@@ -328,7 +328,7 @@ class Schedules:
 
     def check_delayed(self, topic: Topic, delayed: Sequence[Delayed]) -> list[ScheduledMessage]:
         """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
-        return to_messages(topic, delayed, now_ms=self._scheduler.now_ms())
+        return to_messages(topic, delayed, now_ms=self._scheduler.wall_ms())
 
     def log_of(self, identity: ProducerIdentity) -> ScheduleLog:
         """The log that keeps a producer's messages, whose partition must be a participant."""
@@ -401,7 +401,7 @@ class Schedules:
         """Let a message appear at another time; refused when it has been released."""
         promise: Promise[None] = Promise()
         try:
-            check_due(due_ms, now_ms=self._scheduler.now_ms())
+            check_due(due_ms, now_ms=self._scheduler.wall_ms())
             log, number = self._find_changeable(schedule_id)
             offset = log.move(number, due_ms)
         except GoQueueError as error:

@@ -225,7 +225,7 @@ class Schemas:
             if messages:
                 raise _incompatible(subject, messages)
         registry = self._loaded()
-        fact, changes = registry.register(meant, now_ms=self._scheduler.now_ms())
+        fact, changes = registry.register(meant, now_ms=self._scheduler.wall_ms())
         self._write(registry, changes)
         version = registry.catalog.version(subject, fact.version)
         assert version is not None
@@ -350,7 +350,7 @@ class Schemas:
         refusal = partition.failure or partition.shortage
         if refusal is not None:
             raise refusal
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         try:
             for records in _batches([to_record(change, now_ms=now_ms) for change in changes]):
                 batch = memoryview(encode_batch(records))

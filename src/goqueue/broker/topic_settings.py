@@ -35,7 +35,7 @@ class TopicSetting:
         """Raise with the allowed values when `text` is none of them."""
         if self.kind in ("int", "long", "double"):
             self._check_number(text)
-        elif self.kind == "list":
+        elif self.kind == "list" and self.choices:
             words = [word.strip() for word in text.split(",")]
             if not words or any(word not in self.choices for word in words):
                 raise self._refusal(text)
@@ -179,6 +179,14 @@ ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
             "segment_index_bytes", "int", "Kept for clients that set it; no effect.", 4, _INT_MAX
         ),
         TopicSetting("segment_jitter_ms", "long", "Kept for clients that set it; no effect."),
+        *(
+            TopicSetting(
+                f"{side}_replication_throttled_replicas",
+                "list",
+                "Kept for clients that set it; all copies that are not in sync are throttled.",
+            )
+            for side in ("leader", "follower")
+        ),
     )
 }
 
@@ -239,6 +247,8 @@ class TopicDefaults:
             "preallocate": "false",
             "segment_index_bytes": "10485760",
             "segment_jitter_ms": "0",
+            "leader_replication_throttled_replicas": "",
+            "follower_replication_throttled_replicas": "",
         }
 
     def in_sync_min(self, own: Mapping[str, str]) -> int:

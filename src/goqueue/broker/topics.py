@@ -176,13 +176,26 @@ class Topics:
                 partition = self._files.absent(topic.fact, topic.settings, number)
             topic.partitions.append(partition)
 
-    def keep(self, topic: Topic, number: int) -> Partition:
-        """Have a copy of a partition on this node, as a follower until told otherwise."""
+    def keeps(self, partition: Partition) -> bool:
+        """Whether this node has a copy."""
+        return partition in self._kept
+
+    def forget_doubts(self) -> None:
+        """The cluster knows which copies may have lost something."""
+        self._files.forget_doubts()
+
+    def keep(self, topic: Topic, number: int, *, is_sole: bool = False) -> Partition:
+        """Have a copy of a partition on this node, as a follower until told otherwise.
+
+        `is_sole` says that nobody else has one.
+        """
         partition = topic.partition(number)
         if partition in self._kept:
             return partition
         self._files.claim(topic.fact)
-        opened = self._files.open(topic.fact, topic.settings, number, is_replica=True)
+        opened = self._files.open(
+            topic.fact, topic.settings, number, is_replica=True, is_sole=is_sole
+        )
         topic.partitions[number] = opened
         self._kept.add(opened)
         return opened

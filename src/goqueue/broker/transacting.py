@@ -197,7 +197,7 @@ class Transacting:
     ) -> Promise[list[PublishResult]]:
         """Publish messages to any topics; a result for each. All are stored, or none is."""
         if now_ms is None:
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._scheduler.wall_ms()
         promise: Promise[list[PublishResult]] = Promise()
         start(self._publisher.publish(transaction, messages, now_ms=now_ms), promise.settle)
         return promise

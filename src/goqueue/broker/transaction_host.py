@@ -85,7 +85,7 @@ class HostedCoordinator:
     def prove(self) -> Promise[None]:
         """Kept when it is certain that nobody else coordinated when this was called."""
         proved: Promise[None] = Promise()
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         batch = encode_batch([Record(_PROOF_KEY, None, timestamp_ms=now_ms)])
         try:
             appended = self._partition.write(memoryview(batch), now_ms=now_ms)
@@ -116,7 +116,7 @@ class HostedCoordinator:
         self._alarm.set()
 
     def _persist(self, effect: Persist) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._scheduler.wall_ms()
         batch = encode_batch([Record(effect.key, effect.value, timestamp_ms=now_ms)])
         partition = self._partition
         try:

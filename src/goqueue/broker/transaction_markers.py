@@ -159,7 +159,7 @@ class Markers:
             producer_epoch=marker.producer_epoch,
             is_commit=marker.is_commit,
             coordinator_epoch=marker.coordinator_epoch,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._scheduler.wall_ms(),
         )
 
     def _committed(self, partition: Partition, marker: Marker, taken: _Taken) -> Promise[Appended]:
@@ -189,7 +189,7 @@ class Markers:
                 producer_epoch=identity.epoch,
                 is_commit=is_commit,
                 coordinator_epoch=ending.coordinator_epoch,
-                now_ms=self._scheduler.now_ms(),
+                now_ms=self._scheduler.wall_ms(),
             )
         except GoQueueError as error:
             marked(error)

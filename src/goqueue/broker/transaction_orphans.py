@@ -43,7 +43,7 @@ class _Whose(msgspec.Struct, frozen=True, array_like=True):
     producer_ids: list[int]
 
 
-class _Open(msgspec.Struct, frozen=True, array_like=True):
+class _Open(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A transaction as a partition knows it; whatever is written to it makes it another."""
 
     topic: str
@@ -91,7 +91,7 @@ class Orphans:
         found = set(self._open())
         suspects, self._open_before = found & self._open_before, found
         if suspects:
-            some = sorted(suspects, key=lambda one: one.first_offset)[:ASKED_MAX]
+            some = sorted(suspects, key=lambda one: (one.first_offset, one))[:ASKED_MAX]
             start(self._examine(some), self._looked)
 
     def _open(self) -> Iterator[_Open]:

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 
 from goqueue.broker.flusher import Flusher
-from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.scheduler import Handle, Scheduler, earlier_ms
 from goqueue.broker.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
 from goqueue.model.errors import GoQueueError
@@ -60,7 +60,7 @@ class Upkeep:
         self.is_full = is_full
 
     def apply_retention(self) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = earlier_ms(self._scheduler)
         for topic in self._topics:
             for one in topic.partitions:
                 try:

@@ -1,30 +1,23 @@
-"""`goqueue cluster`: nodes, health, where partitions are kept, moving them, draining nodes."""
+"""`goqueue cluster`: nodes, health, where partitions are kept, draining nodes.
+
+Moving partitions is in `cluster_moves`, and who votes in `cluster_voters`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
+from goqueue.cli import cluster_moves, cluster_voters
+from goqueue.cli.cluster_rows import change_row, fail_if_refused, listed, shower
 from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.cli.progress import progress
-from goqueue.client.http import (
-    Change,
-    Client,
-    Cluster,
-    Drain,
-    MoveResult,
-    MovingPartition,
-    Node,
-    PartitionState,
-    PlacedPartition,
-)
-from goqueue.model.errors import GoQueueError, InvalidRequest
-from goqueue.model.names import TopicPartition
+from goqueue.client.http import Client, Cluster, Drain, Node, PartitionState, PlacedPartition
+from goqueue.model.errors import InvalidRequest
 
 POLL_SECONDS = 0.3
 STUCK_SECONDS = 10.0  # a drain that gets nowhere for so long waits for somebody else
@@ -123,52 +116,8 @@ def elect(
     form = current_call(ctx).output
     if not changes and form is OutputForm.TABLE:
         print("Every partition is led as it should be.")
-    print_rows([_change_row(one, "elected") for one in changes], form)
-    _fail_if_refused(changes)
-
-
-@app.command()
-def reassign(
-    ctx: typer.Context,
-    topic: Annotated[
-        str | None, typer.Argument(help="Topic to move; all with --away-from.")
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
-    ] = None,
-    replicas: Annotated[
-        str | None,
-        typer.Option("--replicas", "-r", metavar="1,2,3", help="Nodes; the first is to lead."),
-    ] = None,
-    away_from: Annotated[
-        int | None, typer.Option(metavar="NODE", min=0, help="Leave nothing on this node.")
-    ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Only show what is moving.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is moving.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would move.")] = False,
-    detach: NoWait = False,
-) -> None:
-    """Move the copies of partitions to other nodes, and show how far they are.
-
-    Ctrl-C leaves the move to the cluster; --status shows it again, --cancel gives it up.
-    """
-    form = current_call(ctx).output
-    with connect_http(ctx) as client:
-        if status:
-            _print_moving(client.cluster.reassignments(topic=topic), form)
-            return
-        if cancel:
-            _cancel(client, topic, partition, form)
-            return
-        started = _start(client, topic, partition, replicas, away_from, dry_run=dry_run)
-        if not started and form is OutputForm.TABLE:
-            print("There is nothing to move.")
-        if not dry_run and not detach:
-            _wait_for_moves(client, started)
-    word = "planned" if dry_run else "started" if detach else "moved"
-    print_rows([_move_row(one, word, form) for one in started], form)
-    _fail_if_refused(started)
+    print_rows([change_row(one, "elected") for one in changes], form)
+    fail_if_refused(changes)
 
 
 @app.command()
@@ -208,81 +157,8 @@ def unregister(ctx: typer.Context, node: NodeId) -> None:
         print(f"Node {node} no longer belongs to the cluster.")
 
 
-# Moving
-
-
-def _start(
-    client: Client,
-    topic: str | None,
-    partition: Sequence[int] | None,
-    replicas: str | None,
-    away_from: int | None,
-    *,
-    dry_run: bool,
-) -> list[MoveResult]:
-    if (replicas is None) == (away_from is None):
-        raise InvalidRequest("Say where to with --replicas 1,2,3, or use --away-from NODE.")
-    if away_from is not None:
-        if partition:
-            raise InvalidRequest("--away-from moves all partitions; leave --partition out.")
-        return client.cluster.move_away(away_from, topic=topic, dry_run=dry_run)
-    if topic is None:
-        raise InvalidRequest("Name the topic to move.")
-    nodes = _read_nodes(replicas or "")
-    numbers = partition or range(client.topics.describe(topic).partitions)
-    moves = {
-        TopicPartition(topic, number): _turned(nodes, 0 if partition else number)
-        for number in numbers
-    }
-    return client.cluster.reassign(moves, dry_run=dry_run)
-
-
-def _read_nodes(text: str) -> list[int]:
-    words = [one.strip() for one in text.split(",")]
-    if not all(one.isdecimal() for one in words):
-        raise InvalidRequest(f"{text!r} is no list of nodes; write their ids, such as 1,2,3.")
-    return [int(one) for one in words]
-
-
-def _turned(nodes: list[int], by: int) -> list[int]:
-    """The same nodes beginning with another one, so that a topic's leaders are spread."""
-    first = by % len(nodes)
-    return nodes[first:] + nodes[:first]
-
-
-def _wait_for_moves(client: Client, started: Sequence[MoveResult]) -> None:
-    """Show how far the cluster is; Ctrl-C leaves the rest to it."""
-    wanted = {(one.topic, one.partition) for one in started if not one.problem}
-    try:
-        with progress(max(1, 100 * len(wanted))) as tick:
-            while True:
-                moving = [
-                    one
-                    for one in client.cluster.reassignments()
-                    if (one.topic, one.partition) in wanted
-                ]
-                done = len(wanted) - len(moving)
-                tick(round(100 * (done + sum(one.progress for one in moving))))
-                if not moving:
-                    return
-                time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:
-        return
-
-
-def _cancel(
-    client: Client, topic: str | None, partition: Sequence[int] | None, form: OutputForm
-) -> None:
-    if partition and topic is None:
-        raise InvalidRequest("Name the topic of the partition too.")
-    changes: list[Change] = []
-    numbers: Sequence[int | None] = partition or [None]
-    for number in numbers:
-        changes += client.cluster.cancel_reassignments(topic=topic, partition=number)
-    if not changes and form is OutputForm.TABLE:
-        print("Nothing is moving.")
-    print_rows([_change_row(one, "cancelled") for one in changes], form)
-    _fail_if_refused(changes)
+app.command()(cluster_moves.reassign)
+app.add_typer(cluster_voters.app, name="voters")
 
 
 def _wait_for_drain(client: Client, found: Drain) -> Drain:
@@ -309,7 +185,7 @@ def _info_row(found: Cluster) -> dict[str, object]:
     return {
         "cluster": found.cluster_id,
         "controller": found.controller,
-        "voters": _listed(found.voters),
+        "voters": listed(found.voters),
         "nodes": found.nodes,
         "nodes_running": found.nodes_running,
         "topics": found.topics,
@@ -336,7 +212,7 @@ def _node_row(node: Node) -> dict[str, object]:
 
 
 def _partition_row(one: PlacedPartition, form: OutputForm) -> dict[str, object]:
-    show = _shower(form)
+    show = shower(form)
     return {
         "topic": one.topic,
         "partition": one.partition,
@@ -345,41 +221,6 @@ def _partition_row(one: PlacedPartition, form: OutputForm) -> dict[str, object]:
         "replicas": show(one.replicas),
         "in_sync": show(one.in_sync),
         "moving_to": show(one.target) if one.target else None,
-    }
-
-
-def _print_moving(moves: Sequence[MovingPartition], form: OutputForm) -> None:
-    if not moves and form is OutputForm.TABLE:
-        print("Nothing is moving.")
-    show = _shower(form)
-    rows = [
-        {
-            "topic": one.topic,
-            "partition": one.partition,
-            "from": show(one.replicas),
-            "to": show(one.target),
-            "in_sync": show(one.in_sync),
-            "progress": f"{one.progress:.0%}" if form is OutputForm.TABLE else one.progress,
-        }
-        for one in moves
-    ]
-    print_rows(rows, form)
-
-
-def _move_row(one: MoveResult, word: str, form: OutputForm) -> dict[str, object]:
-    return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "replicas": _shower(form)(one.replicas),
-        "outcome": one.problem.detail if one.problem else word,
-    }
-
-
-def _change_row(one: Change, word: str) -> dict[str, object]:
-    return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "outcome": one.problem.detail if one.problem else word,
     }
 
 
@@ -395,24 +236,3 @@ def _drain_row(found: Drain) -> dict[str, object]:
 def _stuck(found: Drain) -> str:
     named = ", ".join(found.stuck[:STUCK_SHOWN])
     return f"among them {named}, because no other copy is in sync"
-
-
-def _shower(form: OutputForm) -> Callable[[Sequence[int]], object]:
-    """People get a short text, programs a list."""
-    return _listed if form is OutputForm.TABLE else list
-
-
-def _listed(nodes: Sequence[int]) -> str:
-    return ",".join(map(str, nodes)) or "-"
-
-
-def _fail_if_refused(results: Sequence[Change | MoveResult]) -> None:
-    failed = sum(bool(one.problem) for one in results)
-    if failed:
-        raise Refused(f"{failed} of {len(results)} were refused.")
-
-
-class Refused(GoQueueError):
-    """Some of what was asked for was not done; the rows above say why."""
-
-    code = "refused"

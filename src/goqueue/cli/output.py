@@ -29,6 +29,16 @@ def print_item(item: Row, form: OutputForm) -> None:
         sys.stdout.write(_dump(dict(item), form))
 
 
+def show_size(count: int) -> str:
+    """Bytes for people."""
+    size = float(count)
+    for suffix in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {suffix}" if suffix == "B" else f"{size:.1f} {suffix}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def render_rows(rows: Sequence[Row], form: OutputForm, *, width: int | None) -> str:
     """The text of `rows`; a table is cut to `width` columns where there is one."""
     if form is OutputForm.TABLE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -12,71 +12,92 @@ from goqueue.config import SETTINGS, load, render
 
 app = typer.Typer()
 
+Config: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Settings file, YAML; else GOQUEUE_CONFIG.")
+]
+Assignments: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+]
+Shards: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="NUMBER",
+        help="Run so many nodes as processes of this machine, to use more of its cores.",
+    ),
+]
+ReadyFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Written with the bound addresses, as JSON, once the node serves."),
+]
+PrintConfig: TypeAlias = Annotated[
+    bool, typer.Option("--print-config", help="Print the settings and their sources, and exit.")
+]
 
 # Values stay text here: `load` checks them together with those of the file and the environment,
 # so that all problems are told at once.
+DataDir: TypeAlias = Annotated[str | None, typer.Option(help="Where the data is kept.")]
+ListenKafka: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")
+]
+AdvertiseKafka: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told.")
+]
+ListenHttp: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
+]
+ListenRegistry: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
+]
+Peers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID@HOST:PORT,...",
+        help="The first voters of a cluster, by node id and internal address.",
+    ),
+]
+Join: TypeAlias = Annotated[
+    bool, typer.Option("--join", help="Join the cluster that exists; never found a new one.")
+]
+ListenInternal: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where the other nodes connect.")
+]
+AdvertiseInternal: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="The address that other nodes are told.")
+]
+AllowUnauthenticated: TypeAlias = Annotated[
+    bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
+]
+NodeId: TypeAlias = Annotated[str | None, typer.Option(metavar="NUMBER", help="Id of this broker.")]
+Fsync: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="every|interval|none", help="What an acknowledgement promises."),
+]
+LogLevel: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="debug|info|warning|error", help="How much is logged.")
+]
+
+
 @app.command()
 def serve(
-    config: Annotated[
-        Path | None, typer.Option(help="Settings file, YAML; else GOQUEUE_CONFIG.")
-    ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where the data is kept.")] = None,
-    listen_kafka: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")
-    ] = None,
-    advertise_kafka: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told.")
-    ] = None,
-    listen_http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
-    ] = None,
-    listen_registry: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
-    ] = None,
-    peers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID@HOST:PORT,...",
-            help="The first voters of a cluster, by node id and internal address.",
-        ),
-    ] = None,
-    listen_internal: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where the other nodes connect.")
-    ] = None,
-    advertise_internal: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address that other nodes are told.")
-    ] = None,
-    allow_unauthenticated: Annotated[
-        bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
-    ] = False,
-    node_id: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Id of this broker.")
-    ] = None,
-    fsync: Annotated[
-        str | None,
-        typer.Option(metavar="every|interval|none", help="What an acknowledgement promises."),
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="debug|info|warning|error", help="How much is logged.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
-    ] = None,
-    shards: Annotated[
-        int,
-        typer.Option(
-            metavar="NUMBER",
-            help="Run so many nodes as processes of this machine, to use more of its cores.",
-        ),
-    ] = 0,
-    ready_file: Annotated[
-        Path | None,
-        typer.Option(help="Written with the bound addresses, as JSON, once the node serves."),
-    ] = None,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the settings and their sources, and exit.")
-    ] = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    listen_kafka: ListenKafka = None,
+    advertise_kafka: AdvertiseKafka = None,
+    listen_http: ListenHttp = None,
+    listen_registry: ListenRegistry = None,
+    peers: Peers = None,
+    join: Join = False,
+    listen_internal: ListenInternal = None,
+    advertise_internal: AdvertiseInternal = None,
+    allow_unauthenticated: AllowUnauthenticated = False,
+    node_id: NodeId = None,
+    fsync: Fsync = None,
+    log_level: LogLevel = None,
+    set_: Assignments = None,
+    shards: Shards = 0,
+    ready_file: ReadyFile = None,
+    print_config: PrintConfig = False,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     flags = {
@@ -86,6 +107,7 @@ def serve(
         "--listen-http": listen_http,
         "--listen-registry": listen_registry,
         "--peers": peers,
+        "--join": "true" if join else None,
         "--listen-internal": listen_internal,
         "--advertise-internal": advertise_internal,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,
@@ -93,10 +115,7 @@ def serve(
         "--fsync": fsync,
         "--log-level": log_level,
     }
-    overrides = {flag: text for flag, text in flags.items() if text is not None}
-    for assignment in set_ or []:
-        path, _, text = assignment.partition("=")
-        overrides[path] = text
+    overrides = _overrides(flags, set_ or [])
     settings = load(file=config, environ=os.environ, overrides=overrides)
     if print_config:
         print(render(settings), end="")
@@ -111,6 +130,15 @@ def serve(
     from goqueue.runtime.serve import run
 
     run(settings, ready_file=ready_file)
+
+
+def _overrides(flags: dict[str, str | None], assignments: list[str]) -> dict[str, str]:
+    """What was typed, by flag or by the path of the setting."""
+    overrides = {flag: text for flag, text in flags.items() if text is not None}
+    for assignment in assignments:
+        path, _, text = assignment.partition("=")
+        overrides[path] = text
+    return overrides
 
 
 def _arguments(config: Path | None, overrides: dict[str, str]) -> list[str]:

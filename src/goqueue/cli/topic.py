@@ -10,7 +10,7 @@ import typer
 
 from goqueue.cli.broker import connect
 from goqueue.cli.context import current_call
-from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.output import OutputForm, print_item, print_rows, show_size
 from goqueue.client import ConfigSource, PartitionDescription, TopicDescription
 from goqueue.client.topics import BROKER_DEFAULT
 from goqueue.model.errors import InvalidRequest
@@ -236,13 +236,3 @@ def _ids(nodes: Iterable[int]) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def show_size(count: int) -> str:
-    """Bytes for people."""
-    size = float(count)
-    for suffix in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {suffix}" if suffix == "B" else f"{size:.1f} {suffix}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -305,6 +305,12 @@ class Cluster:
         )
         response = self.call_any(metadata, metadata.MetadataRequest(wanted, is_created))
         check(response.error_code)
+        if not response.brokers:
+            # Whatever it says of topics then is what it does not know yet.
+            raise BrokerUnready(
+                "The broker knows no node of its cluster that runs; `goqueue cluster health` tells "
+                "what it waits for."
+            )
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id
         self._nodes = {

@@ -1,22 +1,27 @@
 """How a new cluster begins, such that the same nodes can never form two.
 
 Each node asks the others what they are. A node that belongs to a cluster says so, and whoever is
-new joins it. If all are new, one of them, the founder, writes down who the first voters are; the
-others take over exactly that. What keeps this safe:
+new joins it. If all that answer are new, they agree on a cluster among themselves, by the rounds
+of `founding`: what it is called, who votes, and which disks the first voters have. What keeps
+this safe:
 
-- Only the node with the lowest id of those it knows may found, and only when every first voter
-  has answered, is new, and knows the same nodes. Knowledge of nodes only grows, and what a node
-  has told of itself it has written down before: so no two nodes can both be that founder.
+- The nodes of the list in the settings agree by majority, and so can do without the rest. Nodes
+  that discovery has found know no such list, so all of them must agree. What a node has promised
+  or accepted is on its disk before it is told.
 - A first voter is a node together with its disk. One that comes back with another disk may have
-  voted before, so it does not found again but joins like a stranger.
-- A disk belongs to one cluster for ever, so of two lists of first voters at most one can have a
-  majority.
+  voted before, so it does not vote but joins like a stranger. The same goes for a node of the
+  list that was not there at the beginning: it votes when the cluster knows its disk.
+- A disk belongs to one cluster for ever, and whoever has one says so when it is asked to found.
+
+What nobody can tell is a majority of disks that were lost from one that was never used. So a node
+that gets an empty disk before all of the list have joined must be told to join only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,10 +42,33 @@ class Founder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Formed(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster that exists, as its founder wrote it down."""
+    """A cluster that exists, as it was agreed on."""
 
     cluster_id: str
     founders: tuple[Founder, ...]
+    absent: tuple[int, ...] = ()  # voters too, as soon as the cluster knows their disks
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return tuple(sorted([*(one.id for one in self.founders), *self.absent]))
+
+
+class Ballot(NamedTuple):
+    """An attempt to found a cluster; a later one overrules an earlier one."""
+
+    round: int
+    node: int
+    disk: bytes  # a node that has lost its disk does not know which rounds it has begun
+
+
+NO_BALLOT = Ballot(0, 0, b"")
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True):
+    """What a node has agreed to, and may be what most have."""
+
+    ballot: Ballot
+    formed: Formed
 
 
 class Self(msgspec.Struct, frozen=True, array_like=True):
@@ -49,16 +77,31 @@ class Self(msgspec.Struct, frozen=True, array_like=True):
     id: int
     disk: bytes  # made with the data folder
     offered_id: str  # for the cluster, in case this node founds it
-    known: tuple[int, ...]  # all nodes that it was ever told of, by settings or by discovery
+    known: tuple[int, ...]  # the list in the settings, or all that discovery has ever found
     configured_id: str = ""  # what its settings say the cluster is called
     formed: Formed | None = None
+    is_listed: bool = False  # whether `known` is the list in the settings
+    joins_only: bool = False  # its settings say that there is a cluster already
+    promised: Ballot = NO_BALLOT  # it takes no part in earlier ones
+    accepted: Accepted | None = None
+
+    @property
+    def may_found(self) -> bool:
+        return self.formed is None and not self.joins_only and self.id in self.known
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing can be done before these have answered, or agree on who there is."""
+    """Nothing can be done before more nodes have answered."""
 
-    missing: tuple[int, ...]
+    silent: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Try to have these nodes agree on a new cluster."""
+
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +118,16 @@ class Join:
     formed: Formed
 
 
-Step = Wait | Found | Join
+Step = Wait | Stand | Found | Join
 
 
-def next_step(me: Self, answers: Mapping[int, Self], *, nodes_min: int = 1) -> Step:
+def next_step(
+    me: Self, answers: Mapping[int, Self], *, nodes_min: int = 1, is_patient: bool = False
+) -> Step:
     """What a node that belongs to no cluster does, by the newest answers of those it knows.
 
-    `nodes_min` is how many nodes discovery must have found before a cluster is founded.
+    `nodes_min` is how many nodes discovery must have found before a cluster is founded. A node
+    that is patient does not begin without those that may just be starting.
     """
     everyone = {**answers, me.id: me}
     formed = _only_cluster([one.formed for one in everyone.values() if one.formed is not None])
@@ -89,29 +135,60 @@ def next_step(me: Self, answers: Mapping[int, Self], *, nodes_min: int = 1) -> S
     if formed is not None:
         is_founder = Founder(me.id, me.disk) in formed.founders
         return Found(formed) if is_founder else Join(formed)
-    known = set(me.known) | {me.id}
-    voters = first_voters(known)
-    missing = [
-        voter
-        for voter in sorted(known)
-        if voter not in everyone or set(everyone[voter].known) | {voter} != known
-    ]
-    if missing or len(known) < nodes_min or me.id != voters[0]:
-        return Wait(tuple(missing))
-    founders = tuple(Founder(voter, everyone[voter].disk) for voter in voters)
-    name = next((one.configured_id for one in everyone.values() if one.configured_id), "")
-    return Found(Formed(name or me.offered_id, founders))
+    _check_lists(me, answers)
+    able = tuple(sorted(number for number in me.known if _agrees(me, everyone.get(number))))
+    silent = tuple(number for number in me.known if number not in everyone)
+    is_enough = len(able) >= founding_quorum(me) and len(me.known) >= nodes_min
+    # One of them is enough, and two would only get in each other's way.
+    is_mine = me.may_found and bool(able) and me.id == able[0]
+    if not is_enough or not is_mine or (is_patient and silent):
+        return Wait(silent)
+    return Stand(able)
+
+
+def founding_quorum(me: Self) -> int:
+    """How many of the nodes that one knows must agree on a new cluster."""
+    count = len(me.known)
+    return count // 2 + 1 if me.is_listed else count
+
+
+def listed(me: Self, nodes: Collection[int]) -> Self:
+    """The node with the list of its settings, which may have been corrected."""
+    return msgspec.structs.replace(me, known=tuple(sorted(nodes)), is_listed=True)
 
 
 def learned(me: Self, nodes: Collection[int]) -> Self:
-    """The node after it was told of others; to be written down before it is told to anyone."""
-    return msgspec.structs.replace(me, known=tuple(sorted({*me.known, *nodes, me.id})))
+    """The node after discovery has found others; what it knows only grows.
+
+    To be written down before it is told to anyone: by that no node agrees with few on what it has
+    already agreed on with many.
+    """
+    known = () if me.is_listed else me.known
+    return msgspec.structs.replace(
+        me, known=tuple(sorted({*known, *nodes, me.id})), is_listed=False
+    )
 
 
 def first_voters(nodes: Collection[int]) -> tuple[int, ...]:
     """An odd number of voters: one more would cost a vote and survive no more failures."""
-    count = min(len(nodes), VOTERS_MAX)
-    return tuple(sorted(nodes)[: count - (count + 1) % 2])
+    return tuple(sorted(nodes)[: _voter_count(len(nodes))])
+
+
+def new_cluster(cluster_id: str, known: Collection[int], present: Mapping[int, Self]) -> Formed:
+    """A cluster of nodes that know of each other, begun by those that are there.
+
+    These vote first of all, so that there is a majority at once; others fill up the number.
+    """
+    count = _voter_count(len(known))
+    voters = sorted(present)[:count]
+    absent = sorted(set(known) - set(present))[: count - len(voters)]
+    founders = tuple(Founder(one, present[one].disk) for one in voters)
+    return Formed(cluster_id, founders, tuple(absent))
+
+
+def _voter_count(node_count: int) -> int:
+    count = min(node_count, VOTERS_MAX)
+    return count - (count + 1) % 2
 
 
 def next_voter(voters: Collection[int], nodes: Mapping[int, NodeFact]) -> int | None:
@@ -151,6 +228,37 @@ def _only_cluster(formed: list[Formed]) -> Formed | None:
         if one.cluster_id != formed[0].cluster_id:
             raise ForeignCluster(one.cluster_id, formed[0].cluster_id)
     return formed[0] if formed else None
+
+
+def _agrees(me: Self, other: Self | None) -> bool:
+    """Whether a node can found a cluster together with this one."""
+    return (
+        other is not None
+        and other.may_found
+        and (other.known, other.is_listed) == (me.known, me.is_listed)
+    )
+
+
+def _check_lists(me: Self, answers: Mapping[int, Self]) -> None:
+    """Nodes with different lists could count different majorities, so they found nothing."""
+    if not me.is_listed:
+        return  # Discovery may tell each node something else for a while.
+    differing = [
+        f"node {other.id} has {_written(other.known)}"
+        for _, other in sorted(answers.items())
+        if other.is_listed and other.known != me.known and (me.may_found or me.id in other.known)
+    ]
+    if differing:
+        raise InvalidSettings(
+            [
+                f"cluster.peers: this node has the list {_written(me.known)}, but "
+                f"{' and '.join(differing)}; give all of them the same"
+            ]
+        )
+
+
+def _written(nodes: Collection[int]) -> str:
+    return ",".join(map(str, nodes)) or "no nodes"
 
 
 def _check_names(everyone: Mapping[int, Self], formed: Formed | None) -> None:

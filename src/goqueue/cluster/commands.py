@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from goqueue.cluster.facts import (
+    Claim,
     Decision,
     Forget,
     JobFact,
@@ -161,11 +162,21 @@ class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
     cluster_id: str = ""
 
 
+class CopyClaim(msgspec.Struct, frozen=True, array_like=True):
+    """What a node has of a partition."""
+
+    topic_id: bytes
+    number: int
+    claim: Claim
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     node: int
     incarnation: bytes
     applied_index: int
     wants_drain: bool = False
+    # In-sync copies that may have lost something, said by a node until it is trusted.
+    doubts: tuple[CopyClaim, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
@@ -187,9 +198,35 @@ class ChangeInSync(msgspec.Struct, frozen=True, tag="change_in_sync"):
     version: int
 
 
+class ClaimCopies(msgspec.Struct, frozen=True, tag="claim_copies"):
+    """What a node has of partitions that nobody in sync is sure to have as a whole."""
+
+    node: int
+    incarnation: bytes
+    copies: tuple[CopyClaim, ...]
+
+
+class GiveUpCopy(msgspec.Struct, frozen=True, tag="give_up_copy"):
+    """A node's copy is damaged: another should lead, and it wants to have it again from there."""
+
+    node: int
+    incarnation: bytes
+    topic_id: bytes
+    number: int
+    version: int
+
+
 class DrainNode(msgspec.Struct, frozen=True, tag="drain_node"):
     node: int
     is_wanted: bool = True
+
+
+class ThrottleNode(msgspec.Struct, frozen=True, tag="throttle_node"):
+    """What a node sends to copies not in sync, and what its own take; 0 is as its settings say."""
+
+    node: int
+    feeding_bytes_per_second: int | None = None
+    catching_up_bytes_per_second: int | None = None
 
 
 class UnregisterNode(msgspec.Struct, frozen=True, tag="unregister_node"):
@@ -201,6 +238,10 @@ class ChangeVoter(msgspec.Struct, frozen=True, tag="change_voter"):
 
     node: int
     is_wanted: bool = True
+
+
+class CatchUp(msgspec.Struct, frozen=True, tag="catch_up"):
+    """Decides nothing; answered when whoever asks knows all that was decided before."""
 
 
 class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
@@ -215,6 +256,16 @@ class Reassign(msgspec.Struct, frozen=True, tag="reassign"):
     topic_id: bytes
     number: int
     replicas: tuple[int, ...] = ()
+    # Of the new copies; 0 is none, and without a word it is as fast as before.
+    throttle_bytes_per_second: int | None = None
+
+
+class ThrottleMove(msgspec.Struct, frozen=True, tag="throttle_move"):
+    """Let a partition that is moving do so this fast; 0 is without limit."""
+
+    topic_id: bytes
+    number: int
+    throttle_bytes_per_second: int
 
 
 class EndRouting(msgspec.Struct, frozen=True, tag="end_routing"):
@@ -232,11 +283,16 @@ ClusterCommand = (
     | Heartbeat
     | Leave
     | ChangeInSync
+    | ClaimCopies
+    | GiveUpCopy
     | DrainNode
+    | ThrottleNode
     | UnregisterNode
     | ChangeVoter
+    | CatchUp
     | ElectLeader
     | Reassign
+    | ThrottleMove
     | EndRouting
 )
 

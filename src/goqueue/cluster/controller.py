@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from goqueue.cluster import elections, partition_changes, topic_changes
+from goqueue.cluster import consequences, partition_changes, reassigning, topic_changes
+from goqueue.cluster.commands import CopyClaim
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import (
     Change,
@@ -21,7 +22,6 @@ from goqueue.cluster.facts import (
     Forget,
     NodeFact,
     PartitionFact,
-    PartitionKey,
     TopicFact,
     node_key,
 )
@@ -35,6 +35,8 @@ from goqueue.model.errors import (
     InvalidRequest,
     NodeConflict,
     NodeInUse,
+    NoReassignment,
+    RequestTimedOut,
     StaleIncarnation,
     UnknownNode,
 )
@@ -98,19 +100,18 @@ class Controller:
         self.check_register(node, addresses, now_ms=now_ms, cluster_id=cluster_id)
         changes: list[Change] = []
         if before is not None:
-            changes += self._left([node], has_lost_disk=before.disk != disk)
+            changes += consequences.left(self.metadata, [node], has_lost_disk=before.disk != disk)
         self._sessions.registered(node, now_ms)
-        is_draining = before is not None and before.is_draining
-        changes.append(
-            NodeFact(
-                node,
-                incarnation,
-                dict(addresses),
-                is_draining=is_draining,
-                rack=rack,
-                disk=disk,
+        fact = NodeFact(node, incarnation, dict(addresses), rack=rack, disk=disk)
+        if before is not None:
+            # What operators want of a node outlives a restart.
+            fact = msgspec.structs.replace(
+                fact,
+                is_draining=before.is_draining,
+                feeding_bytes_per_second=before.feeding_bytes_per_second,
+                catching_up_bytes_per_second=before.catching_up_bytes_per_second,
             )
-        )
+        changes.append(fact)
         return self._decide(changes)
 
     def check_register(
@@ -123,28 +124,47 @@ class Controller:
             raise InvalidRequest(f"A cluster has at most {NODES_MAX} nodes; unregister old ones.")
         if before is not None and self._is_elsewhere(before, addresses, now_ms):
             raise NodeConflict(node)
+        if before is not None and not before.is_fenced and self._has_assumed(node):
+            # Whoever starts anew leaves the in-sync sets that others are in. After an outage of all
+            # nodes none but the last would be in them, if the others still count as alive.
+            raise RequestTimedOut(
+                f"It is not known yet which nodes are alive besides node {node}; retry."
+            )
 
     def heartbeat(
-        self, node: int, incarnation: bytes, *, applied_index: int, wants_drain: bool, now_ms: int
+        self,
+        node: int,
+        incarnation: bytes,
+        *,
+        applied_index: int,
+        wants_drain: bool,
+        now_ms: int,
+        doubts: Sequence[CopyClaim] = (),
     ) -> Decision:
-        """A node lives, has read the log up to `applied_index`, and may want to stop."""
+        """A node lives, has read the log up to `applied_index`, and may want to stop.
+
+        `doubts` are its in-sync copies that may lack what they had, as of that index.
+        """
         fact = self._registered(node, incarnation)
         session = self._sessions.heard(node, now_ms)
         changes: list[Change] = []
         if wants_drain and not fact.is_stopping:
             fact = msgspec.structs.replace(fact, is_stopping=True)
-            changes += self._drained(fact)
+            changes += consequences.drained(self.metadata, fact)
         has_read = session.index is not None and applied_index >= session.index
         # Who is about to stop will start again, with a new incarnation, and be trusted then.
         if fact.is_fenced and has_read and not fact.is_stopping:
-            changes += self._trusted(msgspec.structs.replace(fact, is_fenced=False))
+            free = msgspec.structs.replace(fact, is_fenced=False)
+            changes += consequences.trusted(self.metadata, free, doubts)
         return self._decide(changes)
 
     def leave(self, node: int, incarnation: bytes) -> Decision:
         """A node stops now: nobody has to wait until its session expires."""
         fact = self._registered(node, incarnation)
         gone = msgspec.structs.replace(fact, is_fenced=True, is_stopping=True)
-        return self._decide([*self._left([node]), gone] if gone != fact else [])
+        if gone == fact:
+            return ()
+        return self._decide([*consequences.left(self.metadata, [node]), gone])
 
     def drain(self, node: int, *, is_wanted: bool = True) -> Decision:
         """Move leaders away from a node and give it no others, until the wish is taken back."""
@@ -153,7 +173,30 @@ class Controller:
             raise UnknownNode(node)
         if fact.is_draining == is_wanted:
             return ()
-        return self._decide(self._drained(msgspec.structs.replace(fact, is_draining=is_wanted)))
+        after = msgspec.structs.replace(fact, is_draining=is_wanted)
+        return self._decide(consequences.drained(self.metadata, after))
+
+    def throttle_node(
+        self,
+        node: int,
+        *,
+        feeding_bytes_per_second: int | None,
+        catching_up_bytes_per_second: int | None,
+    ) -> Decision:
+        """Limit what a node sends to copies not in sync, and what its own such copies take."""
+        fact = self.metadata.nodes.get(node)
+        if fact is None:
+            raise UnknownNode(node)
+        after = fact
+        if feeding_bytes_per_second is not None:
+            after = msgspec.structs.replace(
+                after, feeding_bytes_per_second=feeding_bytes_per_second
+            )
+        if catching_up_bytes_per_second is not None:
+            after = msgspec.structs.replace(
+                after, catching_up_bytes_per_second=catching_up_bytes_per_second
+            )
+        return self._decide([after] if after != fact else [])
 
     def unregister(self, node: int) -> Decision:
         """Forget a node that has stopped for good and keeps nothing."""
@@ -172,12 +215,16 @@ class Controller:
         if count:
             raise NodeInUse(f"Node {node} keeps {count} replicas; reassign them first.")
 
+    def lost(self, node: int) -> None:
+        """A node was found to be gone: the next `tick` does not wait for its session to expire."""
+        self._sessions.end(node)
+
     def tick(self, now_ms: int) -> Decision:
-        """Fence who is silent, and now and then put leaders where they belong."""
+        """Fence who is silent or gone, and now and then put leaders where they belong."""
         silent = self._sessions.expired(self.metadata.nodes.values(), now_ms)
         changes: list[Change] = []
         if silent:
-            changes += self._left(silent)
+            changes += consequences.left(self.metadata, silent)
             nodes = self.metadata.nodes
             changes += [msgspec.structs.replace(nodes[node], is_fenced=True) for node in silent]
             for node in silent:
@@ -185,11 +232,17 @@ class Controller:
         decided = self._decide(changes)
         is_due = now_ms - self._rebalanced_ms >= self._settings.rebalance_ms
         if is_due or self._is_strange:
-            decided += self._decide(self._tidied())
+            decided += self._decide(consequences.tidied(self.metadata))
             self._is_strange = False
         if is_due:
             self._rebalanced_ms = now_ms
-            decided += self._decide(self._rebalanced())
+            decided += self._decide(
+                consequences.rebalanced(
+                    self.metadata,
+                    [topic.name for topic in self._internal_topics],
+                    moves_max=self._settings.leader_moves_max,
+                )
+            )
         return decided
 
     # Partitions
@@ -218,14 +271,46 @@ class Controller:
         )
         return self._decide([after] if after is not fact else [])
 
+    def claim_copies(self, node: int, incarnation: bytes, copies: Sequence[CopyClaim]) -> Decision:
+        """What a node has of partitions about which those in sync are in doubt."""
+        self._registered(node, incarnation)
+        standing = Standing(self.metadata.nodes)
+        return self._decide(partition_changes.weighed(self.metadata, node, copies, standing))
+
+    def give_up_copy(
+        self, node: int, incarnation: bytes, topic_id: bytes, number: int, *, version: int
+    ) -> Decision:
+        """A node cannot read a part of its copy; whoever can should lead, and let it heal."""
+        self._registered(node, incarnation)
+        fact = self._partition(topic_id, number)
+        after = partition_changes.given_up(self.metadata, fact, node=node, version=version)
+        return self._decide([after] if after is not fact else [])
+
     def elect(self, topic_id: bytes, number: int, *, is_unclean: bool = False) -> Decision:
         """The preferred leader, or any replica that is alive if nobody in sync is."""
         fact = self._partition(topic_id, number)
         return self._decide([partition_changes.elected(self.metadata, fact, is_unclean=is_unclean)])
 
-    def reassign(self, topic_id: bytes, number: int, replicas: Sequence[int]) -> Decision:
+    def reassign(
+        self,
+        topic_id: bytes,
+        number: int,
+        replicas: Sequence[int],
+        *,
+        throttle_bytes_per_second: int | None = None,
+    ) -> Decision:
+        """Without a word about its throttle, a move keeps that which it has."""
         fact = self._partition(topic_id, number)
         after = partition_changes.moved(self.metadata, fact, replicas)
+        if throttle_bytes_per_second is not None:
+            after = reassigning.throttled(after, throttle_bytes_per_second)
+        return self._decide([after] if after is not fact else [])
+
+    def throttle_move(self, topic_id: bytes, number: int, bytes_per_second: int) -> Decision:
+        fact = self._partition(topic_id, number)
+        if not fact.is_moving:
+            raise NoReassignment(partition_changes.name_of(self.metadata, fact))
+        after = reassigning.throttled(fact, bytes_per_second)
         return self._decide([after] if after is not fact else [])
 
     def cancel_reassign(self, topic_id: bytes, number: int) -> Decision:
@@ -276,7 +361,8 @@ class Controller:
         decided = self._decide(topic_changes.configured(self.metadata, name, settings))
         topic = topic_changes.known(self.metadata, name)
         # Unclean elections may be allowed from now on.
-        return decided + self._decide(self._resolved(self.metadata.partitions.of_topic(topic.id)))
+        kept = self.metadata.partitions.of_topic(topic.id)
+        return decided + self._decide(consequences.resolved(self.metadata, kept))
 
     def delete_topic(self, name: str) -> Decision:
         self._refuse_internal(name)
@@ -293,7 +379,8 @@ class Controller:
         if node not in self.metadata.nodes:
             raise UnknownNode(node)
         decided = self._decide(topic_changes.adopted(self.metadata, node))
-        return decided + self._decide(self._resolved(self.metadata.partitions.of_node(node)))
+        kept = self.metadata.partitions.of_node(node)
+        return decided + self._decide(consequences.resolved(self.metadata, kept))
 
     # Deciding
 
@@ -302,74 +389,6 @@ class Controller:
         decision = tuple(changes)
         self.metadata.apply_all(decision)
         return decision
-
-    def _left(self, nodes: Collection[int], *, has_lost_disk: bool = False) -> list[PartitionFact]:
-        """What becomes of the partitions of nodes that are about to be fenced.
-
-        The partitions come before the nodes in a decision, so that no fenced node ever leads.
-        """
-        standing = Standing(self.metadata.nodes, gone=frozenset(nodes))
-        keeping: dict[PartitionKey, PartitionFact] = {}
-        for node in nodes:
-            for fact in self.metadata.partitions.of_node(node):
-                keeping[fact.place] = fact
-        after = []
-        for place, fact in keeping.items():
-            if has_lost_disk:
-                for node in nodes:
-                    fact = elections.without_disk(fact, node)
-            fact = partition_changes.resolved(self.metadata, fact, standing)
-            if fact is not keeping[place]:
-                after.append(fact)
-        return after
-
-    def _trusted(self, fact: NodeFact) -> list[Change]:
-        """A node that is fenced no longer, and the partitions that nobody could lead without it."""
-        standing = Standing({**self.metadata.nodes, fact.id: fact})
-        waiting = [one for one in self.metadata.partitions.leaderless() if fact.id in one.members]
-        return [fact, *self._resolved(waiting, standing)]
-
-    def _drained(self, fact: NodeFact) -> list[Change]:
-        """A node with another wish about leading, and the leaders that move away from it, or to
-        it from others that only lead because nobody else could."""
-        standing = Standing({**self.metadata.nodes, fact.id: fact})
-        kept = self.metadata.partitions.of_node(fact.id)
-        moved = [(one, elections.moved_away(one, standing)) for one in kept]
-        return [fact, *(after for one, after in moved if after is not one)]
-
-    def _resolved(
-        self, facts: Iterable[PartitionFact], standing: Standing | None = None
-    ) -> list[PartitionFact]:
-        standing = standing or Standing(self.metadata.nodes)
-        pairs = (
-            (fact, partition_changes.resolved(self.metadata, fact, standing)) for fact in facts
-        )
-        return [after for fact, after in pairs if after is not fact]
-
-    def _tidied(self) -> list[Change]:
-        """What should have been decided when it became possible; it is looked for all the same."""
-        partitions = self.metadata.partitions
-        unwilling = [node for node in self.metadata.nodes.values() if not node.takes_leaders]
-        facts = {fact.place: fact for fact in (*partitions.leaderless(), *partitions.moving())}
-        for node in unwilling:
-            facts.update((fact.place, fact) for fact in partitions.led_by(node.id))
-        return list(self._resolved(facts.values()))
-
-    def _rebalanced(self) -> list[Change]:
-        """Leaders back to the first replicas, and internal topics on more nodes."""
-        standing = Standing(self.metadata.nodes)
-        moved: dict[PartitionKey, Change] = {}
-        for fact in self.metadata.partitions.strayed():
-            after = elections.preferred(fact, standing)
-            if after is not fact:
-                moved[fact.place] = after
-                if len(moved) >= self._settings.leader_moves_max:
-                    break
-        names = [topic.name for topic in self._internal_topics]
-        for fact, target in topic_changes.internal_moves(self.metadata, names):
-            if fact.place not in moved:
-                moved[fact.place] = partition_changes.moved(self.metadata, fact, target)
-        return [*moved.values(), *topic_changes.internal_secured(self.metadata, names)]
 
     # Checking
 
@@ -383,6 +402,12 @@ class Controller:
         if fact.incarnation != incarnation:
             raise StaleIncarnation(node)
         return fact
+
+    def _has_assumed(self, node: int) -> bool:
+        """Whether others count as alive of whom this controller has heard nothing yet."""
+        nodes = self.metadata.nodes.values()
+        others = (one.id for one in nodes if one.id != node and not one.is_fenced)
+        return any(self._sessions.is_assumed(other) for other in others)
 
     def _is_current(self, change: NodeFact) -> bool:
         known = self.metadata.nodes.get(change.id)

@@ -8,6 +8,7 @@ from typing import Any
 from goqueue.cluster.commands import (
     ChangeInSync,
     ChangeTopic,
+    ClaimCopies,
     ClusterCommand,
     CreateTopic,
     Decided,
@@ -15,10 +16,13 @@ from goqueue.cluster.commands import (
     DrainNode,
     ElectLeader,
     EndRouting,
+    GiveUpCopy,
     Heartbeat,
     Leave,
     Reassign,
     RegisterNode,
+    ThrottleMove,
+    ThrottleNode,
     UnregisterNode,
 )
 from goqueue.cluster.controller import Controller
@@ -80,6 +84,7 @@ def _heartbeat(controller: Controller, command: Heartbeat, now_ms: int) -> Decis
         command.incarnation,
         applied_index=command.applied_index,
         wants_drain=command.wants_drain,
+        doubts=command.doubts,
         now_ms=now_ms,
     )
 
@@ -113,7 +118,12 @@ def _change_in_sync(controller: Controller, command: ChangeInSync) -> Decision:
 
 def _reassign(controller: Controller, command: Reassign) -> Decision:
     if command.replicas:
-        return controller.reassign(command.topic_id, command.number, command.replicas)
+        return controller.reassign(
+            command.topic_id,
+            command.number,
+            command.replicas,
+            throttle_bytes_per_second=command.throttle_bytes_per_second,
+        )
     return controller.cancel_reassign(command.topic_id, command.number)
 
 
@@ -128,10 +138,28 @@ _DECIDE: dict[type, Callable[[Controller, Any], Decision]] = {
     ChangeTopic: _change_topic,
     DeleteTopic: _delete_topic,
     ChangeInSync: _change_in_sync,
+    ClaimCopies: lambda controller, command: controller.claim_copies(
+        command.node, command.incarnation, command.copies
+    ),
+    GiveUpCopy: lambda controller, command: controller.give_up_copy(
+        command.node,
+        command.incarnation,
+        command.topic_id,
+        command.number,
+        version=command.version,
+    ),
     Reassign: _reassign,
+    ThrottleMove: lambda controller, command: controller.throttle_move(
+        command.topic_id, command.number, command.throttle_bytes_per_second
+    ),
     Leave: lambda controller, command: controller.leave(command.node, command.incarnation),
     DrainNode: lambda controller, command: controller.drain(
         command.node, is_wanted=command.is_wanted
+    ),
+    ThrottleNode: lambda controller, command: controller.throttle_node(
+        command.node,
+        feeding_bytes_per_second=command.feeding_bytes_per_second,
+        catching_up_bytes_per_second=command.catching_up_bytes_per_second,
     ),
     UnregisterNode: lambda controller, command: controller.unregister(command.node),
     ElectLeader: lambda controller, command: controller.elect(

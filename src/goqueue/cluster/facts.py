@@ -115,6 +115,10 @@ class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
     is_stopping: bool = False  # it wants to lead nothing itself, until it starts again
     rack: str = ""
     disk: bytes = b""  # made together with its data; another one means that the data is lost
+    # Bytes per second that it sends to copies not in sync, and that such copies of its own take; 0
+    # leaves that to its settings.
+    feeding_bytes_per_second: int = 0
+    catching_up_bytes_per_second: int = 0
 
     @property
     def key(self) -> bytes:
@@ -123,6 +127,16 @@ class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
     @property
     def takes_leaders(self) -> bool:
         return not (self.is_fenced or self.is_draining or self.is_stopping)
+
+
+class Claim(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """How far a copy is whole. Of two, the greater has all that the lesser has."""
+
+    last_epoch: int
+    end_offset: int
+
+
+NOTHING_CLAIMED = Claim(-1, -1)  # the copy cannot be opened
 
 
 class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
@@ -145,6 +159,11 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
     # All in-sync members have lost their disks. Only an operator may decide to go on without what
     # was committed.
     is_lost: bool = False
+    # While nobody leads: what nodes still have whose copies may lack what was committed, by node.
+    claims: tuple[tuple[int, Claim], ...] = ()
+    # What each node may send to new copies of all partitions that move with the same throttle; 0
+    # for no such limit. It ends with the move.
+    throttle_bytes_per_second: int = 0
 
     @property
     def key(self) -> bytes:
@@ -158,6 +177,10 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
     def members(self) -> tuple[int, ...]:
         """All nodes that keep the partition now, in the order in which they should lead."""
         return self.replicas + self.adding
+
+    @property
+    def claimed(self) -> dict[int, Claim]:
+        return dict(self.claims)
 
     @property
     def is_moving(self) -> bool:

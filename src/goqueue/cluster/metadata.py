@@ -45,17 +45,6 @@ from goqueue.cluster.partitions import PartitionTable
 from goqueue.model.batch import Record
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
-__all__ = [
-    "Fact",
-    "JobFact",
-    "Metadata",
-    "NamedProducer",
-    "NextProducerId",
-    "QueueGroupFact",
-    "TopicFact",
-    "change_record",
-]
-
 FactT = TypeVar("FactT", bound=Fact)
 
 DELETED_NAMES_MAX = 10_000  # the oldest are forgotten; their folders are then kept, not removed

@@ -19,6 +19,8 @@ class Session:
 
     heard_ms: int
     index: int | None  # None until the log has it
+    is_over: bool = False  # before its time: the node was found to be gone, and not heard since
+    is_assumed: bool = False  # nothing was heard of the node yet; it was alive for a predecessor
 
 
 @dataclass(slots=True)
@@ -32,15 +34,20 @@ class Sessions:
     def begin(self, nodes: Iterable[int], *, index: int, now_ms: int) -> None:
         """Listen to nodes that were registered before this controller became active."""
         for node in nodes:
-            self._by_node[node] = Session(now_ms, index)
+            self._by_node[node] = Session(now_ms, index, is_assumed=True)
 
     def registered(self, node: int, now_ms: int) -> None:
         self._by_node[node] = Session(now_ms, None)
 
     def heard(self, node: int, now_ms: int) -> Session:
         session = self._by_node[node]
-        session.heard_ms = now_ms
+        session.heard_ms, session.is_over, session.is_assumed = now_ms, False, False
         return session
+
+    def end(self, node: int) -> None:
+        """Somebody knows that a node is gone. Should that be wrong, it will be heard again."""
+        if node in self._by_node:
+            self._by_node[node].is_over = True
 
     def written(self, node: int, index: int) -> None:
         """The log has a new word about a node; it must have read it before it is trusted."""
@@ -56,7 +63,14 @@ class Sessions:
 
     def is_heard(self, node: int, now_ms: int) -> bool:
         session = self._by_node.get(node)
-        return session is not None and now_ms - session.heard_ms < self.session_ms
+        if session is None or session.is_over:
+            return False
+        return now_ms - session.heard_ms < self.session_ms
+
+    def is_assumed(self, node: int) -> bool:
+        """Whether this controller has yet to find out if a node is alive."""
+        session = self._by_node.get(node)
+        return session is not None and session.is_assumed
 
     def expired(self, nodes: Iterable[NodeFact], now_ms: int) -> list[int]:
         """The nodes, fenced ones aside, that were not heard for the length of a session."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from goqueue.cluster import elections, reassigning, routing
+from goqueue.cluster.commands import CopyClaim
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import NO_LEADER, Change, PartitionFact
 from goqueue.cluster.metadata import Metadata
@@ -56,6 +57,32 @@ def resolved(metadata: Metadata, fact: PartitionFact, standing: Standing) -> Par
     return elections.moved_away(fact, standing)
 
 
+def weighed(
+    metadata: Metadata, node: int, copies: Sequence[CopyClaim], standing: Standing
+) -> list[PartitionFact]:
+    """The partitions without a leader that a node keeps, after it has told what it has of them.
+
+    Of a copy of which it tells nothing it is as sure as it was before.
+    """
+    told = {(one.topic_id, one.number): one.claim for one in copies}
+    after = []
+    for fact in metadata.partitions.leaderless():
+        if node not in fact.members:
+            continue
+        claim = told.get(fact.place)
+        weighed = fact if claim is None else elections.claimed(fact, node, claim)
+        weighed = resolved(metadata, weighed, standing)
+        if weighed is not fact:
+            after.append(weighed)
+    return after
+
+
+def given_up(metadata: Metadata, fact: PartitionFact, *, node: int, version: int) -> PartitionFact:
+    """The partition after a node has found its copy damaged."""
+    _check_version(metadata, fact, version)
+    return elections.given_up(fact, node, Standing(metadata.nodes))
+
+
 def in_sync_changed(
     metadata: Metadata,
     fact: PartitionFact,
@@ -68,11 +95,7 @@ def in_sync_changed(
 ) -> PartitionFact:
     """The in-sync set that the leader wants, and what becomes possible by it."""
     check_leader(metadata, fact, node=node, leader_epoch=leader_epoch)
-    if version != fact.version:
-        raise StalePartitionVersion(
-            f"The in-sync set of {name_of(metadata, fact)} was decided on version {version}, and "
-            f"it is at {fact.version}; decide anew on that."
-        )
+    _check_version(metadata, fact, version)
     if node not in in_sync or len(set(in_sync)) != len(in_sync):
         raise InvalidRequest("An in-sync set names the leader and each other member once.")
     _check_members(metadata, fact, in_sync, incarnations)
@@ -83,6 +106,14 @@ def in_sync_changed(
         return msgspec.structs.replace(fact, version=fact.version + 1)
     fact = elections.changed(fact, in_sync=in_sync)
     return elections.moved_away(reassigning.completed(fact, standing), standing)
+
+
+def _check_version(metadata: Metadata, fact: PartitionFact, version: int) -> None:
+    if version != fact.version:
+        raise StalePartitionVersion(
+            f"The in-sync set of {name_of(metadata, fact)} was decided on version {version}, and "
+            f"it is at {fact.version}; decide anew on that."
+        )
 
 
 def check_leader(metadata: Metadata, fact: PartitionFact, *, node: int, leader_epoch: int) -> None:

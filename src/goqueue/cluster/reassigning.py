@@ -1,7 +1,8 @@
 """Moving the replicas of a partition: add the new ones, wait until they are in sync, let go.
 
 Until then the old replicas stay as they are, so that giving up needs nothing but forgetting the
-new ones, and nothing that is committed is ever kept by fewer nodes than before.
+new ones, and nothing that is committed is ever kept by fewer nodes than before. A move may have a
+throttle, which ends with it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,15 @@ def begun(fact: PartitionFact, target: tuple[int, ...], standing: Standing) -> P
 def cancelled(fact: PartitionFact, standing: Standing) -> PartitionFact:
     """The partition with the replicas that it had before."""
     fact = _without(fact, set(fact.adding), standing)
+    return msgspec.structs.replace(_settled(fact), version=fact.version + 1)
+
+
+def throttled(fact: PartitionFact, bytes_per_second: int) -> PartitionFact:
+    """The partition moving this fast at most; as it was when it does not move."""
+    if not fact.is_moving or fact.throttle_bytes_per_second == bytes_per_second:
+        return fact
     return msgspec.structs.replace(
-        fact, adding=(), removing=(), target=(), version=fact.version + 1
+        fact, throttle_bytes_per_second=bytes_per_second, version=fact.version + 1
     )
 
 
@@ -46,9 +54,7 @@ def completed(fact: PartitionFact, standing: Standing) -> PartitionFact:
     in_sync = tuple(node for node in fact.target if node in fact.in_sync)
     if not in_sync or any(node not in in_sync for node in fact.adding):
         return fact
-    after = msgspec.structs.replace(
-        fact, replicas=fact.target, in_sync=in_sync, adding=(), removing=(), target=()
-    )
+    after = msgspec.structs.replace(_settled(fact), replicas=fact.target, in_sync=in_sync)
     leader = fact.leader
     if leader not in in_sync:
         leader = candidate(after, standing, among=in_sync)
@@ -59,6 +65,13 @@ def completed(fact: PartitionFact, standing: Standing) -> PartitionFact:
         leader=leader,
         leader_epoch=fact.leader_epoch + (leader != fact.leader),
         version=fact.version + 1,
+    )
+
+
+def _settled(fact: PartitionFact) -> PartitionFact:
+    """The partition on its way nowhere."""
+    return msgspec.structs.replace(
+        fact, adding=(), removing=(), target=(), throttle_bytes_per_second=0
     )
 
 

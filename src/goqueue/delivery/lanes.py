@@ -103,7 +103,7 @@ class LaneIndex:
     def counts(self, first: int, end: int) -> list[int]:
         """How many of the offsets from `first` up to `end` are in each lane."""
         counts = [0] * LANE_COUNT
-        for lane, start, stop in self._runs(first, min(end, self.end)):
+        for lane, start, stop in self.runs(first, min(end, self.end)):
             if lane != NO_LANE:
                 counts[lane] += stop - start
         return counts
@@ -127,7 +127,8 @@ class LaneIndex:
             at = self._lanes.find(NO_LANE, at + 1)
         return found
 
-    def _runs(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    def runs(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Lanes and the stretches that are in them, from `first` up to `end`."""
         starts = self._starts
         at = max(0, bisect_right(starts, first) - 1)
         while at < len(starts) and starts[at] < end:

@@ -205,7 +205,7 @@ class ClassicRebalance:
 
     def _end_syncing(self, now_ms: int) -> None:
         """Members that joined and never asked for their assignment are gone."""
-        absent = [self.roster.members[each] for each in self.pending_sync]
+        absent = [self.roster.members[each] for each in sorted(self.pending_sync)]
         for member in absent:
             self.group.rebalances.timeouts += 1
             self._remove(member)
@@ -328,7 +328,7 @@ class ClassicRebalance:
         self._store_group()
         for member in self.roster.members.values():
             self.group.stage_member(member.member_id, member.to_record())
-        for member_id in self.stored - self.roster.members.keys():
+        for member_id in sorted(self.stored - self.roster.members.keys()):
             self.group.stage_member(member_id, None)
         self.stored = set(self.roster.members)
 

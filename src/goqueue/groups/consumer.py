@@ -14,7 +14,14 @@ from goqueue.groups.consumer_member import ConsumerMember
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
 from goqueue.groups.consumer_rebalance import ConsumerRebalance
 from goqueue.groups.effects import Token
-from goqueue.groups.limits import MEMBER_ID_LENGTH_MAX, REGEX_LENGTH_MAX, is_full
+from goqueue.groups.limits import (
+    HEARTBEAT_MS_MIN,
+    HEARTBEAT_MS_PER_MEMBER,
+    MEMBER_ID_LENGTH_MAX,
+    REGEX_LENGTH_MAX,
+    WAITING_HEARTBEAT_MS_MIN,
+    is_full,
+)
 from goqueue.groups.metrics import Reason
 from goqueue.groups.partitions import NO_PARTITIONS, Partitions
 from goqueue.groups.refusals import fenced_instance, group_full
@@ -162,10 +169,21 @@ class ConsumerMembership(ConsumerRebalance):
             ConsumerHeartbeatResult(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
-                heartbeat_interval_ms=self.group.settings.consumer_heartbeat_ms,
+                heartbeat_interval_ms=self._heartbeat_ms(member),
                 assignment=assignment,
             ),
         )
+
+    def _heartbeat_ms(self, member: ConsumerMember) -> int:
+        """When the member should be heard again: soon, as long as not too many are.
+
+        It hears of a new assignment by its heartbeats and by nothing else.
+        """
+        is_waiting = member.member_id in self.behind
+        count = len(self.behind) if is_waiting else len(self.group.timers)
+        least_ms = WAITING_HEARTBEAT_MS_MIN if is_waiting else HEARTBEAT_MS_MIN
+        wanted_ms = max(least_ms, count * HEARTBEAT_MS_PER_MEMBER)
+        return min(wanted_ms, self.group.settings.consumer_heartbeat_ms)
 
     def _adopt(self, member: ConsumerMember, call: ConsumerHeartbeat) -> Reason | None:
         """Take over what the member says of itself; return why that needs a rebalance."""

@@ -6,6 +6,11 @@ from __future__ import annotations
 NEW_MEMBER_JOIN_MS_MAX = 300_000
 FAILED_WRITE_REST_MS = 1_000  # before a group whose write failed is tried again
 RETENTION_CHECK_MS = 600_000
+# How soon members that the broker assigns hear of a new assignment: few of them can ask often.
+HEARTBEAT_MS_MIN = 500
+HEARTBEAT_MS_PER_MEMBER = 10  # of one coordinator; it gets at most a hundred heartbeats a second
+# While partitions change hands nobody reads them, so those who wait for some ask more often.
+WAITING_HEARTBEAT_MS_MIN = 50
 REBALANCE_HISTORY_MAX = 20  # finished rebalances remembered per group
 REGEX_LENGTH_MAX = 1_024
 REGEX_MEMORY_BYTES_MAX = 1 << 20

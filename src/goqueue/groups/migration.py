@@ -41,7 +41,7 @@ def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembe
         mixed.add(member)
         mixed.arm_session(member, now_ms)
         group.stage_member(member.member_id, member.to_record())
-    for member_id in classic.stored - mixed.members.keys():
+    for member_id in sorted(classic.stored - mixed.members.keys()):
         group.stage_member(member_id, None)
     mixed.store_group()
     group.membership = mixed

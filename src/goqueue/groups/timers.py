@@ -36,6 +36,10 @@ class Timers:
         self._heap: list[tuple[int, int, Timer]] = []
         self._sequence = 0  # keeps equal deadlines in the order they were armed
 
+    def __len__(self) -> int:
+        """About how many deadlines there are."""
+        return len(self._heap)
+
     def arm(self, timer: Timer, deadline_ms: int) -> None:
         timer.deadline_ms = deadline_ms
         if timer.queued_ms == NEVER or deadline_ms < timer.queued_ms:

@@ -226,6 +226,12 @@ class NodeInUse(GoQueueError):
     code = "node_in_use"
 
 
+class QuorumAtRisk(GoQueueError):
+    """With these voters the cluster could not decide anything, or soon could not."""
+
+    code = "quorum_at_risk"
+
+
 class ForeignCluster(GoQueueError):
     code = "foreign_cluster"
 

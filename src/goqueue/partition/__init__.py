@@ -4,14 +4,9 @@
 committed, and who is told. It holds no timers and knows no clients.
 """
 
+from goqueue.partition.copy import Committed, Watcher
 from goqueue.partition.history import Flush
-from goqueue.partition.partition import (
-    Appended,
-    Committed,
-    Partition,
-    PartitionState,
-    Watcher,
-)
+from goqueue.partition.partition import Appended, Partition, PartitionState
 from goqueue.partition.rules import PartitionSettings
 from goqueue.partition.transactions import AbortedSpans, AbortedTransaction, OpenTransaction
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.producers import Producers, ProducersState
@@ -110,18 +111,29 @@ def save_epochs(disk: Disk, folder: str, epochs: list[tuple[int, int]]) -> None:
     write_framed(disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=epochs)
 
 
-def saved_epochs(disk: Disk, log: Log, producers: ProducersState) -> list[tuple[int, int]]:
-    """The leader epochs as they were saved; a log of the first epoch alone has no file."""
-    saved = read_framed(
+def saved_history(disk: Disk, log: Log) -> tuple[ProducersState, list[tuple[int, int]]]:
+    """The producers and the leader epochs as they were saved, together.
+
+    A log of the first epoch alone has no file of epochs. One whose file has rotted is read again as
+    a whole: with epochs missing it could not be told from another log.
+    """
+    producers, epochs = saved_producers(disk, log), _read_epochs(disk, log.folder)
+    if epochs is not None:
+        return producers, epochs
+    if disk.exists(f"{log.folder}/{_EPOCHS_FILE}"):
+        mark = producers.high_watermark
+        producers = _located(ProducersState(log.start_offset, [], high_watermark=mark), log)
+    return producers, [] if producers.offset <= log.start_offset else [FIRST_EPOCH]
+
+
+def _read_epochs(disk: Disk, folder: str) -> list[tuple[int, int]] | None:
+    return read_framed(
         disk,
-        f"{log.folder}/{_EPOCHS_FILE}",
+        f"{folder}/{_EPOCHS_FILE}",
         magic=_EPOCHS_MAGIC,
         version=_EPOCHS_VERSION,
         body=list[tuple[int, int]],
     )
-    if saved is None:
-        return [] if producers.offset <= log.start_offset else [FIRST_EPOCH]
-    return saved
 
 
 def saved_producers(disk: Disk, log: Log) -> ProducersState:
@@ -138,20 +150,18 @@ def saved_producers(disk: Disk, log: Log) -> ProducersState:
     if saved.offset < log.start_offset:
         # Their markers may have gone with the records; what is left of them is found in the log.
         saved.transactions, saved.ended = [], []
+    return _located(saved, log)
+
+
+def _located(saved: ProducersState, log: Log) -> ProducersState:
+    """With the segment that it ends in, which those from before there were transactions lack."""
     if saved.segment_base < 0:
         before = [one.base_offset for one in log.segments if one.base_offset < saved.offset]
         saved.segment_base = before[-1] if before else log.segments[0].base_offset
     return saved
 
 
-def first_damage(log: Log) -> int | None:
-    """Where recovery has found the first batch that it could neither read nor cut off."""
-    damages = [one for segment in log.segments for one in segment.damages.values()]
-    offsets = [one.place.offset for one in damages if one.place.offset >= log.start_offset]
-    return min(offsets, default=None)
-
-
-def cut_unsynced(log: Log, saved: ProducersState) -> list[str]:
+def cut_unsynced(log: Log, saved: ProducersState, before_cut: Callable[[], None]) -> list[str]:
     """Cut off what a power cut has left of a replica's unsynced end, and say so. Blocks.
 
     A lone copy is kept with what is whole after a torn batch, because nothing else may have it. Of
@@ -159,9 +169,10 @@ def cut_unsynced(log: Log, saved: ProducersState) -> list[str]:
     agree at one offset they must agree before it. Whatever the snapshot speaks of was synced,
     so damage before it is none of the power cut's.
     """
-    damaged = first_damage(log)
+    damaged = log.damaged_from
     if damaged is None or damaged < saved.offset:
         return []
+    before_cut()
     report = (
         f"{log.folder}: cut off offsets {damaged} to {log.end_offset}, which were not synced when "
         "the power failed; the leader has them if anyone was told of them."

@@ -24,6 +24,7 @@ from goqueue.partition.transactions import OpenTransaction
 
 BATCHES_REMEMBERED = 5  # clients keep at most five requests in flight
 NO_MARKER = -1
+_SEQUENCE_MASK = 0x7FFFFFFF  # they have 31 bits, and begin again with 0
 
 
 class WrittenBatch(NamedTuple):
@@ -43,6 +44,7 @@ class ProducerState(msgspec.Struct, array_like=True):
     batches: list[WrittenBatch]
     coordinator_epoch: int = NO_EPOCH  # of the last marker, whose offset comes next
     marker_offset: int = NO_MARKER
+    first_sequence: int = 0  # with which this epoch began, as far as is known here
 
     @property
     def last_sequence(self) -> int:
@@ -93,7 +95,10 @@ class Producers:
         """The earlier copy of this batch if it is a repetition; raise when it is out of turn."""
         state = self._states.get(header.producer_id)
         if state is None:
-            # Its history may have been forgotten, so any sequence number may come first.
+            # Whoever is silent for long, or whose records are deleted, is forgotten and goes on
+            # with the number it has; so does a producer whose topic was made anew. Nobody can tell
+            # that from a new one whose first batch was overtaken by later ones, so any number may
+            # come first, as in Kafka. What was overtaken is refused below.
             return None
         if header.producer_epoch < state.epoch:
             raise _fenced(header.producer_id, header.producer_epoch, state.epoch)
@@ -111,7 +116,7 @@ class Producers:
         expected = add_sequence(state.last_sequence, 1) if state.batches else 0
         if first == expected or (self.is_partial and not state.batches):
             return None
-        if state.batches and (state.last_sequence - last) & 0x7FFFFFFF < 1 << 30:
+        if _has_stored(state, first, last):
             raise DuplicateSequence(
                 f"Producer {header.producer_id} repeats sequence {first}, stored long ago."
             )
@@ -155,6 +160,8 @@ class Producers:
             return
         state.last_ms = now_ms
         batches = state.batches
+        if not batches:
+            state.first_sequence = header.base_sequence
         batches.append(
             WrittenBatch(
                 header.base_sequence,
@@ -221,9 +228,22 @@ class Producers:
                 list(one.batches),
                 one.coordinator_epoch,
                 one.marker_offset,
+                one.first_sequence,
             )
             for one in self._states.values()
         ]
+
+
+def _has_stored(state: ProducerState, first: int, last: int) -> bool:
+    """Whether a batch that is remembered no longer was stored here long ago.
+
+    What comes before the first that was seen here may have been lost on the way, or refused, before
+    later ones were taken. To call it a duplicate would make its producer believe that it is stored.
+    """
+    if not state.batches or (state.last_sequence - last) & _SEQUENCE_MASK >= 1 << 30:
+        return False
+    so_far = (state.last_sequence - state.first_sequence) & _SEQUENCE_MASK
+    return (first - state.first_sequence) & _SEQUENCE_MASK <= so_far
 
 
 def _fenced(producer_id: int, epoch: int, current: int) -> FencedProducer:

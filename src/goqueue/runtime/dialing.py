@@ -5,16 +5,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
+from collections.abc import Callable
 from random import Random
+from typing import Protocol
 
+from goqueue.broker.peers import Contact
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
+from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
+from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.wire.peers.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05
 RETRY_SECONDS_MAX = 1.0
 CONNECT_SECONDS_MAX = 2.0
+STEADY_SECONDS = 1.0  # a connection that lasted so long is made again almost at once
+# A process that ends closes its connections before it ceases to listen.
+FIRST_RETRY_SECONDS = 0.005
 RECEIVE_BYTES_MAX = 256 << 20  # of one connection; far more than an answer has
 
 _log = logging.getLogger(__name__)
+
+
+class Caller(Protocol):
+    """Whoever wants the connection."""
+
+    complaint: str  # why the two do not speak with each other, once one of them has said so
+
+    @property
+    def connect(self) -> Connect: ...
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the other has said who it is, and is the one that is wanted."""
 
 
 class Dialer:
@@ -26,23 +49,38 @@ class Dialer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        connect: Connect,
+        caller: Caller,
         host: str,
         port: int,
         random: Random,
+        *,
+        tls: NodeTls | None = None,
+        on_gone: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_gone` is called when a connection has ended and the next is refused."""
         self.loop = loop
-        self.connect = connect
+        self.connect = caller.connect
+        self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.receive_bytes_total = 0
+        self._caller = caller
         self._address = (host, port)
+        self._name = f"{host}:{port}"
+        self._tls = tls
         self._random = random
+        self._on_gone = on_gone
         self._connection: SocketConnection | None = None
+        self._connected_at = 0.0
+        self._contact = Contact.OPEN  # as far as is known while there is no connection
         self._is_stopped = False
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._dial()
+
+    @property
+    def contact(self) -> Contact:
+        return Contact.OPEN if self._caller.is_connected else self._contact
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -63,9 +101,42 @@ class Dialer:
     def forget(self, connection: SocketConnection) -> None:
         """The connection is closed; unless nobody wants it any longer, make another."""
         self._connection = None
-        self._dial_later()
+        if self._caller.is_connected:
+            self._contact = Contact.BROKEN
+            self._failures = 0
+            self.complaints.settle(self._name)
+        elif not self._is_stopped:
+            # Whoever turns us away should not be asked again and again in the same second.
+            self._failures += 1
+            self._complain(connection.failure)
+            if self._failures > 1:
+                self._contact = Contact.OPEN  # It listens, and has its reasons.
+        is_steady = self.loop.time() - self._connected_at >= STEADY_SECONDS
+        if self._failures == 0 and is_steady and not self._is_stopped:
+            # Soon, since that tells whether the other has ended, or only the connection has.
+            self._retry = self.loop.call_later(FIRST_RETRY_SECONDS, self._dial)
+        else:
+            self._dial_later()
+
+    def _complain(self, failure: Exception | None) -> None:
+        """Say why a connection has ended before anything could be said on it."""
+        if self._caller.complaint:
+            self.complaints.tell(self._name, self._caller.complaint, logging.WARNING)
+        elif isinstance(failure, ssl.SSLError):
+            self.complaints.tell(self._name, reason_of(failure), _level_of(failure))
+        else:
+            hint = "does it trust this node's certificate?" if self._tls else "does it want TLS?"
+            reason = f"it ended the connection before it said who it is; {hint}"
+            self.complaints.tell(self._name, reason)
+
+    def hurry(self) -> None:
+        """Try now, if it was to be tried in a while."""
+        if self._retry is not None and self._connection is None:
+            self._retry.cancel()
+            self._dial()
 
     def _dial(self) -> None:
+        self._retry = None
         if not self._is_stopped:
             self._task = self.loop.create_task(self._make())
 
@@ -75,13 +146,23 @@ class Dialer:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 dialled = await self._open()
         except (OSError, TimeoutError) as error:
-            if not self._failures:
-                _log.info("%s:%d cannot be reached: %s; retrying", *self._address, error)
+            reason = f"cannot be reached, retrying: {reason_of(error)}"
+            self.complaints.tell(self._name, reason, _level_of(error))
             self._failures += 1
             self._dial_later()
+            self._note_failure(error)
             return
-        self._failures = 0
-        self._connection = SocketConnection(self, dialled, self._address[0])
+        self._connected_at = self.loop.time()
+        kind = SocketConnection if self._tls is None else TlsConnection
+        self._connection = kind(self, dialled, self._address[0])
+
+    def _note_failure(self, error: OSError | TimeoutError) -> None:
+        """Only a refusal says that nobody is there; all else may be the network's fault."""
+        was_connected = self._contact is Contact.BROKEN
+        is_refused = isinstance(error, ConnectionRefusedError)
+        self._contact = Contact.GONE if is_refused else Contact.OPEN
+        if is_refused and was_connected:
+            self._on_gone()
 
     async def _open(self) -> socket.socket:
         found = await self.loop.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
@@ -91,6 +172,9 @@ class Dialer:
             dialled.setblocking(False)
             dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self.loop.sock_connect(dialled, address)
+            if self._tls is not None:
+                dialled = secured = self._tls.dial(dialled, self._address[0])
+                await shake_hands(self.loop, secured)
         except BaseException:
             dialled.close()
             raise
@@ -102,3 +186,8 @@ class Dialer:
         pause = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(self._failures, 10))
         # Nodes that lost one another at the same moment should not all come back at the same one.
         self._retry = self.loop.call_later(pause * (0.5 + self._random.random() / 2), self._dial)
+
+
+def _level_of(error: Exception) -> int:
+    """A node that is down comes back; one with a wrong certificate needs help."""
+    return logging.WARNING if isinstance(error, ssl.SSLError) else logging.INFO

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from goqueue.model.errors import GoQueueError
+from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.frames import Hello, hello_parts, read_hello, take_frame, wanted_bytes
 
 LOOK_SECONDS = 0.5  # while nodes are missing
@@ -37,6 +38,7 @@ class Discovery:
         found: Found,
         is_idle: Callable[[], bool],
         resolve: Resolve | None = None,
+        tls: NodeTls | None = None,
     ) -> None:
         """`is_idle` tells that all is well, so that there is no hurry."""
         self._loop = loop
@@ -45,6 +47,7 @@ class Discovery:
         self._found = found
         self._is_idle = is_idle
         self._resolve = resolve or self._look_up
+        self._tls = tls
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -64,7 +67,7 @@ class Discovery:
                     _log.warning("%s cannot be resolved: %s; trying again", self._host, error)
                 is_told = True
                 addresses = []
-            asked = [_who_is_at(host, port) for host, port in addresses[:ADDRESSES_MAX]]
+            asked = [_who_is_at(host, port, self._tls) for host, port in addresses[:ADDRESSES_MAX]]
             nodes = dict(one for one in await asyncio.gather(*asked) if one is not None)
             if nodes:
                 is_told = False
@@ -76,11 +79,15 @@ class Discovery:
         return sorted({(str(one[4][0]), int(one[4][1])) for one in found})
 
 
-async def _who_is_at(host: str, port: int) -> tuple[int, str] | None:
+async def _who_is_at(host: str, port: int, tls: NodeTls | None) -> tuple[int, str] | None:
     """The id of the node at an address, and the address; None if no node answers there."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection(host, port)
+            context = None if tls is None else tls.client_context()
+            name = None if tls is None else tls.name_of(host)
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname=name
+            )
             try:
                 for part in hello_parts(Hello("", ASKING_ID)):
                     assert isinstance(part, bytes)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
-from goqueue.broker.peers import Answered, Handler, NoticeHandler, PeerKind
+from goqueue.broker.peers import Answered, Contact, Handler, NoticeHandler, PeerKind
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import RequestTimedOut
 from goqueue.runtime.dialing import Dialer
+from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
@@ -27,15 +29,19 @@ class PeerConnections:
         random: Random,
         *,
         hello: Callable[[], Hello],
+        tls: NodeTls | None = None,
     ) -> None:
         self.server = PeerServer(hello)
+        self.server.on_met = self._hurry
         self._loop = loop
         self._scheduler = scheduler
         self._random = random
         self._hello = hello
+        self._tls = tls
         self._callings: dict[int, Calling] = {}
         self._dialers: dict[int, Dialer] = {}
         self._addresses: dict[int, str] = {}
+        self._gone_listeners: list[Callable[[int], None]] = []
 
     def locate(self, node: int, address: str) -> None:
         if self._addresses.get(node) == address:
@@ -49,7 +55,13 @@ class PeerConnections:
             calling = self._callings[node] = Calling(self._scheduler, node, self._hello)
         host, _, port = address.rpartition(":")
         self._dialers[node] = Dialer(
-            self._loop, calling.connect, host.strip("[]"), int(port), self._random
+            self._loop,
+            calling,
+            host.strip("[]"),
+            int(port),
+            self._random,
+            tls=self._tls,
+            on_gone=partial(self._tell_gone, node),
         )
 
     def call(
@@ -78,6 +90,23 @@ class PeerConnections:
 
     def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
         self.server.notice_handlers[kind] = handler
+
+    def contact(self, node: int) -> Contact:
+        dialer = self._dialers.get(node)
+        return Contact.OPEN if dialer is None else dialer.contact
+
+    def on_gone(self, heard: Callable[[int], None]) -> None:
+        self._gone_listeners.append(heard)
+
+    def _tell_gone(self, node: int) -> None:
+        for heard in self._gone_listeners:
+            heard(node)
+
+    def _hurry(self, node: int) -> None:
+        """A node that calls has started again: do not wait before calling it."""
+        dialer = self._dialers.get(node)
+        if dialer is not None:
+            dialer.hurry()
 
     def stop(self) -> None:
         for dialer in self._dialers.values():

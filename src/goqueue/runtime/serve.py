@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
 
@@ -24,9 +25,10 @@ from goqueue.config import Address, Settings
 from goqueue.model.errors import InvalidSettings
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.listening import Listener
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
-from goqueue.runtime.sockets import Listener
+from goqueue.runtime.tls import NodeTls
 from goqueue.wire.http.application import Application
 from goqueue.wire.http.forwarding import Forwarder
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
@@ -78,7 +80,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
         await node.close()
         scheduler.close()
         return
-    node.accept()
+    node.become_ready()
     # What start-up made lives as long as the process; there is no need to visit it ever again.
     gc.collect()
     gc.freeze()
@@ -118,11 +120,12 @@ class _Node:
         random = SystemRandom()
         self._peers: PeerConnections | None = None
         self._discovery: Discovery | None = None
+        tls = NodeTls.of(settings.cluster)
         is_alone = not settings.cluster.peers and settings.cluster.discovery is None
         if is_alone:
             _check_alone(disk, settings)
         else:
-            self._peers = PeerConnections(loop, scheduler, random, hello=self._hello)
+            self._peers = PeerConnections(loop, scheduler, random, hello=self._hello, tls=tls)
         self.broker = Broker(
             settings,
             disk,
@@ -131,10 +134,10 @@ class _Node:
             peers=self._peers,
             addresses=lambda: self._told_addresses(),
         )
-        front = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
+        self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
         kafka = Listener(
             loop,
-            front.connect,
+            self._kafka.connect,
             connections_max=listeners.connections_max,
             connections_per_address_max=listeners.connections_per_address_max,
             idle_timeout_ms=listeners.idle_timeout_ms,
@@ -148,9 +151,11 @@ class _Node:
         self._listeners = {"kafka": kafka, "http": http, "registry": registry}
         self._internal: Listener | None = None
         if self._peers is not None:
-            self._internal = _internal_listener(loop, settings, self._peers)
+            self._internal = _internal_listener(loop, settings, self._peers, tls)
             if settings.cluster.discovery is not None:
-                self._discovery = _discovery(loop, settings.cluster.discovery, self.broker.cluster)
+                self._discovery = _discovery(
+                    loop, settings.cluster.discovery, self.broker.cluster, tls
+                )
 
     def open(self) -> None:
         """Open the data; `ready` tells when the node can serve."""
@@ -158,18 +163,29 @@ class _Node:
             # Whoever connects while logs are examined should be refused, not kept waiting.
             self.broker.open()
             self._bind()
+            self._accept()
             self.ready.set()
             return
         assert self._internal is not None
         self._bind()
-        address = self._settings.listeners.internal
-        self.addresses["internal"] = _join(*self._internal.listen(address.host, address.port))
+        self._listen("internal", self._internal.listen)
         self.broker.open()
+        # Clients hear where to go instead, or what this node waits for.
+        self._kafka.is_ready = False
+        for application in self._applications:
+            application.front.is_ready = False
+        self._accept()
         self.broker.cluster.when_trusted(self.ready.set)
         if self._discovery is not None:
             self._discovery.start()
 
-    def accept(self) -> None:
+    def become_ready(self) -> None:
+        """The node is one that its cluster counts on: answer everything from here on."""
+        for application in self._applications:
+            application.front.is_ready = True
+        self._kafka.become_ready()
+
+    def _accept(self) -> None:
         for listener in self._listeners.values():
             listener.accept()
 
@@ -197,8 +213,19 @@ class _Node:
 
     def _bind(self) -> None:
         for name, listener in self._listeners.items():
-            address = getattr(self._settings.listeners, name)
-            self.addresses[name] = _join(*listener.bind(address.host, address.port))
+            self._listen(name, listener.bind)
+
+    def _listen(self, name: str, bind: Callable[[str, int], tuple[str, int]]) -> None:
+        address = getattr(self._settings.listeners, name)
+        try:
+            self.addresses[name] = _join(*bind(address.host, address.port))
+        except OSError as error:
+            raise InvalidSettings(
+                [
+                    f"listeners.{name}: nobody can listen at {address}: {error.strerror}. End what "
+                    f"does so already, or choose another address with --listen-{name}"
+                ]
+            ) from error
 
     def _advertised(self) -> tuple[str, int]:
         host, _, port = self._told("kafka").rpartition(":")
@@ -265,7 +292,10 @@ def _http_listener(
 
 
 def _internal_listener(
-    loop: asyncio.AbstractEventLoop, settings: Settings, peers: PeerConnections
+    loop: asyncio.AbstractEventLoop,
+    settings: Settings,
+    peers: PeerConnections,
+    tls: NodeTls | None,
 ) -> Listener:
     return Listener(
         loop,
@@ -274,6 +304,8 @@ def _internal_listener(
         connections_per_address_max=settings.listeners.connections_per_address_max,
         idle_timeout_ms=settings.listeners.idle_timeout_ms,
         receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
+        tls=tls,
+        complaints=peers.server.complaints,
     )
 
 
@@ -289,7 +321,10 @@ def _check_alone(disk: LocalDisk, settings: Settings) -> None:
 
 
 def _discovery(
-    loop: asyncio.AbstractEventLoop, name: Address, cluster: Clustering | None
+    loop: asyncio.AbstractEventLoop,
+    name: Address,
+    cluster: Clustering | None,
+    tls: NodeTls | None,
 ) -> Discovery:
     assert cluster is not None
     return Discovery(
@@ -298,6 +333,7 @@ def _discovery(
         name.port,
         found=cluster.discovered,
         is_idle=lambda: cluster.membership.is_trusted,
+        tls=tls,
     )
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from goqueue.config import Address, Settings
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.tls import NodeTls
 
 SHARDS_MAX = 64
 LOOK_SECONDS = 0.05
@@ -82,6 +83,7 @@ def run_shards(
     Returns the exit code: that of a node that could not even start, or 0.
     """
     shards = plan(settings, count)
+    NodeTls.of(settings.cluster)  # Better told once than by every node.
     Path(settings.node.data_dir).mkdir(parents=True, exist_ok=True)
     logging.basicConfig(level=settings.logging.level.upper(), stream=sys.stderr)
     return asyncio.run(_Supervisor(shards, arguments, ready_file).run())

@@ -1,4 +1,4 @@
-"""Listening sockets and connections, on the event loop's readiness events.
+"""Connected sockets, on the event loop's readiness events.
 
 Requests are read into one buffer that all connections share and handled in place; only a request
 that has not come whole gets a buffer of its connection's own, which grows with what has come, not
@@ -20,17 +20,13 @@ from typing import Protocol
 from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
 from goqueue.wire.parts import FileRange, Part
+from goqueue.wire.peers.complaints import Complaints
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
-BUFFER_IDLE_SECONDS = 10
-ACCEPTS_PER_TURN = 64
-ACCEPT_PAUSE_SECONDS = 1
 MEMORY_RETRY_SECONDS = 0.1
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
-SWEEP_MS = 5_000
-SYSTEM_CHOICE = -1  # of a socket's send buffer
 
 _log = logging.getLogger(__name__)
 
@@ -73,136 +69,11 @@ class Owner(Protocol):
     connect: Connect
     shared_buffer: memoryview
     receive_bytes_total: int
+    complaints: Complaints
 
     def reserve(self, growth: int) -> bool: ...
 
     def forget(self, connection: SocketConnection) -> None: ...
-
-
-class Listener:
-    """Accepts connections at one address, within limits."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        connect: Connect,
-        *,
-        connections_max: int,
-        connections_per_address_max: int,
-        idle_timeout_ms: int,
-        receive_bytes_total_max: int,
-        send_buffer_bytes: int = SYSTEM_CHOICE,
-    ) -> None:
-        self.loop = loop
-        self.connect = connect
-        self.connections: set[SocketConnection] = set()
-        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
-        self.receive_bytes_total = 0
-        self.receive_bytes_total_max = receive_bytes_total_max
-        self._connections_max = connections_max
-        self._per_address_max = connections_per_address_max
-        self._send_buffer_bytes = send_buffer_bytes
-        self._per_address: dict[str, int] = {}
-        self._idle_timeout = idle_timeout_ms / 1000
-        self._socket: socket.socket | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
-
-    def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begin to accept; the address that was really bound."""
-        bound = self.bind(host, port)
-        self.accept()
-        return bound
-
-    def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take an address. Whoever connects waits until `accept`."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(1024)
-        listening.setblocking(False)
-        self._socket = listening
-        bound = listening.getsockname()
-        return bound[0], bound[1]
-
-    def accept(self) -> None:
-        """Begin to accept at the address that was taken."""
-        assert self._socket is not None
-        self.loop.add_reader(self._socket.fileno(), self._accept)
-        self._sweep()
-
-    def close(self) -> None:
-        """Accept no more, and end the connections there are."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        if self._socket is not None:
-            self.loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
-        for connection in list(self.connections):
-            connection.close()
-
-    def reserve(self, growth: int) -> bool:
-        """Take memory for a receive buffer; False when all that may be used is in use."""
-        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
-            for connection in self.connections:
-                connection.release_buffer()
-        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
-            return False
-        self.receive_bytes_total += growth
-        return True
-
-    def forget(self, connection: SocketConnection) -> None:
-        self.connections.discard(connection)
-        host = connection.host
-        self._per_address[host] -= 1
-        if not self._per_address[host]:
-            del self._per_address[host]
-
-    def _accept(self) -> None:
-        assert self._socket is not None
-        for _ in range(ACCEPTS_PER_TURN):
-            try:
-                accepted, address = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                _log.error("cannot accept connections for a while: %s", error)
-                self.loop.remove_reader(self._socket.fileno())
-                self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
-                return
-            self._take(accepted, address[0])
-
-    def _accept_again(self) -> None:
-        if self._socket is not None:
-            self.loop.add_reader(self._socket.fileno(), self._accept)
-
-    def _take(self, accepted: socket.socket, host: str) -> None:
-        count = self._per_address.get(host, 0)
-        is_over = len(self.connections) >= self._connections_max
-        if is_over or 0 <= self._per_address_max <= count:
-            _log.warning("refusing a connection from %s: the limit is reached", host)
-            accepted.close()
-            return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._send_buffer_bytes > 0:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        self._per_address[host] = count + 1
-        self.connections.add(SocketConnection(self, accepted, host))
-
-    def _sweep(self) -> None:
-        """End connections that have been silent for too long."""
-        now = self.loop.time()
-        for connection in list(self.connections):
-            if now - connection.last_active > self._idle_timeout and not connection.is_busy:
-                _log.debug("closing an idle connection of %s", connection.host)
-                connection.close()
-            elif now - connection.last_active > BUFFER_IDLE_SECONDS:
-                connection.release_buffer()
-        self._sweeper = self.loop.call_later(SWEEP_MS / 1000, self._sweep)
 
 
 class SocketConnection:
@@ -220,6 +91,7 @@ class SocketConnection:
         "_owner",
         "_session",
         "_socket",
+        "failure",
         "host",
         "last_active",
     )
@@ -236,6 +108,7 @@ class SocketConnection:
         self._is_reading = True
         self._is_waiting_for_memory = False
         self.host = host
+        self.failure: Exception | None = None  # why it ended, if not because one end wanted that
         self.last_active = self._loop.time()
         self._session = owner.connect(
             host, send=self._send, close=self.close, unblock=self._unblock
@@ -275,10 +148,11 @@ class SocketConnection:
         is_shared = not self._buffer
         buffer = self._owner.shared_buffer if is_shared else memoryview(self._buffer)
         try:
-            received = self._socket.recv_into(buffer[self._filled :])
+            received = self._receive_into(buffer[self._filled :])
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except OSError as error:
+            self.failure = error
             received = 0
         if not received:
             self.close()
@@ -291,7 +165,8 @@ class SocketConnection:
         try:
             used = self._session.receive(buffer[:filled])
         except GoQueueError as error:
-            _log.info("closing the connection of %s: %s", self.host, error)
+            self.failure = error
+            self._owner.complaints.tell(self.host, f"closing the connection: {error}")
             self.close()
             return
         if self._socket is None:
@@ -366,12 +241,12 @@ class SocketConnection:
             self._queue(parts)
             self._write()
             return
-        assert self._socket is not None
         try:
-            sent = self._socket.send(data)
+            sent = self._transmit(data)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError:
+        except OSError as error:
+            self.failure = error
             self.close()
             return
         # The usual case: everything fits into the socket's buffer at once.
@@ -403,6 +278,7 @@ class SocketConnection:
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
                 _log.warning("sending to %s failed: %s", self.host, error)
+            self.failure = error
             self.close()
             return
         if not self._outgoing:
@@ -415,7 +291,7 @@ class SocketConnection:
         outgoing = self._outgoing
         first = outgoing[0]
         if isinstance(first, FileRange):
-            sent = os.sendfile(self._fd, first.file.fileno(), first.position, first.length)
+            sent = self._transmit_file(first)
             if sent == 0:
                 raise OSError(errno.EIO, f"{first.file.path} ended early")
             first.position += sent
@@ -428,10 +304,7 @@ class SocketConnection:
             if isinstance(part, FileRange) or len(gathered) == GATHER_MAX:
                 break
             gathered.append(part)
-        assert self._socket is not None
-        has_more = len(outgoing) > len(gathered)
-        # Headers and the file they announce should share packets.
-        sent = self._socket.sendmsg(gathered, (), socket.MSG_MORE if has_more else 0)
+        sent = self._transmit_parts(gathered, has_more=len(outgoing) > len(gathered))
         left = sent
         for part in gathered:
             if left < len(part):
@@ -440,6 +313,26 @@ class SocketConnection:
             left -= len(part)
             outgoing.popleft()
         return sent
+
+    # The system calls. Each raises BlockingIOError when nothing can be done now.
+
+    def _receive_into(self, free: memoryview) -> int:
+        assert self._socket is not None
+        return self._socket.recv_into(free)
+
+    def _transmit(self, data: bytes) -> int:
+        assert self._socket is not None
+        return self._socket.send(data)
+
+    def _transmit_parts(
+        self, parts: list[bytes | bytearray | memoryview], *, has_more: bool
+    ) -> int:
+        assert self._socket is not None
+        # Headers and the file they announce should share packets.
+        return self._socket.sendmsg(parts, (), socket.MSG_MORE if has_more else 0)
+
+    def _transmit_file(self, part: FileRange) -> int:
+        return os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
 
 
 def _joined(parts: list[Part]) -> bytes | None:

@@ -10,7 +10,8 @@ from goqueue.model.batch import Marker, decode_marker
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.index import DamagedIndex
 from goqueue.storage.log import Log
-from goqueue.storage.segment import NOT_KNOWN, Located, Segment
+from goqueue.storage.scanning import Located
+from goqueue.storage.segment import NOT_KNOWN, Segment
 from goqueue.storage.transaction_index import AbortedTransaction, aborted_by
 
 _base_offset = attrgetter("base_offset")

@@ -10,6 +10,11 @@ There are two files. While one takes the writes, what the other holds is synced 
 A file's header names its generation, and only frames of that generation count; so a file is
 emptied by writing a new generation into its header, in turns at one of two places, because the
 power may fail during that too.
+
+Nobody is told of a frame that the power cut short, but one that rotted afterwards looks the same.
+A frame names its generation at both ends, so that at least a trace of it is left; where there is
+one the journal `is_doubtful`, and only other nodes can tell whether anything is missing. For the
+same reason each of the two headers is written twice, side by side.
 """
 
 from __future__ import annotations
@@ -35,6 +40,10 @@ _FRAMES_START = 2 * _SLOT_BYTES
 _FRAME = struct.Struct(">IQQ")  # length of the body, generation, sequence; then the checksum
 _FRAME_HEAD_BYTES = _FRAME.size + _CHECKSUM.size
 _TAIL = struct.Struct(f">{LOG_KEY_BYTES}sQQI")  # log, base offset, position, length
+# The last tail of each frame has no data and belongs to no log. It says generation and sequence.
+_END_KEY = b"GQ journal frame end"
+_GENERATION = struct.Struct(">Q")
+_SECTOR_BYTES = 512  # The least that a disk loses.
 _GROWTH_BYTES = 1 << 20
 
 
@@ -59,7 +68,10 @@ class CommitJournal:
         self._left: dict[bytes, list[Tail]] = defaultdict(list)
         for frame in frames:
             for tail in _parse_tails(frame.body):
-                self._left[tail.log_key].append(tail)
+                if tail.log_key != _END_KEY:
+                    self._left[tail.log_key].append(tail)
+        # Whether there is something that cannot be read and that somebody may have been told of.
+        self.is_doubtful = any(file.is_doubtful for file in self._files)
         self.current = 0
 
     # After a crash
@@ -87,8 +99,9 @@ class CommitJournal:
         """Forget everything: all logs are durable without the journal. Blocks."""
         self._left.clear()
         for number, file in enumerate(self._files):
-            if not file.is_empty:
+            if not file.is_empty or file.is_doubtful:
                 self.free(number)
+        self.is_doubtful = False
         self.current = 0
 
     # While running
@@ -96,21 +109,22 @@ class CommitJournal:
     def frame(self, tails: list[Tail]) -> bytes:
         """The bytes that make these tails durable when they are written."""
         self._sequence += 1
+        file = self._files[self.current]
+        end = Tail(_END_KEY, file.generation, self._sequence, b"")
         body = b"".join(
             part
-            for tail in tails
+            for tail in (*tails, end)
             for part in (
                 _TAIL.pack(tail.log_key, tail.base_offset, tail.position, len(tail.data)),
                 tail.data,
             )
         )
-        file = self._files[self.current]
         head = _FRAME.pack(len(body), file.generation, self._sequence)
         return b"".join((head, _CHECKSUM.pack(crc32c(body, crc32c(head))), body))
 
     def has_room(self, tail_count: int, data_bytes: int) -> bool:
         """Whether the current file can take a frame of so many tails."""
-        size = _FRAME_HEAD_BYTES + tail_count * _TAIL.size + data_bytes
+        size = _FRAME_HEAD_BYTES + (tail_count + 1) * _TAIL.size + data_bytes
         return self._files[self.current].has_room(size)
 
     def is_empty(self, number: int) -> bool:
@@ -148,6 +162,7 @@ class _JournalFile:
         self._size = self._file.size() if self._file is not None else 0
         self._end = _FRAMES_START
         self._slot = 0
+        self.is_doubtful = False
         self.generation = 0
         for slot in range(2):
             generation = self._read_slot(slot)
@@ -156,6 +171,8 @@ class _JournalFile:
         self._is_header_due = self.generation == 0
         if self._is_header_due:
             self.generation = 1
+            # A file that nobody has used yet has no header, or half of one.
+            self.is_doubtful = self._has_frames()
 
     @property
     def is_empty(self) -> bool:
@@ -169,21 +186,52 @@ class _JournalFile:
         frames: list[_Frame] = []
         if self._file is None or self._is_header_due:
             return frames
-        data = memoryview(self._file.read(_FRAMES_START, self._size))
-        at = 0
-        while at + _FRAME_HEAD_BYTES <= len(data):
-            length, generation, sequence = _FRAME.unpack_from(data, at)
-            end = at + _FRAME_HEAD_BYTES + length
-            if generation != self.generation or end > len(data):
-                break
-            body = data[at + _FRAME_HEAD_BYTES : end]
-            (checksum,) = _CHECKSUM.unpack_from(data, at + _FRAME.size)
-            if crc32c(body, crc32c(data[at : at + _FRAME.size])) != checksum:
-                break  # The power failed while this was written, so nobody was told of it.
-            frames.append(_Frame(sequence, body))
-            at = end
-        self._end = _FRAMES_START + at
+        data = self._file.read(_FRAMES_START, self._size)
+        at: int | None = 0
+        while at is not None:
+            self._end = _FRAMES_START + at
+            frame = self._frame_at(data, at)
+            if frame is not None:
+                frames.append(frame)
+                at += _FRAME_HEAD_BYTES + len(frame.body)
+            else:
+                at = self._resume(data, at)
         return frames
+
+    def _frame_at(self, data: bytes, at: int) -> _Frame | None:
+        """The frame of this generation that begins at `at`; None when it is not whole."""
+        if at + _FRAME_HEAD_BYTES > len(data):
+            return None
+        length, generation, sequence = _FRAME.unpack_from(data, at)
+        end = at + _FRAME_HEAD_BYTES + length
+        if generation != self.generation or end > len(data):
+            return None
+        head = data[at : at + _FRAME.size]
+        body = memoryview(data)[at + _FRAME_HEAD_BYTES : end]
+        (checksum,) = _CHECKSUM.unpack_from(data, at + _FRAME.size)
+        return _Frame(sequence, body) if crc32c(body, crc32c(head)) == checksum else None
+
+    def _resume(self, data: bytes, at: int) -> int | None:
+        """Where the frame may begin that follows an unreadable one; None when that was the last.
+
+        What stands there is left from an earlier generation, if not a trace of this one is.
+        """
+        if at + _FRAME_HEAD_BYTES <= len(data):
+            length, generation, _ = _FRAME.unpack_from(data, at)
+            if generation == self.generation:
+                self.is_doubtful = True
+                following: int = at + _FRAME_HEAD_BYTES + length
+                if self._frame_at(data, following) is not None:
+                    return following
+        end = data.find(_END_KEY + _GENERATION.pack(self.generation), at)
+        if end < 0:
+            return None
+        self.is_doubtful = True
+        return end + _TAIL.size
+
+    def _has_frames(self) -> bool:
+        """Whether something was ever written where frames go."""
+        return self._file is not None and any(self._file.read(_FRAMES_START, _FRAME_HEAD_BYTES))
 
     def write(self, frame: bytes) -> None:
         self._reserve(self._end + len(frame)).write_durably(self._end, frame)
@@ -194,6 +242,7 @@ class _JournalFile:
         file = self._reserve(_FRAMES_START)
         self._write_slot(file, 1 - self._slot, self.generation + 1)
         self._end = _FRAMES_START
+        self.is_doubtful = False
 
     def _reserve(self, end: int) -> File:
         """Let the file reach at least as far as `end`; overwriting is cheaper than growing."""
@@ -213,14 +262,19 @@ class _JournalFile:
 
     def _write_slot(self, file: File, slot: int, generation: int) -> None:
         head = _HEADER.pack(_MAGIC, _VERSION, generation)
-        file.write_durably(slot * _SLOT_BYTES, head + _CHECKSUM.pack(crc32c(head)))
+        head += _CHECKSUM.pack(crc32c(head))
+        file.write_durably(slot * _SLOT_BYTES, head.ljust(_SECTOR_BYTES, b"\0") + head)
         self._slot, self.generation = slot, generation
 
     def _read_slot(self, slot: int) -> int:
         """The generation that a slot names; 0 when it names none."""
+        place = slot * _SLOT_BYTES
+        return max(self._read_header(place), self._read_header(place + _SECTOR_BYTES))
+
+    def _read_header(self, place: int) -> int:
         if self._file is None:
             return 0
-        data = self._file.read(slot * _SLOT_BYTES, _HEADER.size + _CHECKSUM.size)
+        data = self._file.read(place, _HEADER.size + _CHECKSUM.size)
         if len(data) < _HEADER.size + _CHECKSUM.size:
             return 0
         magic, version, generation = _HEADER.unpack_from(data)

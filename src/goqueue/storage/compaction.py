@@ -47,14 +47,8 @@ from goqueue.model.errors import CorruptBatch
 from goqueue.storage.aborted import find_aborted
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log
-from goqueue.storage.segment import (
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    Located,
-    Place,
-    Segment,
-    segment_name,
-)
+from goqueue.storage.scanning import RELATIVE_OFFSET_MAX, Located, Place
+from goqueue.storage.segment import LOG_SUFFIX, Segment, segment_name
 from goqueue.storage.swap import CLEANED_SUFFIX, begin_swap, finish_swap
 from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction
 

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-from goqueue.model.batch import (
-    BatchHeader,
-    Record,
-    decode_records,
-    read_header,
-    unpack_payload,
-)
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.batch import BatchHeader
 from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.log_reading import ReadableLog, place_of
+from goqueue.storage.log_reading import Slice as Slice
 from goqueue.storage.recovery import recover_segments
-from goqueue.storage.segment import (
-    EPOCH_MAX,
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    Located,
-    Place,
-    Segment,
-    segment_name,
-)
+from goqueue.storage.scanning import EPOCH_MAX, RELATIVE_OFFSET_MAX
+from goqueue.storage.segment import LOG_SUFFIX, Segment, segment_name
 from goqueue.storage.swap import begin_swap, finish_swap
 
 _START_FILE = "start-offset"
@@ -37,7 +25,6 @@ _START_MAGIC = b"GQSO"
 _CLEANED_FILE = "cleaned-offset"
 _CLEANED_MAGIC = b"GQCO"
 _VERSION = 1
-_READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -72,30 +59,6 @@ class LogState(msgspec.Struct, array_like=True):
     start_offset: int
     segments: list[SegmentState]
     cleaned_offset: int = 0
-
-
-class Slice(NamedTuple):
-    """Whole batches in a file. `is_trusted` means that they may be sent without being read."""
-
-    segment: Segment
-    position: int
-    length: int
-    is_trusted: bool
-    offset: int  # of the first batch
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last batch."""
-        return self.segment.offset_at(self.position + self.length)
-
-    def read(self) -> bytes:
-        """The batches' bytes, verified unless this process wrote them itself.
-
-        Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
-        """
-        if self.is_trusted:
-            return self.segment.file.read(self.position, self.length)
-        return self.segment.read_checked(Place(self.position, self.offset), self.length)
 
 
 class SyncPoint(NamedTuple):
@@ -136,20 +99,17 @@ class SyncPoint(NamedTuple):
                 pass  # Indexes are not the truth: what is lost of them is built again.
 
 
-class Log:
+class Log(ReadableLog):
     """Offsets `start_offset` to `end_offset`, the latter excluded."""
 
     __slots__ = (
-        "_bases",
         "_disk",
         "_epoch_max",
         "_index_files",
         "_unsealed",
         "cleaned_offset",
         "folder",
-        "segments",
         "settings",
-        "start_offset",
     )
 
     def __init__(
@@ -162,23 +122,30 @@ class Log:
         start_offset: int,
         cleaned_offset: int,
     ) -> None:
+        super().__init__(segments, start_offset=start_offset)
         self._disk = disk
         self.folder = folder
         self.settings = settings
-        self.segments = segments
-        self.start_offset = max(start_offset, segments[0].base_offset)
         # Up to here no key occurs twice, because compaction has been there.
         self.cleaned_offset = cleaned_offset
-        self._bases = [segment.base_offset for segment in segments]
         self._unsealed: list[Segment] = []
         self._index_files: list[File] = []
         self._epoch_max = EPOCH_MAX
 
     @classmethod
     def recover(
-        cls, disk: Disk, folder: str, settings: LogSettings, *, now_ms: int
+        cls,
+        disk: Disk,
+        folder: str,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        before_cut: Callable[[], None] = lambda: None,
     ) -> tuple[Log, list[str]]:
-        """Open a log that may have been torn by a crash, or is not there yet."""
+        """Open a log that may have been torn by a crash, or is not there yet.
+
+        `before_cut` is called before something at the end is cut off as never acknowledged.
+        """
         start = _read_offset(disk, f"{folder}/{_START_FILE}", _START_MAGIC)
         cleaned = _read_offset(disk, f"{folder}/{_CLEANED_FILE}", _CLEANED_MAGIC)
         segments, reports = recover_segments(
@@ -187,6 +154,7 @@ class Log:
             start_offset=start,
             now_ms=now_ms,
             index_interval_bytes=settings.index_interval_bytes,
+            before_cut=before_cut,
         )
         log = cls(disk, folder, settings, segments, start_offset=start, cleaned_offset=cleaned)
         log.cleaned_offset = min(cleaned, log.end_offset)
@@ -223,21 +191,9 @@ class Log:
         )
 
     @property
-    def active(self) -> Segment:
-        return self.segments[-1]
-
-    @property
-    def end_offset(self) -> int:
-        return self.segments[-1].end_offset
-
-    @property
     def has_unsealed(self) -> bool:
         """Whether closed segments wait for a sync to be sealed."""
         return bool(self._unsealed)
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
 
     @property
     def epoch_max(self) -> int:
@@ -314,85 +270,6 @@ class Log:
         if settings.is_compacting:
             age_max = min(age_max, settings.compaction_lag_ms_max)
         return active.size > 0 and now_ms - active.created_ms >= age_max
-
-    # Reading
-
-    def read(self, offset: int, *, bytes_max: int, until_offset: int) -> Slice | None:
-        """Whole batches from the one that holds `offset` on, ending before `until_offset`.
-
-        There is at least one batch, however large, unless `offset` is at the end. Damage raises
-        `CorruptBatch`, whose `next_offset` says where to go on.
-        """
-        number = max(0, bisect_right(self._bases, offset) - 1)
-        while number < len(self.segments):
-            segment = self.segments[number]
-            located = segment.locate(offset)
-            if located is not None:
-                if located.header.base_offset >= until_offset:
-                    return None
-                return self._slice(segment, located, bytes_max, until_offset)
-            number += 1
-        return None
-
-    def _slice(self, segment: Segment, first: Located, bytes_max: int, until_offset: int) -> Slice:
-        start, limit = first.position, segment.size
-        if until_offset < segment.end_offset:
-            limit = _place_of(segment, until_offset).position
-        end = limit
-        if end - start > bytes_max:
-            end = segment.cut_position(start + bytes_max, after=start)
-        end = max(first.end, min(end, limit))
-        is_trusted = start >= segment.trusted_from
-        return Slice(segment, start, end - start, is_trusted, first.header.base_offset)
-
-    def batches(self, offset: int, *, until_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Whole, verified batches one by one; damage raises `CorruptBatch`."""
-        while offset < until_offset:
-            part = self.read(offset, bytes_max=_READ_BYTES, until_offset=until_offset)
-            if part is None:
-                return
-            data = part.read()
-            view, at = memoryview(data), 0
-            while at < len(data):
-                header = read_header(data, at)
-                yield header, bytes(view[at : at + header.size])
-                at += header.size
-                offset = header.next_offset
-
-    def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of all readable batches from the one that holds `offset` on."""
-        return (located.header for _, located in self.located(offset))
-
-    def located(self, offset: int) -> Iterator[tuple[Segment, Located]]:
-        """The same, with the segments that they are in and their places there."""
-        for segment in list(self.segments):
-            if segment.end_offset > offset:
-                for located in segment.readable(offset):
-                    yield segment, located
-
-    def find_timestamp(self, timestamp: int, *, until_offset: int) -> Record | None:
-        """The first readable record at least as new as `timestamp`."""
-        for segment in list(self.segments):
-            if segment.end_offset <= self.start_offset or segment.max_timestamp < timestamp:
-                continue
-            start = max(segment.offset_before(timestamp), self.start_offset)
-            for located in segment.readable(start):
-                if located.header.base_offset >= until_offset:
-                    return None
-                if located.header.max_timestamp < timestamp or located.header.is_control:
-                    continue
-                for record in _records(segment, located):
-                    if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
-                        return record
-        return None
-
-    def find_newest(self, *, until_offset: int) -> Record | None:
-        """The first record that has the largest timestamp of all."""
-        newest = max(
-            (one.max_timestamp for one in self.segments if one.end_offset > self.start_offset),
-            default=-1,
-        )
-        return self.find_timestamp(newest, until_offset=until_offset) if newest >= 0 else None
 
     # Forgetting
 
@@ -474,7 +351,7 @@ class Log:
         self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
         # A sealed one grows again even if nothing of it goes, and its seal must not outlive that.
         if offset < active.end_offset or active.is_sealed:
-            active.truncate(_place_of(active, offset))
+            active.truncate(place_of(active, offset))
         if self.cleaned_offset > self.end_offset:
             self.mark_cleaned(self.end_offset)
         if self.start_offset > self.end_offset:
@@ -537,25 +414,6 @@ def _closed_file(disk: Disk, path: str, state: SegmentState) -> File:
 
 def _age_timestamp(segment: Segment) -> int:
     return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
-
-
-def _place_of(segment: Segment, offset: int) -> Place:
-    """Where the batch that holds `offset` begins, or the damage that holds it."""
-    try:
-        located = segment.locate(offset)
-    except CorruptBatch as error:
-        return segment.damages[error.position].place
-    if located is None:
-        return Place(segment.size, segment.end_offset)
-    return Place(located.position, located.header.base_offset)
-
-
-def _records(segment: Segment, located: Located) -> list[Record]:
-    """The records of a batch; none when it is damaged, as nobody could read them."""
-    data = segment.read_batch(located)
-    if data is None:
-        return []
-    return list(decode_records(located.header, unpack_payload(data, located.header)))
 
 
 def _read_offset(disk: Disk, path: str, magic: bytes) -> int:

@@ -5,18 +5,24 @@ exist only for synced bytes, so the tail to be examined begins at the last entry
 bytes are told apart there. A torn write was never acknowledged: the log ends before it. A damaged
 batch with intact ones after it was once whole: it stays in its place, is reported, and what
 follows is kept.
+
+The last batch of a log may have been whole and rotted since, which looks the same as a torn write.
+So whoever can ask others what the log held is told before anything is cut off: the next start will
+find no trace of it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 
 from goqueue.model.batch import HEADER_BYTES, read_header
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk
 from goqueue.storage.index import DamagedIndex
-from goqueue.storage.segment import LOG_SUFFIX, Place, Segment
+from goqueue.storage.scanning import Place
+from goqueue.storage.segment import LOG_SUFFIX, Segment
 from goqueue.storage.swap import drop_leftovers, finish_swap
 
 _LOG_NAME = re.compile(r"\d{20}\.log")
@@ -30,6 +36,7 @@ def recover_segments(
     start_offset: int,
     now_ms: int,
     index_interval_bytes: int,
+    before_cut: Callable[[], None],
 ) -> tuple[list[Segment], list[str]]:
     """The segments of a log, ready to be read and appended to, and what was found damaged."""
     finish_swap(disk, folder)
@@ -50,10 +57,11 @@ def recover_segments(
     for number in range(first_open, len(segments)):
         segment = segments[number]
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        _recover_tail(segment, next_base, reports, index_interval_bytes)
+        _recover_tail(segment, next_base, reports, index_interval_bytes, before_cut)
         # A process that dies leaves its last writes to the operating system, not to the disk.
         segment.file.sync()
         if next_base is not None and segment.end_offset != next_base:
+            before_cut()
             reports += _drop(segments[number + 1 :], disk, folder)
             del segments[number + 1 :]
             break
@@ -96,7 +104,11 @@ def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
 
 
 def _recover_tail(
-    segment: Segment, next_base: int | None, reports: list[str], index_interval_bytes: int
+    segment: Segment,
+    next_base: int | None,
+    reports: list[str],
+    index_interval_bytes: int,
+    before_cut: Callable[[], None],
 ) -> None:
     """Examine what follows the last index entry, and cut off a torn end."""
     count, place = _last_indexed(segment)
@@ -108,7 +120,7 @@ def _recover_tail(
                 segment.note_batch(*located, index_interval_bytes=index_interval_bytes)
             return
         except CorruptBatch as error:
-            damaged, resume = segment.damages[error.position]
+            damaged, resume, _ = segment.damages[error.position]
         if resume is not None and not _is_unwritten(segment, damaged.position):
             reports.append(str(segment.corrupt(damaged)))
             segment.trusted_from = resume.position
@@ -123,6 +135,7 @@ def _recover_tail(
                 f"{segment.file.path}: cut off {segment.size - damaged.position} bytes of an "
                 f"unfinished write at byte {damaged.position}, offset {damaged.offset}."
             )
+            before_cut()
             segment.truncate(damaged)
             return
 

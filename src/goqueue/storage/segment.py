@@ -1,31 +1,15 @@
-"""One segment: a file of batches with its indexes.
-
-Offsets have no holes: each batch begins with the offset after the one before it. A batch's own
-offset and length stand outside its checksum, and this rule is what protects them: whoever reads
-knows which offset must come next.
-"""
+"""One segment: a file of batches with its indexes, and how it grows, ends and is cut."""
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from goqueue.model.batch import (
-    CONTROL,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    MAGIC,
-    NO_EPOCH,
-    NO_TIMESTAMP,
-    BatchHeader,
-    is_intact,
-    read_header,
-)
+from goqueue.model.batch import CONTROL, HEADER_BYTES, NO_TIMESTAMP, BatchHeader
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.index import DamagedIndex, OffsetIndex, TimeIndex
+from goqueue.storage.scanning import BatchFile, Located, Place
 from goqueue.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX = ".log"
@@ -33,58 +17,20 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
-EPOCH_MAX = (1 << 31) - 1
 NOT_KNOWN = -2
 
 _INDEX_INTERVAL_BYTES = 4096
 _INDEX_WRITE_ENTRIES_MIN = 32
 _INDEX_SYNC_ENTRIES = 4096  # 16 MB of log to examine when the power fails
-_WINDOW_BYTES_MIN = 8 << 10  # enough for the batches between two index entries
-_WINDOW_BYTES_MAX = 256 << 10
-_RESUME_SEARCH_BYTES = 64 << 20
-_BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
-_OFFSET = struct.Struct(">q")
-# Where a header may begin: an offset below 2**48, and the format's number sixteen bytes on.
-_HEADER_START = re.compile(rb"(?=\x00\x00.{14}\x02)", re.DOTALL)
 
 Found = TypeVar("Found")
-
-
-class Place(NamedTuple):
-    """A position in a segment and the offset that must begin there."""
-
-    position: int
-    offset: int
-
-
-class Located(NamedTuple):
-    """A batch header and where in its segment it stands."""
-
-    position: int
-    header: BatchHeader
-
-    @property
-    def end(self) -> int:
-        return self.position + self.header.size
-
-    @property
-    def after(self) -> Place:
-        return Place(self.position + self.header.size, self.header.next_offset)
-
-
-class Damage(NamedTuple):
-    """Where a segment cannot be read, and where it can be read again (None: nowhere)."""
-
-    place: Place
-    resume: Place | None
 
 
 def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
-class Segment:
+class Segment(BatchFile):
     """Batches with offsets from `base_offset` on. Only the newest segment of a log grows."""
 
     __slots__ = (
@@ -96,16 +42,10 @@ class Segment:
         "_newest_relative",
         "aborted",
         "aborted_count",
-        "base_offset",
         "created_ms",
-        "damages",
         "durable_to",
-        "end_offset",
-        "epoch_max",
-        "file",
         "index",
         "is_sealed",
-        "size",
         "times",
         "trusted_from",
     )
@@ -126,11 +66,8 @@ class Segment:
         name_suffix: str = "",
     ) -> None:
         stem = f"{folder}/{segment_name(base_offset)}"
+        super().__init__(file, base_offset=base_offset, size=size, end_offset=end_offset)
         self._disk = disk
-        self.base_offset = base_offset
-        self.file = file
-        self.size = size
-        self.end_offset = end_offset
         self.created_ms = created_ms
         self.is_sealed = is_sealed
         self.index = OffsetIndex(disk, stem + INDEX_SUFFIX + name_suffix)
@@ -138,14 +75,10 @@ class Segment:
         self.aborted = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX + name_suffix)
         # How many transactions have their abort marker here, if that is known.
         self.aborted_count = aborted_count
-        # Batches of a later epoch than this cannot have been written.
-        self.epoch_max = EPOCH_MAX
         # Bytes before this survive a power cut: in the file, or in the commit journal.
         self.durable_to = size
         # Bytes from here on were checked and written by this process: they may be sent unread.
         self.trusted_from = size
-        # What was found damaged so far, by position.
-        self.damages: dict[int, Damage] = {}
         self._indexed_to = size
         self._max_timestamp = max_timestamp
         self._newest_relative = 0
@@ -340,100 +273,6 @@ class Segment:
             if located.header.last_offset >= offset:
                 yield located
 
-    def scan_readable(
-        self, place: Place | None, *, until: int | None = None, is_checked: bool = False
-    ) -> Iterator[Located]:
-        """Like `scan`, but damaged batches are left out."""
-        while place is not None:
-            try:
-                yield from self.scan(place, until=until, is_checked=is_checked)
-                return
-            except CorruptBatch as error:
-                place = self.damages[error.position].resume
-
-    def scan(
-        self, place: Place, *, until: int | None = None, is_checked: bool = False
-    ) -> Iterator[Located]:
-        """Batches from a place on, in order; damage raises `CorruptBatch`.
-
-        Headers alone are read, and each is believed when the batch after it begins with the
-        offset that it promises. `is_checked` reads the batches and their checksums too.
-        """
-        end = self.size if until is None else until
-        window = _WINDOW_BYTES_MIN
-        position, offset = place
-        while position < end:
-            data = self.file.read(position, min(window, self.size - position))
-            at = 0
-            while position + at < end:
-                if at + HEADER_BYTES > len(data) and at:
-                    break  # The next window begins with this batch.
-                header = self._plausible(data, at, position + at, offset)
-                if header is None:
-                    raise self.corrupt(Place(position + at, offset))
-                stop = at + header.size
-                if at and stop + _OFFSET.size > len(data) and position + stop < self.size:
-                    break
-                is_believed = not is_checked and self._is_followed(header, data, position, stop)
-                if not is_believed and not self._is_intact(header, data, position, at):
-                    raise self.corrupt(Place(position + at, offset))
-                yield Located(position + at, header)
-                at, offset = stop, header.next_offset
-            position += at
-            window = min(4 * window, _WINDOW_BYTES_MAX)
-        if until is None and offset != self.end_offset:
-            raise self.corrupt(Place(position, offset))
-
-    def read_checked(self, place: Place, length: int) -> bytes:
-        """Whole batches in `length` bytes from a place on, their checksums verified.
-
-        Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
-        """
-        data = self.file.read(place.position, length)
-        view = memoryview(data)
-        at, offset = 0, place.offset
-        while at < len(data):
-            header = self._plausible(data, at, place.position + at, offset)
-            if header is None or at + header.size > length or not is_intact(view[at:], header):
-                break
-            at, offset = at + header.size, header.next_offset
-        if at == 0 and length:
-            raise self.corrupt(place)
-        return data[:at]
-
-    def is_batch_at(self, place: Place) -> bool:
-        """Whether an intact batch stands at a place."""
-        data = self.file.read(place.position, HEADER_BYTES)
-        header = self._plausible(data, 0, *place)
-        return header is not None and self._is_intact(header, b"", place.position, 0)
-
-    def offset_at(self, position: int) -> int:
-        """The offset of the batch that begins at a position, or of the one to come at the end."""
-        if position >= self.size:
-            return self.end_offset
-        (offset,) = _OFFSET.unpack(self.file.read(position, _OFFSET.size))
-        return int(offset)
-
-    def read_batch(self, located: Located) -> bytes | None:
-        """The bytes of one batch, or None when they are damaged."""
-        data = self.file.read(located.position, located.header.size)
-        return data if is_intact(memoryview(data), located.header) else None
-
-    def corrupt(self, place: Place) -> CorruptBatch:
-        """The error for a damaged batch, telling where it stands and where to go on."""
-        damage = self.damages.get(place.position)
-        if damage is None:
-            damage = Damage(place, self._find_resume(place))
-            self.damages[place.position] = damage
-        next_offset = damage.resume.offset if damage.resume else self.end_offset
-        error = CorruptBatch(
-            f"Damaged batch in {self.file.path} at byte {place.position}, offset {place.offset}; "
-            f"readable again from offset {next_offset}."
-        )
-        error.position = place.position
-        error.next_offset = next_offset
-        return error
-
     def cut_position(self, position: int, *, after: int) -> int:
         """The last indexed batch start in (`after`, `position`], or `after` when there is none."""
         if position >= self.size:
@@ -557,92 +396,3 @@ class Segment:
         if entry is None:
             return Place(0, self.base_offset)
         return Place(entry[1], self.base_offset + entry[0])
-
-    # Damage
-
-    def _plausible(self, data: bytes, at: int, position: int, offset: int) -> BatchHeader | None:
-        """The header at `at`, which stands at `position`, unless it cannot be that of `offset`."""
-        if at + HEADER_BYTES > len(data):
-            return None
-        header = read_header(data, at)
-        if header.base_offset != offset or not self._is_possible(header, position):
-            return None
-        return header
-
-    def _is_possible(self, header: BatchHeader, position: int) -> bool:
-        return (
-            header.magic == MAGIC
-            and header.batch_length >= _BATCH_LENGTH_MIN
-            and position + header.size <= self.size
-            and header.last_offset_delta >= 0
-            and NO_EPOCH <= header.leader_epoch <= self.epoch_max
-        )
-
-    def _is_followed(self, header: BatchHeader, data: bytes, position: int, stop: int) -> bool:
-        """Whether what stands after a batch begins with the offset that the batch promises."""
-        if position + stop == self.size:
-            return header.next_offset == self.end_offset
-        if stop + _OFFSET.size <= len(data):
-            return bool(_OFFSET.unpack_from(data, stop)[0] == header.next_offset)
-        found = self.file.read(position + stop, _OFFSET.size)
-        return found == _OFFSET.pack(header.next_offset)
-
-    def _is_intact(self, header: BatchHeader, data: bytes, position: int, at: int) -> bool:
-        if at + header.size <= len(data):
-            return is_intact(memoryview(data)[at:], header)
-        return is_intact(memoryview(self.file.read(position + at, header.size)), header)
-
-    def _find_resume(self, damaged: Place) -> Place | None:
-        """The next intact batch after a damaged one.
-
-        A record may itself contain bytes of batches. So the place where the damaged batch says
-        that it ends is tried first, and in the search a batch with a proper successor is
-        preferred.
-        """
-        header = self._header_at(damaged.position)
-        if header is not None:
-            at_end = self._intact_at(damaged.position + header.size, damaged.offset)
-            if at_end is not None:
-                return Place(at_end.position, at_end.header.base_offset)
-        first: Place | None = None
-        for candidate in self._search_intact(damaged):
-            place = Place(candidate.position, candidate.header.base_offset)
-            if self._is_followed(candidate.header, b"", 0, candidate.end):
-                return place
-            first = first or place
-        return first
-
-    def _search_intact(self, damaged: Place) -> Iterator[Located]:
-        start = damaged.position + 1
-        while start < min(self.size, damaged.position + _RESUME_SEARCH_BYTES):
-            data = self.file.read(start, _WINDOW_BYTES_MAX)
-            for match in _HEADER_START.finditer(data):
-                if match.start() + HEADER_BYTES > len(data):
-                    break
-                candidate = read_header(data, match.start())
-                if self._can_follow(candidate, start + match.start(), damaged.offset):
-                    located = self._intact_at(start + match.start(), damaged.offset)
-                    if located is not None:
-                        yield located
-            if len(data) < _WINDOW_BYTES_MAX:
-                return
-            start += _WINDOW_BYTES_MAX - HEADER_BYTES
-
-    def _intact_at(self, position: int, after_offset: int) -> Located | None:
-        header = self._header_at(position)
-        if header is None or not self._can_follow(header, position, after_offset):
-            return None
-        data = self.file.read(position, header.size)
-        return Located(position, header) if is_intact(memoryview(data), header) else None
-
-    def _can_follow(self, header: BatchHeader, position: int, after_offset: int) -> bool:
-        relative = header.base_offset - self.base_offset
-        return (
-            header.base_offset > after_offset
-            and relative <= RELATIVE_OFFSET_MAX
-            and self._is_possible(header, position)
-        )
-
-    def _header_at(self, position: int) -> BatchHeader | None:
-        data = self.file.read(position, HEADER_BYTES) if position < self.size else b""
-        return read_header(data) if len(data) == HEADER_BYTES else None

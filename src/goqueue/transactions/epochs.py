@@ -165,7 +165,9 @@ class Epochs(QueryRegistry):
     ) -> None:
         decided = {(one.transactional_id, one.identity) for one in standing.decided}
         is_same = call.epoch == standing.epoch and set(call.prepared) == decided
-        for name, identity in set(call.prepared) - decided:
+        for name, identity in dict.fromkeys(call.prepared):
+            if (name, identity) in decided:
+                continue
             transaction = self._transactions.get(name)
             current = None if transaction is None else transaction.current
             if transaction is None or current is None or not current.is_open:

@@ -54,7 +54,8 @@ def test_records_are_deleted_up_to_an_offset() -> None:
     node = Node()
     node.create("orders")
     node.produce("orders", ["a", "b", "c"])
-    assert node.broker.delete_records("orders", 0, before_offset=2) == 2
+    deleted = node.broker.delete_records("orders", 0, before_offset=2)
+    assert node.wait(deleted) == 2
     assert node.values("orders") == [b"c"]
     with pytest.raises(OffsetOutOfRange):
         node.broker.delete_records("orders", 0, before_offset=9)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from goqueue.broker.fetching import Fetched, Wanted
+from goqueue.broker.promise import promised
 from goqueue.broker.reading import Page, Place
 from goqueue.delivery.redrive import LetterFilter
 from goqueue.model.attributes import PRIORITY_HEADER
@@ -209,7 +210,7 @@ def test_a_peek_shows_only_messages(node: TransactionalNode) -> None:
     node.write(1, "perhaps")
     node.settle("nack", node.receive(), delay_ms=60_000)
     for offset in (None, 0):
-        peeked = node.broker.queues.peek("shop", "orders", 0, offset=offset, count=100)
+        peeked = node.wait(node.broker.queues.peek("shop", "orders", 0, offset=offset, count=100))
         assert [one.record and one.record.value for one in peeked] == [b"a"]
 
 
@@ -222,7 +223,9 @@ def test_dead_letters_of_aborted_transactions_are_none(node: TransactionalNode) 
     node.end(1, is_commit=False, topic="orders.dlq")
     node.send("letter", topic="orders.dlq")
     node.write(1, "perhaps", topic="orders.dlq")
-    page = node.broker.dead_letters.page("orders", filter=LetterFilter(), count_max=10)
+    page = node.wait(
+        promised(node.broker.dead_letters.page("orders", filter=LetterFilter(), count_max=10))
+    )
     assert [one.record.value for one in page.letters] == [b"letter"]
     assert page.damaged == []
 

@@ -508,13 +508,13 @@ def test_peek_shows_messages_with_their_state_and_changes_nothing(node: QueueNod
     node.settle("ack", node.receive(messages_max=1))
     node.receive(messages_max=1)
     before = node.broker.queues.stats("shop", "orders")
-    found = node.broker.queues.peek("shop", "orders", 0, offset=0)
+    found = node.wait(node.broker.queues.peek("shop", "orders", 0, offset=0))
     assert [(one.state.state, one.record and one.record.value) for one in found] == [
         ("done", b"a"),
         ("leased", b"b"),
         ("ready", b"c"),
     ]
-    found = node.broker.queues.peek("shop", "orders")
+    found = node.wait(node.broker.queues.peek("shop", "orders"))
     assert [one.state.state for one in found] == ["leased", "ready"], "what is done is over"
     assert node.broker.queues.stats("shop", "orders") == before
     node.wait(node.broker.queues.create("idle"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.dead_letters import LetterPage
+from goqueue.broker.promise import promised
 from goqueue.broker.redrives import JOBS_KEPT_MAX, RETRY_MS
 from goqueue.delivery.redrive import LetterFilter, Redrive, RedriveOrder
 from goqueue.model.batch import Record
@@ -45,9 +46,13 @@ class Morgue(Node):
         count_max: int = 1000,
         positions: list[int] | None = None,
     ) -> LetterPage:
-        return self.broker.dead_letters.page(
+        page = self.broker.dead_letters.page(
             TOPIC, filter=filter or LetterFilter(), count_max=count_max, positions=positions
         )
+        return self.wait(promised(page))
+
+    def dead_count(self, topic: str = TOPIC) -> int:
+        return self.wait(promised(self.broker.dead_letters.count(topic)))
 
     def redrive(self, order: RedriveOrder | None = None) -> Redrive:
         return self.wait(self.broker.redrives.start(TOPIC, order or RedriveOrder()))
@@ -79,7 +84,7 @@ def test_the_dead_are_listed_with_what_is_known_of_their_death(morgue: Morgue) -
     origin = letters[1].origin
     assert origin is not None
     assert origin[:6] == (TOPIC, 0, 1, "shop", "poison", 1)
-    assert morgue.broker.dead_letters.count(TOPIC) == 3
+    assert morgue.dead_count() == 3
 
 
 def test_pages_follow_one_another_without_gap_or_repeat(morgue: Morgue) -> None:
@@ -98,11 +103,11 @@ def test_without_dead_letters_there_is_an_empty_page_and_nothing_to_redrive() ->
     node = Morgue()
     node.create(TOPIC)
     assert node.page() == ([], [], [])
-    assert node.broker.dead_letters.count(TOPIC) == 0
+    assert node.dead_count() == 0
     with pytest.raises(UnknownTopic):
         node.redrive()
     with pytest.raises(UnknownTopic):
-        node.broker.dead_letters.count("no-such-topic")
+        node.dead_count("no-such-topic")
 
 
 def test_letters_go_back_as_they_were_and_are_dead_no_longer(morgue: Morgue) -> None:
@@ -110,7 +115,7 @@ def test_letters_go_back_as_they_were_and_are_dead_no_longer(morgue: Morgue) -> 
     assert (job.state, job.moved, job.passed_over, job.failed) == ("done", 3, 0, 0)
     assert morgue.live() == ["a", "b", "c", "a", "b", "c"]
     assert morgue.letters() == []
-    assert morgue.broker.dead_letters.count(TOPIC) == 0
+    assert morgue.dead_count() == 0
     assert all(read_origin(record.headers) is None for record in morgue.consume(TOPIC))
     messages = morgue.wait(
         morgue.broker.queues.receive("shop", TOPIC, consumer="anna", messages_max=10).promise
@@ -156,7 +161,7 @@ def test_letters_of_a_topic_that_is_gone_stay_where_they_are(morgue: Morgue) -> 
 
 def test_a_preview_moves_nothing(morgue: Morgue) -> None:
     order = RedriveOrder(filter=LetterFilter(reason="poison"), count_max=2)
-    preview = morgue.broker.redrives.preview(TOPIC, order)
+    preview = morgue.wait(promised(morgue.broker.redrives.preview(TOPIC, order)))
     assert (preview.matching, preview.is_complete) == (2, True)
     assert [_text(letter.record) for letter in preview.letters] == ["a", "b"]
     assert morgue.letters() == ["a", "b", "c"]

@@ -65,7 +65,7 @@ class TransactingNode(QueueNode):
 
     def states(self, topic: str = "orders", group: str = "shop") -> list[str]:
         self.broker.queues.lanes(topic)  # which looks at what a start has left to be looked at
-        found = self.broker.queues.peek(group, topic, 0, offset=0, count=1000)
+        found = self.wait(self.broker.queues.peek(group, topic, 0, offset=0, count=1000))
         return [one.state.state for one in found]
 
     def schedule_count(self) -> int:

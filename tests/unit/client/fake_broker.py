@@ -103,7 +103,7 @@ class FakeBroker:
     def metadata(self, request: metadata.MetadataRequest) -> metadata.MetadataResponse:
         names = [each.name or "" for each in request.topics or []]
         return metadata.MetadataResponse(
-            brokers=[metadata.MetadataResponseBroker(1, "fake", 9092)],
+            brokers=[metadata.MetadataResponseBroker(1, "fake", 9092)] if self.is_ready else [],
             controller_id=1,
             topics=[self._topic(name) for name in names],
         )

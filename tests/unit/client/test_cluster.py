@@ -37,6 +37,15 @@ def test_the_leader_of_a_partition_is_found(broker: FakeBroker) -> None:
         cluster.leader_of(TopicPartition("orders", 3))
 
 
+def test_a_broker_that_waits_for_its_cluster_is_not_believed_about_topics(
+    broker: FakeBroker,
+) -> None:
+    broker.is_ready = False
+    broker.topics.clear()
+    with pytest.raises(BrokerUnready, match="knows no node of its cluster that runs"):
+        broker.cluster().topics()
+
+
 def test_what_is_known_is_not_asked_for_again_until_it_is_old(broker: FakeBroker) -> None:
     cluster = broker.cluster(metadata_age_ms_max=60_000)
     assert len(cluster.topic("orders").partitions) == 3

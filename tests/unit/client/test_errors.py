@@ -49,6 +49,7 @@ AMBIGUOUS = {
     model.NodeConflict,
     model.StaleIncarnation,
     model.NodeInUse,
+    model.QuorumAtRisk,
     model.ForeignCluster,
     model.StalePartitionVersion,
     model.IneligibleReplica,

@@ -1,9 +1,6 @@
-"""The beginning of a cluster: the same nodes form one, whatever fails and however often."""
+"""The beginning of a cluster: what a node that is new does, by what others tell it."""
 
 from __future__ import annotations
-
-import contextlib
-from random import Random
 
 import msgspec
 import pytest
@@ -15,9 +12,12 @@ from goqueue.cluster.bootstrap import (
     Founder,
     Join,
     Self,
+    Stand,
     Wait,
     first_voters,
     learned,
+    listed,
+    new_cluster,
     next_step,
     next_voter,
     parse_peers,
@@ -26,47 +26,88 @@ from goqueue.cluster.bootstrap import (
 from goqueue.model.errors import ForeignCluster, InvalidSettings
 
 
-def new(number: int, *known: int, **fields: str) -> Self:
-    return learned(Self(number, b"disk%d" % number, f"offer{number}", (), **fields), known)
+def new(number: int, *nodes: int, **fields: object) -> Self:
+    """A node that was given a list of nodes."""
+    me = Self(number, b"disk%d" % number, f"offer{number}", (), **fields)  # type: ignore[arg-type]
+    return listed(me, nodes)
+
+
+def found_by_name(number: int, *nodes: int) -> Self:
+    """A node to which discovery has told of others."""
+    return learned(Self(number, b"disk%d" % number, f"offer{number}", ()), nodes)
 
 
 def answers(*nodes: Self) -> dict[int, Self]:
     return {node.id: node for node in nodes}
 
 
-def test_the_lowest_founds_when_all_have_answered_and_the_others_take_it_over() -> None:
-    nodes = [new(number, 1, 2, 3) for number in (1, 2, 3)]
-    step = next_step(nodes[0], answers(*nodes))
-    founders = tuple(Founder(number, b"disk%d" % number) for number in (1, 2, 3))
-    assert step == Found(Formed("offer1", founders))
-    assert next_step(nodes[1], answers(*nodes)) == Wait(())
-    assert isinstance(step, Found)
-    first = msgspec.structs.replace(nodes[0], formed=step.formed)
-    assert next_step(nodes[1], answers(first)) == step
+def test_the_lowest_of_those_that_answer_stands_when_they_are_most_of_the_list() -> None:
+    one, two, three = (new(number, 1, 2, 3) for number in (1, 2, 3))
+    assert next_step(one, answers(two, three)) == Stand((1, 2, 3))
+    assert next_step(two, answers(one, three)) == Wait(())
+    assert next_step(two, answers(three)) == Stand((2, 3))
+    assert next_step(three, answers(two)) == Wait((1,))
+    assert next_step(one, {}) == Wait((2, 3))
 
 
-def test_nobody_founds_before_all_have_answered() -> None:
-    nodes = [new(number, 1, 2, 3) for number in (1, 2, 3)]
-    assert next_step(nodes[0], answers(nodes[1])) == Wait((3,))
+def test_those_that_may_just_be_starting_are_waited_for_at_first() -> None:
+    one, two, three = (new(number, 1, 2, 3) for number in (1, 2, 3))
+    assert next_step(one, answers(two), is_patient=True) == Wait((3,))
+    assert next_step(one, answers(two, three), is_patient=True) == Stand((1, 2, 3))
+
+
+@pytest.mark.parametrize(("count", "quorum"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
+def test_a_new_cluster_takes_most_of_the_list(count: int, quorum: int) -> None:
+    numbers = range(1, count + 1)
+    nodes = [new(number, *numbers) for number in numbers]
+    assert isinstance(next_step(nodes[0], answers(*nodes[1:quorum])), Stand)
+    if quorum > 1:
+        assert isinstance(next_step(nodes[0], answers(*nodes[1 : quorum - 1])), Wait)
+
+
+def test_a_node_of_no_list_waits_for_those_that_are_in_it() -> None:
+    stranger = new(9, 1, 2, 3)
+    assert next_step(stranger, answers(*(new(one, 1, 2, 3) for one in (1, 2, 3)))) == Wait(())
+    assert next_step(new(9, 1), answers(new(1, 1, 2, 3))) == Wait(())
+
+
+def test_lists_that_differ_are_said_and_found_nothing() -> None:
+    with pytest.raises(InvalidSettings, match="has the list 1,2,3, but node 2 has 1,2,4; give"):
+        next_step(new(1, 1, 2, 3), answers(new(2, 1, 2, 4), new(3, 1, 2, 3)))
+    with pytest.raises(InvalidSettings, match="has the list 1, but node 1 has 1,2,3"):
+        next_step(new(2, 1), answers(new(1, 1, 2, 3)))
+
+
+def test_a_node_that_is_told_to_join_founds_nothing_and_is_not_counted() -> None:
+    one, two, three = (new(number, 1, 2, 3) for number in (1, 2, 3))
+    told = msgspec.structs.replace(two, joins_only=True)
+    assert next_step(told, answers(three)) == Wait((1,))
+    assert next_step(three, answers(told)) == Wait((1,))
+    assert next_step(one, answers(told, three)) == Stand((1, 3))
 
 
 def test_a_founder_that_has_lost_its_disk_joins_like_a_stranger() -> None:
-    formed = Formed("c", (Founder(1, b"disk1"), Founder(2, b"before"), Founder(3, b"disk3")))
+    formed = Formed("c", (Founder(1, b"disk1"), Founder(2, b"before")), (3,))
     first = msgspec.structs.replace(new(1, 1, 2, 3), formed=formed)
     assert next_step(new(2, 1, 2, 3), answers(first)) == Join(formed)
-    assert next_step(new(3, 1, 2, 3), answers(first)) == Found(formed)
+    assert next_step(new(3, 1, 2, 3), answers(first)) == Join(formed)
     assert next_step(new(9, 1, 9), answers(first)) == Join(formed)
+    kept = msgspec.structs.replace(new(2, 1, 2, 3), disk=b"before")
+    assert next_step(kept, answers(first)) == Found(formed)
 
 
-def test_nodes_that_know_of_different_nodes_wait_for_each_other() -> None:
+def test_nodes_found_by_name_all_have_to_agree_on_who_there_is() -> None:
     """Discovery may tell each node something else for a while."""
-    two, three, four = new(2, 2, 3, 4), new(3, 1, 2, 3), new(4, 2, 3, 4)
-    assert next_step(two, answers(three, four)) == Wait((3,))
+    two, three, four = found_by_name(2, 3, 4), found_by_name(3, 1, 2), found_by_name(4, 2, 3)
+    assert next_step(two, answers(three, four)) == Wait(())
+    three = found_by_name(3, 2, 4)
+    assert next_step(two, answers(three)) == Wait((4,))
+    assert next_step(two, answers(three, four)) == Stand((2, 3, 4))
 
 
 def test_discovery_waits_for_the_number_of_nodes_it_was_told() -> None:
-    assert next_step(new(1, 1), {}, nodes_min=3) == Wait(())
-    assert isinstance(next_step(new(1, 1), {}), Found)
+    assert next_step(found_by_name(1), {}, nodes_min=3) == Wait(())
+    assert next_step(found_by_name(1), {}) == Stand((1,))
 
 
 def test_two_clusters_are_not_made_one_by_mistake() -> None:
@@ -76,11 +117,8 @@ def test_two_clusters_are_not_made_one_by_mistake() -> None:
         next_step(new(3, 1, 2, 3), answers(one, two))
 
 
-def test_the_name_in_the_settings_is_used_and_must_agree() -> None:
+def test_the_names_in_the_settings_must_agree() -> None:
     named = new(2, 1, 2, 3, configured_id="ours")
-    step = next_step(new(1, 1, 2, 3), answers(named, new(3, 1, 2, 3)))
-    assert isinstance(step, Found)
-    assert step.formed.cluster_id == "ours"
     other = new(3, 1, 2, 3, configured_id="theirs")
     with pytest.raises(InvalidSettings, match="ours, theirs"):
         next_step(new(1, 1, 2, 3), answers(named, other))
@@ -90,8 +128,32 @@ def test_the_name_in_the_settings_is_used_and_must_agree() -> None:
 
 
 def test_a_single_node_with_data_is_a_cluster_that_others_join() -> None:
-    alone = msgspec.structs.replace(new(1), formed=Formed("c", (Founder(1, b"disk1"),)))
-    assert next_step(new(2, 1, 2, 3), answers(alone, new(3, 1, 2, 3))) == Join(alone.formed)
+    formed = Formed("c", (Founder(1, b"disk1"),))
+    alone = msgspec.structs.replace(new(1), formed=formed)
+    assert next_step(new(2, 1, 2, 3), answers(alone, new(3, 1, 2, 3))) == Join(formed)
+
+
+@pytest.mark.parametrize(
+    ("known", "present", "founders", "absent"),
+    [
+        ((1, 2, 3), (1, 2, 3), (1, 2, 3), ()),
+        ((1, 2, 3), (2, 3), (2, 3), (1,)),
+        ((1, 2, 3, 4), (2, 3, 4), (2, 3, 4), ()),
+        ((1, 2, 3, 4, 5), (1, 3, 5), (1, 3, 5), (2, 4)),
+        # Five of seven vote. If those that are there did not, nobody could be elected.
+        ((1, 2, 3, 4, 5, 6, 7), (4, 5, 6, 7), (4, 5, 6, 7), (1,)),
+    ],
+)
+def test_whoever_is_there_at_the_beginning_votes_before_those_who_are_not(
+    known: tuple[int, ...],
+    present: tuple[int, ...],
+    founders: tuple[int, ...],
+    absent: tuple[int, ...],
+) -> None:
+    formed = new_cluster("c", known, {one: new(one, *known) for one in present})
+    assert formed == Formed("c", tuple(Founder(one, b"disk%d" % one) for one in founders), absent)
+    assert formed.voters == tuple(sorted(founders + absent))
+    assert 2 * len(founders) > len(formed.voters)
 
 
 @pytest.mark.parametrize(("count", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)])
@@ -125,62 +187,3 @@ def test_the_facts_of_a_single_node_are_the_first_of_its_cluster() -> None:
     assert cluster.cluster is not None
     assert cluster.cluster.cluster_id == "c"
     assert alone.partitions.count == 0
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
-def test_nodes_that_all_answer_become_one_cluster(count: int) -> None:
-    nodes = {number: new(number, *range(count)) for number in range(count)}
-    joined = set()
-    for _ in range(2):
-        for number, node in nodes.items():
-            step = next_step(node, {one: nodes[one] for one in nodes if one != number})
-            if isinstance(step, Found):
-                nodes[number] = msgspec.structs.replace(node, formed=step.formed)
-            elif isinstance(step, Join):
-                joined.add(number)
-    voters = set(first_voters(range(count)))
-    formed = {node.formed for node in nodes.values() if node.formed is not None}
-    assert len(formed) == 1
-    assert {number for number, node in nodes.items() if node.formed is not None} == voters
-    assert joined == set(nodes) - voters
-
-
-@pytest.mark.parametrize("seed", range(300))
-def test_never_two_clusters_with_a_majority(seed: int) -> None:
-    """Nodes learn of each other at random, restart, lose disks, and use answers that are old."""
-    random = Random(seed)
-    numbers = range(1, random.randint(3, 6))
-    made = 0
-
-    def fresh(number: int) -> Self:
-        nonlocal made
-        made += 1
-        return learned(Self(number, b"disk%d" % made, f"offer{made}", ()), [number])
-
-    nodes = {number: fresh(number) for number in numbers}
-    heard: dict[int, dict[int, Self]] = {number: {} for number in numbers}
-    for _ in range(400):
-        number = random.choice(numbers)
-        what = random.random()
-        if what < 0.1:
-            nodes[number] = learned(nodes[number], random.sample(numbers, 1))
-        elif what < 0.6:
-            other = random.choice(numbers)
-            nodes[number] = learned(nodes[number], [other])
-            heard[number][other] = nodes[other]
-        elif what < 0.62:
-            nodes[number], heard[number] = fresh(number), {}
-        elif nodes[number].formed is None:
-            # Whoever founded without a majority, because of lost disks, is refused for good.
-            with contextlib.suppress(ForeignCluster):
-                step = next_step(nodes[number], heard[number], nodes_min=len(numbers) // 2 + 1)
-                if isinstance(step, Found):
-                    nodes[number] = msgspec.structs.replace(nodes[number], formed=step.formed)
-        working = set()
-        for node in nodes.values():
-            formed = node.formed
-            if formed is not None:
-                there = [one for one in nodes.values() if one.formed == formed]
-                if 2 * len(there) > len(formed.founders):
-                    working.add(formed)
-        assert len(working) <= 1

@@ -219,6 +219,31 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     assert cluster.controller.register(1, b"a", {}, now_ms=0, cluster_id="ours")
 
 
+def test_a_node_that_is_gone_is_fenced_before_its_session_expires() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.topic([1, 2, 3])
+    cluster.controller.lost(1)
+    cluster.controller.lost(99)  # Nobody knows it, and nobody minds.
+    before = cluster.partition().version
+    cluster.commit(cluster.controller.tick(cluster.now_ms))
+    assert cluster.metadata.nodes[1].is_fenced
+    # One decision names the new leader and takes the dead copy out of those that count.
+    assert (cluster.state(), cluster.partition().version) == ((2, (2, 3)), before + 1)
+    assert cluster.controller.tick(cluster.now_ms) == ()
+
+
+def test_a_node_that_is_heard_after_it_was_gone_was_not_gone() -> None:
+    cluster = Cluster(1)
+    cluster.controller.lost(1)
+    cluster.heartbeat(1)
+    assert cluster.controller.tick(cluster.now_ms) == ()
+    cluster.controller.lost(1)
+    cluster.commit(cluster.controller.tick(cluster.now_ms))
+    assert cluster.metadata.nodes[1].is_fenced
+    cluster.heartbeat(1)
+    assert not cluster.metadata.nodes[1].is_fenced
+
+
 def test_a_new_controller_counts_sessions_from_when_it_began() -> None:
     cluster = Cluster(1)
     cluster.topic([1])
@@ -565,6 +590,66 @@ def test_another_move_replaces_the_one_under_way() -> None:
     assert (fact.adding, fact.removing, fact.in_sync) == ((4,), (2,), (1, 2))
     cluster.in_sync(1, 2, 4)
     assert cluster.partition().replicas == (1, 4)
+
+
+def test_a_throttle_lasts_as_long_as_its_move() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.topic([1, 2])
+    controller = cluster.controller
+
+    def throttle() -> int:
+        return cluster.partition().throttle_bytes_per_second
+
+    with pytest.raises(errors.NoReassignment):
+        controller.throttle_move(TOPIC, 0, 5)
+    cluster.commit(controller.reassign(TOPIC, 0, [1, 4], throttle_bytes_per_second=5))
+    assert throttle() == 5
+    version = cluster.partition().version
+    cluster.commit(controller.throttle_move(TOPIC, 0, 7))
+    assert (throttle(), cluster.partition().version) == (7, version + 1)
+    assert controller.throttle_move(TOPIC, 0, 7) == ()
+    assert controller.reassign(TOPIC, 0, [1, 4]) == ()
+    cluster.commit(controller.reassign(TOPIC, 0, [1, 4], throttle_bytes_per_second=9))
+    assert throttle() == 9
+    cluster.commit(controller.reassign(TOPIC, 0, [1, 3]))
+    assert throttle() == 9
+    cluster.commit(controller.cancel_reassign(TOPIC, 0))
+    assert throttle() == 0
+    cluster.commit(controller.reassign(TOPIC, 0, [1, 4], throttle_bytes_per_second=5))
+    cluster.in_sync(1, 2, 4)
+    assert not cluster.partition().is_moving
+    assert throttle() == 0
+    # What is there already does not move, and so has no throttle.
+    cluster.commit(controller.reassign(TOPIC, 0, [4, 1], throttle_bytes_per_second=5))
+    assert throttle() == 0
+
+
+def test_throttles_of_a_node_outlive_its_restart() -> None:
+    cluster = Cluster(1, 2)
+    with pytest.raises(errors.UnknownNode):
+        cluster.controller.throttle_node(
+            7, feeding_bytes_per_second=5, catching_up_bytes_per_second=None
+        )
+
+    def throttle(feeding: int | None, catching_up: int | None) -> Decision:
+        return cluster.commit(
+            cluster.controller.throttle_node(
+                1, feeding_bytes_per_second=feeding, catching_up_bytes_per_second=catching_up
+            )
+        )
+
+    def throttles() -> tuple[int, int]:
+        fact = cluster.metadata.nodes[1]
+        return fact.feeding_bytes_per_second, fact.catching_up_bytes_per_second
+
+    throttle(5, None)
+    throttle(None, 7)
+    assert throttle(5, 7) == ()
+    cluster.kill(1)
+    cluster.back(1)
+    assert throttles() == (5, 7)
+    throttle(0, 0)
+    assert throttles() == (0, 0)
 
 
 def test_another_order_or_fewer_replicas_take_effect_at_once() -> None:

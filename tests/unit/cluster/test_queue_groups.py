@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from goqueue.cluster.facts import Forget
-from goqueue.cluster.metadata import (
-    Metadata,
-    QueueGroupFact,
-    TopicFact,
-    change_record,
-)
+from goqueue.cluster.facts import Forget, QueueGroupFact, TopicFact
+from goqueue.cluster.metadata import Metadata, change_record
 
 SHOP = QueueGroupFact(b"0123456789abcdef", "shop", {"visibility_ms": 5, "key_order": True})
 

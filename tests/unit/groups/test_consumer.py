@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.config import GroupSettings
 from goqueue.groups import GroupState, GroupType
+from goqueue.groups.limits import HEARTBEAT_MS_MIN, WAITING_HEARTBEAT_MS_MIN
 from goqueue.model.errors import (
     FencedInstance,
     FencedMemberEpoch,
@@ -40,7 +41,21 @@ def test_a_lone_member_gets_everything_at_once() -> None:
     joined = Desk().consumer("m1", 0).result
     assert (joined.member_id, joined.member_epoch) == ("m1", 1)
     assert joined.assignment == ALL
-    assert joined.heartbeat_interval_ms == SETTINGS.consumer_heartbeat_ms
+
+
+def test_members_are_heard_often_while_they_wait_and_seldom_when_they_are_many() -> None:
+    desk = Desk()
+    assert desk.consumer("m1", 0).result.heartbeat_interval_ms == HEARTBEAT_MS_MIN
+    waiting = desk.consumer("m2", 0).result
+    assert waiting.heartbeat_interval_ms == WAITING_HEARTBEAT_MS_MIN, "m1 has not let go yet"
+    told = desk.consumer("m1", 1).result
+    assert told.heartbeat_interval_ms == WAITING_HEARTBEAT_MS_MIN, "m2 waits for it"
+    desk.consumer("m1", 1, owned=told.assignment)
+    assert desk.consumer("m2", 2).result.heartbeat_interval_ms == HEARTBEAT_MS_MIN
+    intervals = {
+        desk.consumer(f"more-{number}", 0).result.heartbeat_interval_ms for number in range(600)
+    }
+    assert max(intervals) == SETTINGS.consumer_heartbeat_ms
 
 
 def test_a_heartbeat_without_news_repeats_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from goqueue.partition import PartitionSettings
-from goqueue.partition import partition as partition_module
+from goqueue.partition import copy as copy_module
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.shelf import Shelf
@@ -90,7 +90,7 @@ def test_epochs_are_known_again_after_a_crash() -> None:
 def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf()
     for epoch in (0, 1, 3):
         shelf.leader_epoch = epoch
@@ -107,7 +107,7 @@ def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
 def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
     for value in "abcd":
         shelf.append(value)
@@ -167,7 +167,7 @@ def test_a_client_of_an_older_leader_is_fenced_and_one_of_a_newer_asked_to_wait(
 def test_an_epoch_that_was_found_in_the_log_is_saved_before_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     settings = PartitionSettings(log=LogSettings(index_interval_bytes=1))
     shelf = Shelf(settings, leader_epoch=1)
     shelf.append("a")

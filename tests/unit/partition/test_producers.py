@@ -15,7 +15,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import PartitionSettings
 from goqueue.partition import history as history_module
-from goqueue.partition import partition as partition_module
+from goqueue.partition import copy as copy_module
 from tests.unit.partition.shelf import NOW_MS, Shelf
 
 LAST = (1 << 31) - 1
@@ -70,6 +70,23 @@ def test_a_producer_whose_history_is_not_known_may_begin_anywhere() -> None:
     shelf = Shelf()
     assert shelf.send(41).base_offset == 0
     assert shelf.send(42).base_offset == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_later_batches_have_overtaken_is_not_taken_for_stored(is_restarted: bool) -> None:
+    # The first batch was refused, say for lack of replicas, and those behind it were not.
+    shelf = Shelf()
+    for number in range(5, 13):
+        shelf.send(number)
+    if is_restarted:
+        shelf.sync()
+        shelf.reopen(shelf.stop())
+    for lost in (0, 4):
+        with pytest.raises(OutOfOrderSequence, match="13 comes next"):
+            shelf.send(lost)
+    with pytest.raises(DuplicateSequence):
+        shelf.send(5)
+    assert shelf.send(13).base_offset == 8
 
 
 def test_a_new_epoch_begins_with_zero() -> None:
@@ -171,7 +188,7 @@ def test_producers_are_known_again_after_a_clean_stop() -> None:
 def test_producers_are_known_again_from_a_snapshot_and_the_log_after_it(
     snapshot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", snapshot_bytes)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", snapshot_bytes)
     shelf = Shelf()
     for number in range(8):
         shelf.send(number)
@@ -184,7 +201,7 @@ def test_producers_are_known_again_from_a_snapshot_and_the_log_after_it(
 
 
 def test_a_snapshot_spares_reading_the_log_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf()
     shelf.send(0, 5)
     shelf.sync()
@@ -198,7 +215,7 @@ def test_a_snapshot_spares_reading_the_log_before_it(monkeypatch: pytest.MonkeyP
 def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf()
     shelf.send(0)
     flush = shelf.partition.flush()
@@ -219,7 +236,7 @@ def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
 
 
 def test_a_damaged_snapshot_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf()
     _write_history(shelf)
     shelf.keep_snapshot()
@@ -231,7 +248,7 @@ def test_a_damaged_snapshot_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -
 def test_a_full_disk_costs_the_snapshot_and_not_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     shelf = Shelf()
     appended = shelf.send(0)
     outcome = shelf.ack(appended.last_offset)

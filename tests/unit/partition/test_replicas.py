@@ -17,6 +17,12 @@ ERROR = StorageFailed("gone")
 class Copy(Shelf):
     """A follower of node 1 in epoch 3."""
 
+    is_sole = False
+
+    def __init__(self, settings: PartitionSettings | None = None) -> None:
+        self.cuts: list[int] = []  # how much there was before something was cut off
+        super().__init__(settings)
+
     def _recover(self) -> Partition:
         partition, self.reports = Partition.recover(
             NAME,
@@ -29,9 +35,17 @@ class Copy(Shelf):
             mark_dirty=self.dirty.append,
             now_ms=NOW_MS,
             is_replica=True,
+            is_sole=self.is_sole,
+            before_cut=lambda: self.cuts.append(self.size),
         )
+        self.was_doubted = partition.is_doubted
         partition.become_follower(3, leader=1)
         return partition
+
+    @property
+    def size(self) -> int:
+        """Of the first segment, as it is on disk."""
+        return len(self.disk.read_whole(f"{FOLDER}/{0:020d}.log"))
 
     def take(self, *batches: bytearray) -> None:
         self.partition.append_replicated(memoryview(b"".join(batches)), now_ms=NOW_MS)
@@ -344,3 +358,78 @@ def test_a_cut_that_is_given_up_leaves_nothing_unsynced() -> None:
     copy.partition.become_leader(4)
     assert copy.partition.is_dirty
     assert copy.dirty == [copy.partition], "and nobody else would ask for another one"
+
+
+# Doubts
+
+
+def test_a_replica_is_in_doubt_once_something_is_cut_off_which_is_said_before() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=1))
+    copy.sync()
+    assert not copy.was_doubted
+    size = copy.size
+    copy.disk.flip_bit(f"{FOLDER}/{0:020d}.log", 8 * size - 1)
+    copy.crash()
+    assert copy.was_doubted
+    assert copy.cuts == [size]
+    assert copy.partition.whole_until == (1, 1)
+    copy.crash()
+    assert not copy.was_doubted  # The log does not show any more that it was cut.
+
+
+def test_a_replica_is_in_doubt_until_there_is_a_leader() -> None:
+    copy = Copy()
+    partition = copy.partition
+    partition.is_doubted = True
+    partition.become_follower(4, leader=-1)
+    assert partition.is_doubted
+    partition.become_follower(5, leader=2)
+    assert not partition.is_doubted
+    partition.is_doubted = True
+    partition.become_leader(6)
+    assert not partition.is_doubted
+
+
+def test_a_replica_that_nobody_else_has_keeps_what_follows_damage() -> None:
+    copy = Copy()
+    copy.take(*(stamped("a", offset=number, epoch=1) for number in range(3)))
+    copy.sync()
+    copy.disk.flip_bit(f"{FOLDER}/{0:020d}.log", 8 * (copy.size // 3 + 70))
+    copy.is_sole = True
+    copy.crash()
+    assert copy.partition.end_offset == 3
+    assert copy.partition.whole_until == (1, 1)
+    assert not copy.was_doubted
+
+
+def test_epochs_that_have_rotted_are_learnt_from_the_log() -> None:
+    copy = Copy()
+    copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=3))
+    copy.partition._snapshot_due = 0
+    copy.sync()
+    copy.keep_snapshot()
+    copy.disk.flip_bit(f"{FOLDER}/leader-epochs", 100)
+    copy.crash()
+    assert copy.partition.epochs.entries == [(1, 0), (3, 1)]
+
+
+def test_a_copy_knows_of_damage_that_is_found_while_it_leads() -> None:
+    copy = Copy()
+    copy.take(*(stamped("a", offset=number, epoch=number + 1) for number in range(3)))
+    copy.sync()
+    partition = copy.partition
+    partition.become_leader(9)
+    partition.log.active.trusted_from = partition.log.active.size
+    copy.disk.flip_bit(f"{FOLDER}/{0:020d}.log", 8 * (copy.size // 3 + 70))
+    assert partition.first_damage is None
+    found = partition.read_uncommitted(1, bytes_max=1)
+    assert found is not None
+    with pytest.raises(CorruptBatch):
+        found.read()
+    assert partition.first_damage == 1
+    assert partition.whole_until == (1, 1)
+    partition.note_damage(0)
+    assert partition.whole_until == (-1, 0)
+    partition.become_follower(10, leader=1)
+    assert partition.damaged_from == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import StorageFailed
 from goqueue.partition import PartitionState
-from goqueue.partition import partition as partition_module
+from goqueue.partition import copy as copy_module
 from goqueue.partition.history import _PRODUCERS_MAGIC
 from goqueue.storage.framed import write_framed
 from tests.unit.partition.shelf import FOLDER
@@ -50,7 +50,7 @@ def play(till: Till, steps: list[tuple[str, int, int]]) -> None:
 @pytest.fixture(autouse=True, params=[1, 400, 1 << 20])
 def snapshot_bytes(request: pytest.FixtureRequest) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition_module, "_SNAPSHOT_BYTES", request.param)
+        patch.setattr(copy_module, "_SNAPSHOT_BYTES", request.param)
         yield request.param
 
 

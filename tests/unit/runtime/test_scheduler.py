@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from goqueue.runtime.scheduler import THREADS_MAX, LoopScheduler
 
 Story = Callable[[LoopScheduler], Awaitable[None]]
@@ -140,9 +142,24 @@ def test_a_cancelled_timer_does_not_ring() -> None:
     run(story)
 
 
-def test_the_time_is_that_of_the_wall_clock() -> None:
+def test_both_clocks_show_the_time_of_day() -> None:
     async def story(scheduler: LoopScheduler) -> None:
         assert abs(scheduler.now_ms() - time.time() * 1000) < 5_000
+        assert abs(scheduler.wall_ms() - time.time() * 1000) < 5_000
+
+    run(story)
+
+
+@pytest.mark.parametrize("step_s", [-86_400, 86_400])
+def test_setting_the_wall_clock_moves_that_alone(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        read_ns = time.time_ns
+        began_ms = scheduler.now_ms()
+        monkeypatch.setattr(time, "time_ns", lambda: read_ns() + step_s * 1_000_000_000)
+        assert abs(scheduler.wall_ms() - began_ms - step_s * 1000) < 5_000
+        assert 0 <= scheduler.now_ms() - began_ms < 5_000
 
     run(story)
 

@@ -153,3 +153,62 @@ def test_room_is_counted_with_what_frames_need_for_themselves() -> None:
         write(journal, Tail(LOG, 0, 0, data), Tail(OTHER, 0, 0, data))
         count += 1
     assert 5 < count <= (FILE_BYTES - 8192) // 2000
+
+
+# Rot
+
+
+JOURNAL = "meta/commit-journal-0"
+
+
+def rotten_journal() -> tuple[SimulatedDisk, int]:
+    """Three frames, and where the last of them ends."""
+    disk = disk_with(b"synced.")
+    journal = journal_on(disk)
+    end = 8192
+    for number in range(3):
+        frame = journal.frame([Tail(LOG, 0, 7 + 4 * number, b"one.")])
+        journal.write(frame)
+        end += len(frame)
+    return disk, end
+
+
+def test_a_flipped_bit_anywhere_in_a_frame_is_noticed_and_costs_no_other_frame() -> None:
+    disk, end = rotten_journal()
+    for bit in range(8192 * 8, end * 8):
+        disk.flip_bit(JOURNAL, bit)
+        journal = journal_on(disk)
+        assert journal.is_doubtful, bit
+        assert len(journal._left[LOG]) == 2, bit
+        disk.flip_bit(JOURNAL, bit)
+    assert not journal_on(disk).is_doubtful
+
+
+def test_a_flipped_bit_in_the_header_loses_nothing_and_brings_nothing_back() -> None:
+    disk, _ = rotten_journal()
+    journal = journal_on(disk)
+    journal.clear()
+    write(journal, Tail(LOG, 0, 7, b"new."))
+    for bit in (8 * at + bit for at in (0, 512, 4096, 4608) for bit in range(20 * 8)):
+        disk.flip_bit(JOURNAL, bit)
+        journal = journal_on(disk)
+        assert [tail.data for tail in journal._left[LOG]] == [b"new."], bit
+        disk.flip_bit(JOURNAL, bit)
+
+
+def test_a_journal_that_was_cleared_is_in_doubt_no_longer() -> None:
+    disk, _ = rotten_journal()
+    disk.flip_bit(JOURNAL, 8192 * 8 + 300)
+    journal_on(disk).clear()
+    assert not journal_on(disk).is_doubtful
+    assert journal_on(disk).is_redone
+
+
+def test_a_journal_that_was_written_and_freed_is_not_in_doubt() -> None:
+    disk = disk_with(b"synced.")
+    journal = journal_on(disk)
+    for size in (900, 40, 300):
+        write(journal, Tail(LOG, 0, 7, bytes(range(256)) * (size // 256 + 1)))
+    journal.free(0)
+    write(journal, Tail(LOG, 0, 7, b"short."))
+    assert not journal_on(disk).is_doubtful

@@ -346,6 +346,22 @@ def test_damage_ends_a_slice_and_names_where_to_go_on() -> None:
     assert read_header(batches[11]).base_offset == 11
 
 
+def test_what_is_written_after_a_damaged_last_batch_can_be_read() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    batches = append_numbered(log, 3)
+    sync(log)
+    log.active.trusted_from = log.active.size
+    disk.flip_bit(log.active.file.path, 8 * log.active.size - 1)
+    found, damages = read_readable(log)
+    assert (found, len(damages)) == (batches[:2], 1)
+    assert log.damaged_from == 2
+    more = append_numbered(log, 2)
+    found, damages = read_readable(log)
+    assert (found, len(damages)) == (batches[:2] + more, 1)
+    assert "readable again from offset 3" in damages[0]
+
+
 def test_headers_and_times_step_over_damage() -> None:
     disk = SimulatedDisk()
     log = open_log(disk, FOREVER)
@@ -363,3 +379,13 @@ def test_headers_and_times_step_over_damage() -> None:
     assert found is not None
     assert found.offset == 0
     assert log.find_timestamp(NOW_MS + 1, until_offset=60) is None
+
+
+def test_batches_that_somebody_acts_on_are_verified_though_this_process_wrote_them() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append_numbered(log, 3)
+    disk.flip_bit(log.active.file.path, 8 * log.active.size - 1)
+    with pytest.raises(CorruptBatch):
+        list(log.batches(0, until_offset=3))
+    assert [header.base_offset for header, _ in log.batches(0, until_offset=2)] == [0, 1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from goqueue.model.batch import Record, encode_batch, read_header, stamp
 from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.log import LogSettings
-from goqueue.storage.segment import Place
+from goqueue.storage.scanning import Place
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.unit.storage.logs import (
     FOLDER,

@@ -42,6 +42,8 @@ from goqueue.wire.http.bodies.cluster import (
     MovingPartition,
     Node,
     PlacedPartition,
+    Voter,
+    Voters,
 )
 
 __all__ = [
@@ -96,4 +98,6 @@ __all__ = [
     "Tally",
     "Transaction",
     "Unreachable",
+    "Voter",
+    "Voters",
 ]

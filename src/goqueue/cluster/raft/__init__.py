@@ -5,6 +5,7 @@ of what the entries mean, opens no connection and reads no clock; `broker` runs 
 """
 
 from goqueue.cluster.raft.core import Raft, Role
+from goqueue.cluster.raft.frames import DamagedQuorumFile
 from goqueue.cluster.raft.members import MemberChange
 from goqueue.cluster.raft.messages import (
     Entry,
@@ -26,7 +27,7 @@ from goqueue.cluster.raft.ready import (
     Snapshot,
 )
 from goqueue.cluster.raft.settings import RaftSettings
-from goqueue.cluster.raft.storage import DamagedQuorumFile, RaftStorage
+from goqueue.cluster.raft.storage import RaftStorage
 
 __all__ = [
     "DamagedQuorumFile",

@@ -173,6 +173,18 @@ class Raft:
                 self._become_follower(message.term, None)
             self._receive_in_term(message, now_ms)
 
+    def miss(self, node: int, now_ms: int) -> None:
+        """A node seems to be gone. If it leads, do not wait until its silence proves it.
+
+        Should it be there all the same, its next word makes it the leader here again, and until
+        then those who hear it refuse to elect another.
+        """
+        now_ms = self._advance(now_ms)
+        if self._leadership is None and node == self.leader_id:
+            self.leader_id = None
+            soon_ms = now_ms + self._random.randrange(self.settings.gone_ms)
+            self._election_due_ms = min(self._election_due_ms, soon_ms)
+
     def propose(self, payload: bytes, now_ms: int) -> Proposal | NotLeader | Refused:
         self._advance(now_ms)
         if self._leadership is None:

@@ -12,6 +12,9 @@ MiB = 1 << 20
 class RaftSettings:
     heartbeat_ms: int = 100  # several must fit into `election_ms`, since some get lost
     election_ms: int = 1_000  # silence of the leader before another is sought, up to twice this
+    # At most, before another is sought when the leader is known to be gone. Whoever notices last
+    # wins with the consent of the others; they should rarely try at the very same moment.
+    gone_ms: int = 150
     append_bytes_max: int = 256 * KiB  # of one message; a single larger entry goes alone
     append_entries_max: int = 1_024
     appends_in_flight_max: int = 16  # messages with entries that one follower has not answered
@@ -27,6 +30,7 @@ class RaftSettings:
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_ms < self.election_ms
+        assert self.gone_ms > 0
         assert self.appends_in_flight_max > 0
         assert self.snapshot_chunk_bytes > 0
         assert self.append_entries_max > 0

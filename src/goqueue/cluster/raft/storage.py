@@ -17,55 +17,42 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
 
+from goqueue.cluster.raft.frames import (
+    SECTOR_END,
+    DamagedQuorumFile,
+    Frame,
+    check_is_torn,
+    decode_frame,
+    encode_frame,
+    frame_at,
+    marked,
+    position_of,
+    unmarked,
+)
 from goqueue.cluster.raft.messages import Entry, Members, Position
 from goqueue.cluster.raft.ready import START, HardState, RaftState, Ready, Snapshot
 from goqueue.model.errors import StorageFailed, StorageFull
 from goqueue.storage.disk import Disk, File
 
-VERSION = 1
+_SNAPSHOT_VERSION = 1
+_LOG_VERSION = 2
+_LOG_VERSION_UNMARKED = 1  # Its sectors have no marks; it is written anew at the next start.
 
 _LOG_MAGIC = b"GQRL"
 _SNAPSHOT_MAGIC = b"GQRS"
 _HEADER = struct.Struct(">4sHI")  # magic, version, checksum of the body
 _LOG_NAME = re.compile(r"log-(\d{8,})")
-_FRAME_MAGIC = b"\xf1QRF"
-_FRAME_HEAD = struct.Struct(">4sIQII")  # magic, length of the body, sequence, two checksums
-_FRAME_HEAD_CHECKED = struct.Struct(">4sIQ")  # what the first one is of; the second is of the body
-_FRAME_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SECTOR_BYTES = 512  # The least that a disk writes as a whole.
 # Where a log begins that something was known before. It is not the start, or members that join
 # later would take themselves for up to date without it.
 _AFTER_FIRST_DATA = Position(1, 1)
 
 
-class DamagedQuorumFile(Exception):
-    """Something was stored and cannot be read back, so that promises may be forgotten."""
-
-    def __init__(self, path: str, what: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path}: {what}. The node may have forgotten a vote or an entry, so it must not start "
-            "with this folder. Restore the file, or empty the folder: the node then joins again "
-            "as one that has lost its disk."
-        )
-
-
-class _Frame(msgspec.Struct, frozen=True, array_like=True):
-    """What one save adds. An entry takes the place of all from its index on."""
-
-    hard_state: HardState | None
-    entries: list[Entry]
-    base: Position | None = None  # in the first frame: where the log begins
-
-
 _encoder = msgspec.msgpack.Encoder()
-_frame_decoder = msgspec.msgpack.Decoder(_Frame)
 _snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
@@ -79,6 +66,7 @@ class RaftStorage:
         self._file: File | None = None
         self._number = 0
         self._size = 0  # of what is whole in the log file
+        self._is_marked = True  # the log file has marks at the ends of its sectors
         self._sequence = 0
         self._owes_snapshot = False  # the last save failed before its snapshot was stored
         self._failure: str | None = None
@@ -158,11 +146,11 @@ class RaftStorage:
             self._replace(snapshot, hard_state, base, entries)
         elif hard_state is not None or entries:
             assert not self._owes_snapshot, "a save that failed was left out"
-            self._append(_Frame(hard_state, entries))
+            self._append(Frame(hard_state, entries))
 
-    def _append(self, frame: _Frame) -> None:
+    def _append(self, frame: Frame) -> None:
         assert self._file is not None, "save before load or begin"
-        data = _encode_frame(frame, self._sequence + 1)
+        data = self._placed(encode_frame(frame, self._sequence + 1))
         try:
             self._file.append(data)
         except OSError as error:
@@ -180,7 +168,7 @@ class RaftStorage:
     def _mark_synced(self) -> None:
         """Prove by an empty frame that all before it was synced. Nothing is lost with the mark."""
         assert self._file is not None
-        data = _encode_frame(None, self._sequence + 1)
+        data = self._placed(encode_frame(None, self._sequence + 1))
         try:
             self._file.append(data)
         except OSError as error:
@@ -227,6 +215,10 @@ class RaftStorage:
 
     # Files
 
+    def _placed(self, data: bytes) -> bytes:
+        """The bytes to be written for `data` at the end of the log file."""
+        return marked(data, self._size) if self._is_marked else data
+
     def _log_path(self, number: int) -> str:
         return f"{self._folder}/log-{number:08d}"
 
@@ -236,12 +228,12 @@ class RaftStorage:
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
         body = _encoder.encode(snapshot)
-        head = _HEADER.pack(_SNAPSHOT_MAGIC, VERSION, crc32c(body))
+        head = _HEADER.pack(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, crc32c(body))
         self._disk.replace_whole(self._snapshot_path, head + body)
 
     def _read_snapshot(self) -> Snapshot:
         data = self._disk.read_whole(self._snapshot_path)
-        body = _checked_body(self._snapshot_path, data, _SNAPSHOT_MAGIC)
+        body = _checked_body(self._snapshot_path, data, _SNAPSHOT_MAGIC, (_SNAPSHOT_VERSION,))
         try:
             return _snapshot_decoder.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
@@ -252,121 +244,55 @@ class RaftStorage:
         old = self._log_path(self._number) if self._file is not None else None
         path = self._log_path(self._number + 1)
         number = struct.pack(">Q", self._number + 1)
-        data = _HEADER.pack(_LOG_MAGIC, VERSION, crc32c(number)) + number
-        data += _encode_frame(_Frame(hard, entries, base), 1)
-        data += _encode_frame(None, 2)
+        data = _HEADER.pack(_LOG_MAGIC, _LOG_VERSION, crc32c(number)) + number
+        data += encode_frame(Frame(hard, entries, base), 1)
+        data = marked(data + encode_frame(None, 2), 0)
         self._disk.replace_whole(path, data)
         self._number += 1
         self._file = self._disk.open(path)
-        self._size, self._sequence = len(data), 2
+        self._size, self._sequence, self._is_marked = len(data), 2, True
         if old is not None:
             self._disk.remove(old)
 
-    def _read_log(self, path: str) -> list[_Frame]:
-        data = self._disk.read_whole(path)
-        _checked_body(path, data[: _HEADER.size + 8], _LOG_MAGIC)
-        frames: list[_Frame] = []
+    def _read_log(self, path: str) -> list[Frame]:
+        stored = self._disk.read_whole(path)
+        versions = (_LOG_VERSION, _LOG_VERSION_UNMARKED)
+        _checked_body(path, stored[: _HEADER.size + 8], _LOG_MAGIC, versions)
+        self._is_marked = _HEADER.unpack_from(stored)[1] == _LOG_VERSION
+        data = unmarked(stored) if self._is_marked else stored
+        frames: list[Frame] = []
         at, sequence = _HEADER.size + 8, 0
         while at < len(data):
-            found = _frame_at(data, at)
+            found = frame_at(data, at)
             if found is None or found[0] != sequence + 1:
                 break
             sequence, body, at = found
             if body:
-                frames.append(_decode_frame(path, body))
+                frames.append(decode_frame(path, body))
         if at < len(data):
-            _check_is_torn(path, data, at)
+            check_is_torn(path, data, at, stored if self._is_marked else None)
         if not frames:
             raise DamagedQuorumFile(path, "Its first frame is missing")
         self._file = self._disk.open(path)
-        self._size, self._sequence = at, sequence
-        if at < len(data):
-            self._file.truncate(at)
+        self._size, self._sequence = position_of(at) if self._is_marked else at, sequence
+        if self._size < len(stored):
+            self._file.truncate(self._size)
             self._file.sync()
+        elif self._size > len(stored):
+            self._file.append(SECTOR_END)  # Only that was torn off; it is synced with the next.
         return frames
 
 
-def _encode_frame(frame: _Frame | None, sequence: int) -> bytes:
-    body = b"" if frame is None else _encoder.encode(frame)
-    head_checksum = crc32c(_FRAME_HEAD_CHECKED.pack(_FRAME_MAGIC, len(body), sequence))
-    checksum = crc32c(body, head_checksum)
-    head = _FRAME_HEAD.pack(_FRAME_MAGIC, len(body), sequence, head_checksum, checksum)
-    return head + body + _FRAME_END
-
-
-class _Head(NamedTuple):
-    sequence: int
-    body_start: int
-    end: int
-    checksum: int  # of the body, continued from the one of the head
-    head_checksum: int
-
-
-def _head_at(data: bytes, at: int) -> _Head | None:
-    """The head of a frame that may begin at `at`, if it is whole."""
-    if at + _FRAME_HEAD.size > len(data):
-        return None
-    magic, length, sequence, head_checksum, checksum = _FRAME_HEAD.unpack_from(data, at)
-    body_start = at + _FRAME_HEAD.size
-    is_good = crc32c(data[at : at + _FRAME_HEAD_CHECKED.size]) == head_checksum
-    if magic != _FRAME_MAGIC or not is_good:
-        return None
-    end = body_start + length + len(_FRAME_END)
-    return _Head(sequence, body_start, end, checksum, head_checksum)
-
-
-def _frame_at(data: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Sequence, body and end of the frame that begins at `at`; None if it is not whole."""
-    head = _head_at(data, at)
-    if head is None or head.end > len(data):
-        return None
-    body = data[head.body_start : head.end - len(_FRAME_END)]
-    is_good = crc32c(body, head.head_checksum) == head.checksum
-    is_ended = data[head.end - len(_FRAME_END) : head.end] == _FRAME_END
-    return (head.sequence, body, head.end) if is_good and is_ended else None
-
-
-def _decode_frame(path: str, body: bytes) -> _Frame:
-    try:
-        return _frame_decoder.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise DamagedQuorumFile(path, f"A frame cannot be read: {error}") from error
-
-
-def _check_is_torn(path: str, data: bytes, at: int) -> None:
-    """Raise unless the bytes from `at` on are what a write leaves that the power cut short."""
-    found = data.find(_FRAME_MAGIC, at)
-    while found >= 0:
-        if _frame_at(data, found) is not None:
-            raise DamagedQuorumFile(
-                path, f"It is damaged at byte {at}, before what was written later at {found}"
-            )
-        found = data.find(_FRAME_MAGIC, found + 1)
-    if not _looks_torn(data, at):
-        raise DamagedQuorumFile(path, f"It is damaged at byte {at}")
-
-
-def _looks_torn(data: bytes, at: int) -> bool:
-    """Whether the file ends within the frame at `at`, or the end of a sector was never written."""
-    head = _head_at(data, at)
-    end = len(data) if head is None else head.end
-    if end > len(data) or at + _FRAME_HEAD.size > len(data):
-        return True
-    first = (at // _SECTOR_BYTES + 1) * _SECTOR_BYTES
-    ends = [*range(first, end, _SECTOR_BYTES), end]
-    return any(data[sector_end - 1] == 0 for sector_end in ends)
-
-
-def _checked_body(path: str, data: bytes, magic: bytes) -> bytes:
+def _checked_body(path: str, data: bytes, magic: bytes, versions: tuple[int, ...]) -> bytes:
     if len(data) < _HEADER.size:
         raise DamagedQuorumFile(path, "It is shorter than its header")
     found_magic, version, checksum = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     if found_magic != magic:
         raise DamagedQuorumFile(path, "It does not begin like such a file")
-    if version != VERSION:
+    if version not in versions:
         raise DamagedQuorumFile(
-            path, f"It has version {version}, and this release reads version {VERSION}"
+            path, f"It has version {version}, and this release reads up to {max(versions)}"
         )
     if crc32c(body) != checksum:
         raise DamagedQuorumFile(path, "Its checksum is wrong")
@@ -388,7 +314,7 @@ _UNUSED = (
 )
 
 
-def _replay(frames: list[_Frame], path: str) -> _Log:
+def _replay(frames: list[Frame], path: str) -> _Log:
     """The log after all frames."""
     base = frames[0].base
     if base is None or frames[0].hard_state is None:

@@ -14,14 +14,25 @@ from goqueue.cluster.replication.following import (
     Restart,
     Truncate,
 )
-from goqueue.cluster.replication.leading import Leading, Served
+from goqueue.cluster.replication.leading import Leading
 from goqueue.cluster.replication.messages import (
     FetchStatus,
+    FollowerNotice,
     ReplicaFetch,
     ReplicaFetched,
     ReplicaReport,
-    decode_message,
-    encode_message,
+    Served,
+    decode_answers,
+    decode_follower_notice,
+    encode_answers,
+    encode_follower_notice,
+)
+from goqueue.cluster.replication.pacing import (
+    EXEMPT,
+    NO_THROTTLE,
+    Meter,
+    Stragglers,
+    TokenBucket,
 )
 from goqueue.cluster.replication.replica_set import (
     AdvanceHighWatermark,
@@ -31,14 +42,18 @@ from goqueue.cluster.replication.replica_set import (
 )
 
 __all__ = [
+    "EXEMPT",
+    "NO_THROTTLE",
     "AdvanceHighWatermark",
     "Append",
     "Copying",
     "FetchStatus",
     "Follow",
     "FollowerLog",
+    "FollowerNotice",
     "Following",
     "Leading",
+    "Meter",
     "ProposeInSync",
     "ReplicaFetch",
     "ReplicaFetched",
@@ -47,7 +62,11 @@ __all__ = [
     "Restart",
     "Served",
     "SetShortage",
+    "Stragglers",
+    "TokenBucket",
     "Truncate",
-    "decode_message",
-    "encode_message",
+    "decode_answers",
+    "decode_follower_notice",
+    "encode_answers",
+    "encode_follower_notice",
 ]

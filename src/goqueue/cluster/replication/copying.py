@@ -38,7 +38,9 @@ class Copying:
         clear_journal: ClearJournal,
         tell: Callable[[ReplicaReport], None],
         resume: Callable[[], None],
+        is_in_sync: bool = False,
     ) -> None:
+        """`is_in_sync` says that the copy counts as one that has everything, as it begins."""
         assert partition.is_following
         self.partition = partition
         self.following = following
@@ -46,16 +48,18 @@ class Copying:
         self._clear_journal = clear_journal
         self._tell = tell
         self._resume = resume
+        self._is_in_sync = is_in_sync
         self._is_stopped = False
         self._cut_due: Truncate | Restart | None = None  # the journal is clear for it
         partition.on_durable = self._durable
 
     def start(self, now_ms: int) -> None:
-        """Before the first question, drop what a crash has left damaged: the leader has it whole.
+        """Before the first question, drop what is damaged and all after it: the leader has it.
 
-        Whoever comes back from a crash is not in sync, so nobody relies on this copy of it.
+        Not so while others rely on this copy: it could be the next to lead. Whoever comes back from
+        a crash is not in sync, and whoever gives its copy up ceases to be.
         """
-        if self.partition.damaged_from is not None:
+        if self.partition.damaged_from is not None and not self._is_in_sync:
             self._cut(self.following.repair(self.partition.damaged_from), now_ms)
 
     def stop(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from goqueue.cluster.replication.messages import (
     FetchStatus,
     ReplicaFetch,
     ReplicaFetched,
     ReplicaReport,
+    Served,
 )
 from goqueue.cluster.replication.replica_set import (
     AdvanceHighWatermark,
@@ -27,13 +28,6 @@ Propose = Callable[[ProposeInSync], None]
 _log = logging.getLogger(__name__)
 
 
-class Served(NamedTuple):
-    """An answer, and the batches that go with it."""
-
-    answer: ReplicaFetched
-    batches: bytes = b""
-
-
 class Leading:
     """Answers followers, and carries out what the replica set decides.
 
@@ -45,8 +39,9 @@ class Leading:
         assert partition.leader_epoch == replicas.leader_epoch
         self.partition = partition
         self.replicas = replicas
-        # A follower has asked for what cannot be read here: another replica should lead.
+        # A follower has asked for what cannot be read here, and that has been reported.
         self.is_damaged = False
+        self._served: dict[int, int] = {}  # by node: from which offset it was sent something last
         self._propose = propose
         partition.on_durable = self._durable
         self._perform(replicas.begin())
@@ -97,6 +92,9 @@ class Leading:
 
     def _read(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
         partition, data = self.partition, b""
+        if self._served.get(node) == fetch.offset:
+            # The answer was lost, or what was sent unread is not what was written once.
+            partition.log.distrust(fetch.offset)
         try:
             batches = partition.read_uncommitted(fetch.offset, bytes_max=fetch.bytes_max)
             if batches is not None and batches.offset < fetch.offset:
@@ -105,7 +103,9 @@ class Leading:
                 return self._diverging(fetch, fetch.last_epoch, batches.offset)
             data = b"" if batches is None else batches.read()
         except (CorruptBatch, StorageFailed, OSError) as error:
-            self._note_damage(node, error)
+            self._note_damage(node, fetch.offset, error)
+        if data:
+            self._served[node] = fetch.offset
         if not data and fetch.offset < partition.end_offset:
             return Served(self._answer(fetch, FetchStatus.DAMAGED))
         effects = self.replicas.follower_fetched(
@@ -120,13 +120,19 @@ class Leading:
         self._perform(effects)
         return Served(self._answer(fetch, FetchStatus.OK, batches_bytes=len(data)), data)
 
-    def _note_damage(self, node: int, error: Exception) -> None:
-        """Say once what keeps a follower from going on."""
+    def _note_damage(self, node: int, offset: int, error: Exception) -> None:
+        """Take note of what keeps a follower from going on, and say it once.
+
+        A checksum that is wrong the log has noted itself. Other errors may pass, except for one.
+        """
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and cause.errno == errno.EIO:
+            self.partition.note_damage(offset)
         if not self.is_damaged:
             self.is_damaged = True
             _log.error(
-                "%s: node %d cannot be sent what cannot be read here: %s Let another replica lead, "
-                "or delete the records up to there.",
+                "%s: node %d cannot be sent what cannot be read here: %s Another replica in sync "
+                "will lead; if there is none, start its node, or delete the records up to there.",
                 self.partition.name,
                 node,
                 error,

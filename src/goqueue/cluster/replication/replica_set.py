@@ -113,12 +113,15 @@ class ReplicaSet:
 
     @property
     def low_watermark(self) -> int | None:
-        """Where the latest beginning of a living follower's log is; None when one is not known.
+        """Where of all followers in sync the log begins that begins first; None without any.
 
-        What was deleted before it does not come back with another leader.
+        What was deleted before it does not come back with another leader. Of a follower that has
+        not asked yet that is `NOT_KNOWN`, which is before everything.
         """
-        starts = [one.start_offset for node, one in self._progress.items() if node in self._alive]
-        return None if NOT_KNOWN in starts else min(starts, default=None)
+        followers = (self._progress.get(node) for node in self.counting - {self.node})
+        return min(
+            (NOT_KNOWN if one is None else one.start_offset for one in followers), default=None
+        )
 
     def progress(self, node: int) -> Progress | None:
         return self._progress.get(node)

@@ -14,10 +14,12 @@ from goqueue.wire.http import problems
 from goqueue.wire.http.calls import Call, Raw, Request, promised
 from goqueue.wire.http.connection import Connection
 from goqueue.wire.http.dialects import Dialect, Told
+from goqueue.wire.http.handover import persist
 from goqueue.wire.http.problems import (
     ForeignOrigin,
     InternalError,
     MethodNotAllowed,
+    NodeStarting,
     UnsupportedMediaType,
 )
 from goqueue.wire.http.routing import Merge, Operation, Routes, encode
@@ -94,6 +96,8 @@ class Application:
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
         """Carry out an operation. What a handler raises, now or later, is in the promise."""
         try:
+            if not self.front.is_ready and not operation.is_early:
+                raise NodeStarting(self.front.waits_for)
             if operation.method not in ("GET", "HEAD"):
                 _check_origin(request)
             if request.dialect is not None:
@@ -103,6 +107,26 @@ class Application:
                 arguments = operation.decoder(request.body)
             else:
                 arguments = operation.decoder(request.query)
+        except Exception as error:
+            refused: Promise[Any] = Promise()
+            refused.reject(error)
+            return refused
+        is_somewhere = operation.owner is not None or operation.merge is not None
+        if self.front.forwarder is None or call.is_forwarded or not is_somewhere:
+            return self._attempt(operation, request, call, arguments)
+        kept = request.copy()
+        return persist(
+            lambda: self._attempt(operation, kept, call, arguments),
+            call,
+            self.scheduler,
+            is_reading=operation.method == "GET",
+        )
+
+    def _attempt(
+        self, operation: Operation, request: Request, call: Call, arguments: Any
+    ) -> Promise[Any]:
+        """Have the handler called here, or another node answer."""
+        try:
             if self.front.forwarder is not None:
                 elsewhere = self._elsewhere(operation, request, call, arguments)
                 if elsewhere is not None:
@@ -122,7 +146,7 @@ class Application:
         if operation.owner is not None:
             node = operation.owner(self.front, call, arguments)
             if isinstance(node, Coroutine):
-                return promised(self._when_owned(node, operation, request.copy(), call, arguments))
+                return promised(self._when_owned(node, operation, request, call, arguments))
             if node is not None and node != forwarder.node_id:
                 return self._forward(node, request, call, arguments)
         elif operation.merge is not None and not call.is_forwarded:
@@ -198,7 +222,7 @@ class Application:
 
     def head(self, status: int, media_type: bytes) -> bytes:
         """The first lines of an answer; the caller adds how long it is, and an empty line."""
-        second = self.scheduler.now_ms() // 1000
+        second = self.scheduler.wall_ms() // 1000
         if second != self._second:
             self._second = second
             self._heads.clear()

@@ -58,7 +58,14 @@ class Request:
 class Call:
     """What a request says besides its body or its query."""
 
-    __slots__ = ("_cancel", "client_host", "is_forwarded", "last_event_id", "parameters")
+    __slots__ = (
+        "_cancel",
+        "client_host",
+        "is_cancelled",
+        "is_forwarded",
+        "last_event_id",
+        "parameters",
+    )
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class Call:
         self.client_host = client_host
         self.is_forwarded = is_forwarded  # by another node, which this one must answer itself
         self.last_event_id = last_event_id
+        self.is_cancelled = False  # the client has gone, or the node stops
         self._cancel: Callable[[], None] | None = None
 
     def text(self, name: str) -> str:
@@ -97,6 +105,7 @@ class Call:
         self._cancel = cancel
 
     def cancel(self) -> None:
+        self.is_cancelled = True
         if self._cancel is not None:
             cancel, self._cancel = self._cancel, None
             cancel()
@@ -105,12 +114,15 @@ class Call:
 class Raw:
     """An answer that is not the JSON of its operation, or has another status."""
 
-    __slots__ = ("body", "media_type", "status")
+    __slots__ = ("body", "is_moving", "media_type", "status")
 
-    def __init__(self, body: bytes, media_type: bytes, *, status: int = 200) -> None:
+    def __init__(
+        self, body: bytes, media_type: bytes, *, status: int = 200, is_moving: bool = False
+    ) -> None:
         self.body = body
         self.media_type = media_type
         self.status = status
+        self.is_moving = is_moving  # a refusal: another node will soon be able to answer
 
 
 def promised(answer: Any) -> Promise[Any]:

@@ -19,6 +19,7 @@ from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 from goqueue.wire.http.calls import Call, Raw, Request
 from goqueue.wire.http.events import EventStream
+from goqueue.wire.http.handover import is_moving
 from goqueue.wire.http.problems import NoOwner, Problem, problem_from
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Told(msgspec.Struct, frozen=True, array_like=True):
 
     status: int
     media_type: bytes
+    is_moving: bool = False  # a refusal: another node will soon be able to answer
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -91,7 +93,7 @@ class Forwarder:
     ) -> Promise[Raw]:
         """Have a request answered by another node; when the client goes, it is told so."""
         result: Promise[Raw] = Promise()
-        if call.is_forwarded or node in (NOBODY, self.node_id):
+        if call.is_forwarded or not self._can_answer(node):
             result.reject(NoOwner())
             return result
         self._last += 1
@@ -118,7 +120,14 @@ class Forwarder:
                 result.settle(None, error)
             else:
                 told = _told_decoder.decode(answer.head)
-                result.resolve(Raw(bytes(answer.body), told.media_type, status=told.status))
+                result.resolve(
+                    Raw(
+                        bytes(answer.body),
+                        told.media_type,
+                        status=told.status,
+                        is_moving=told.is_moving,
+                    )
+                )
 
         def cancel() -> None:
             if not result.is_done:
@@ -130,6 +139,12 @@ class Forwarder:
         called = self._peers.call(node, PeerKind.FORWARD, head, body, timeout_ms=timeout_ms)
         called.then(answered)
         return result
+
+    def _can_answer(self, node: int) -> bool:
+        """Whether a node can be asked; whoever asks one that is gone must not wait for it."""
+        assert self._broker.cluster is not None
+        is_other = node not in (NOBODY, self.node_id)
+        return is_other and self._broker.cluster.is_there(node)
 
     async def ask(self, node: int, request: Request, kind: type[T]) -> T:
         """A question of this node's own to another one."""
@@ -149,8 +164,6 @@ class Forwarder:
         request.body = bytes(body)
         place = (caller, sent.number)
         answer: Promise[Answer] = Promise()
-        if application.is_stopping:
-            raise RequestTimedOut("The node is stopping; ask again.")
         operation = application.find(request)
         call = Call(request.parameters, client_host=sent.client_host, is_forwarded=True)
 
@@ -165,12 +178,16 @@ class Forwarder:
                 status, media_type, content = application.told(operation, request, value)
             else:
                 status, media_type, content = application.refused(request, error)
-            answer.resolve(Answer(_encode(_Told(status, media_type)), [content]))
+            head = _encode(_Told(status, media_type, is_moving(error)))
+            answer.resolve(Answer(head, [content]))
 
         def give_up() -> None:
             call.cancel()
             done(None, RequestTimedOut("The client has gone."))
 
+        if application.is_stopping:
+            done(None, NoOwner())
+            return answer
         self._served[place] = give_up
         application.perform(operation, request, call).then(done)
         return answer

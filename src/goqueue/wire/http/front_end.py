@@ -46,10 +46,18 @@ class FrontEnd:
         self.positions = MemberPositions(limits.members_max)
         if broker.cluster is not None:
             broker.cluster.replicas.on_role(self._role_changed)
+        self.is_ready = True  # False while the node is not yet one that its cluster counts on
         self.document: bytes | None = None  # the OpenAPI document, made when it is first asked for
 
+    @property
+    def waits_for(self) -> str:
+        """Why requests cannot be answered yet, as a sentence; empty if they can."""
+        if self.is_ready or self.broker.cluster is None:
+            return ""
+        return self.broker.cluster.waits_for
+
     def now_ms(self) -> int:
-        return self.broker.scheduler.now_ms()
+        return self.broker.scheduler.wall_ms()
 
     def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
         """What members were given here is old by the time their groups come back."""

@@ -16,6 +16,7 @@ NODE = (
         node.health,
         "Whether the node does all that it should.",
         area="node",
+        is_early=True,
         answer=bodies.Health,
         other_answers={503: bodies.Health},
     ),
@@ -26,7 +27,9 @@ NODE = (
         node.ready,
         "Whether the node takes requests.",
         area="node",
+        is_early=True,
         answer=bodies.Health,
+        other_answers={503: bodies.Health},
     ),
     Operation(
         "alive",
@@ -35,6 +38,7 @@ NODE = (
         node.alive,
         "Whether the process answers at all.",
         area="node",
+        is_early=True,
         answer=bodies.Alive,
     ),
     Operation(
@@ -44,6 +48,7 @@ NODE = (
         node.show_version,
         "Which version this is.",
         area="node",
+        is_early=True,
         answer=bodies.Version,
     ),
     Operation(
@@ -53,6 +58,7 @@ NODE = (
         node.document,
         "This document.",
         area="node",
+        is_early=True,
         answer=dict[str, Any],
     ),
     Operation(
@@ -62,6 +68,7 @@ NODE = (
         node.page,
         "Interactive documentation.",
         area="node",
+        is_early=True,
         answer=bytes,
     ),
 )

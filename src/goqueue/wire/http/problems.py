@@ -126,6 +126,17 @@ class NodeStopping(HttpError):
         super().__init__("The node is stopping; retry when it is back, or at another node.")
 
 
+class NodeStarting(HttpError):
+    """The node is not yet one that its cluster counts on."""
+
+    code = "node_starting"
+    retryable = True
+    status = 503
+
+    def __init__(self, waits_for: str) -> None:
+        super().__init__(f"The node is not ready; retry, or ask another one. {waits_for}")
+
+
 class NoOwner(HttpError):
     """The node that could answer is unknown, or thinks that another one should."""
 
@@ -175,6 +186,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.NodeConflict: 409,
     errors.StaleIncarnation: 409,
     errors.NodeInUse: 409,
+    errors.QuorumAtRisk: 409,
     errors.ForeignCluster: 409,
     errors.StalePartitionVersion: 409,
     errors.IneligibleReplica: 409,

@@ -47,6 +47,7 @@ class Operation:
     errors: tuple[type[GoQueueError], ...] = ()
     is_waiting: bool = False  # may answer late, so the client is watched meanwhile
     is_stream: bool = False
+    is_early: bool = False  # answered even while the node belongs to no cluster yet
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
     # In a cluster: the node that must answer, if it has to be a certain one; -1 while nobody can.

@@ -9,8 +9,15 @@ from goqueue.broker.topic_settings import ACCEPTED_SETTINGS, TOPIC_SETTINGS
 from goqueue.config import Settings
 
 SOURCE_TOPIC = 1
+SOURCE_DYNAMIC_BROKER = 2
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
+
+# What can be changed of a node while it runs.
+FEEDING_RATE = "leader.replication.throttled.rate"
+CATCHING_UP_RATE = "follower.replication.throttled.rate"
+# Tools take it back together with those. A node has one folder: nothing moves between several.
+FOLDERS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
@@ -50,6 +57,16 @@ def describe_topic(defaults: Mapping[str, str], own: Mapping[str, str]) -> list[
             )
         )
     return configs
+
+
+def describe_throttles(rates: Mapping[str, int]) -> list[Config]:
+    """The throttles that a node has been given while it runs."""
+    about = "Bytes per second to or of copies that are not in sync."
+    return [
+        Config(name, str(rate), SOURCE_DYNAMIC_BROKER, _TYPES["long"], about, "")
+        for name, rate in sorted(rates.items())
+        if rate
+    ]
 
 
 def describe_node(settings: Settings, *, advertised: str) -> list[Config]:

@@ -28,6 +28,8 @@ _RESPONSE_HEAD = Struct(">ii")
 _RESPONSE_HEAD_FLEXIBLE = Struct(">iix")
 
 _PRODUCE_KEY = 0
+_METADATA_KEY = 3
+_EARLY_KEYS = (API_VERSIONS_KEY, _METADATA_KEY)
 _NO_TAGS = b"\x00"
 
 _log = logging.getLogger(__name__)
@@ -117,6 +119,7 @@ class Connection:
         "_client_id_bytes",
         "_close",
         "_front",
+        "_is_held",
         "_outbox",
         "_outbox_bytes",
         "_send",
@@ -146,6 +149,7 @@ class Connection:
         self._outbox_bytes = 0
         self._client_id = ""
         self._client_id_bytes = b""
+        self._is_held = False
         self.client_host = client_host
         self.is_closed = False
         self.is_flushing = False
@@ -158,6 +162,7 @@ class Connection:
         front = self._front
         return (
             len(self._calls) >= front.requests_in_flight_max
+            or self._is_held
             or self.unsent_bytes + self._outbox_bytes > front.unsent_bytes_max
         )
 
@@ -176,9 +181,24 @@ class Connection:
             stop = at + 4 + length
             if stop > end:
                 break
+            if not self._front.is_ready and self._must_wait(data[at + 4 : stop]):
+                break
             self._handle(data[at + 4 : stop])
             at = stop
         return at
+
+    def _must_wait(self, frame: memoryview) -> bool:
+        """While the node is not ready it tells where to go, and keeps what else is asked."""
+        if _HEAD.unpack_from(frame)[0] in _EARLY_KEYS:
+            return False
+        self._is_held = True
+        self._front.hold(self)
+        return True
+
+    def release(self) -> None:
+        self._is_held = False
+        if not self.is_closed:
+            self._unblock()
 
     def wanted_bytes(self, data: memoryview) -> int:
         """How many bytes the request has that `data` begins with."""
@@ -230,6 +250,8 @@ class Connection:
             cancel()
         self._calls.clear()
         self._outbox.clear()
+        if self._is_held:
+            self._front.let_go(self)
 
     def fail(self, what: str, error: Exception) -> None:
         _log.error("%s from %s failed", what, self.client_host, exc_info=error)

@@ -116,6 +116,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.NodeConflict: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
     errors.StaleIncarnation: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeInUse: ErrorCode.POLICY_VIOLATION,
+    errors.QuorumAtRisk: ErrorCode.POLICY_VIOLATION,
     errors.ForeignCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
     errors.StalePartitionVersion: ErrorCode.INVALID_UPDATE_VERSION,
     errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,

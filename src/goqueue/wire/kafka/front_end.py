@@ -86,6 +86,8 @@ class FrontEnd:
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
+        self.is_ready = True  # False while the node is not yet one that its cluster counts on
+        self._held: set[Connection] = set()
         self.topics_by_bytes: dict[bytes, Topic] = {}
         self.produce_layouts: dict[tuple[bytes, int], Layout] = {}
         self._to_flush: list[Connection] = []
@@ -109,13 +111,27 @@ class FrontEnd:
         return {
             node.id: _split(node.addresses[_LISTENER])
             for node in cluster.nodes()
-            if _LISTENER in node.addresses
+            if _LISTENER in node.addresses and cluster.is_there(node.id)
         }
 
     def controller_id(self) -> int:
         """The controller, if clients can be sent there; else this node, which asks it for them."""
         controller = self.broker.controller_id
         return controller if controller in self.brokers() else self.broker.node_id
+
+    def hold(self, connection: Connection) -> None:
+        """A client asks for more than where to go; it is heard when the node is ready."""
+        self._held.add(connection)
+
+    def let_go(self, connection: Connection) -> None:
+        """The client has not waited for that."""
+        self._held.discard(connection)
+
+    def become_ready(self) -> None:
+        self.is_ready = True
+        held, self._held = self._held, set()
+        for connection in held:
+            connection.release()
 
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this turn, when more answers may have been made."""

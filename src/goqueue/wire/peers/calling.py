@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -29,8 +28,6 @@ from goqueue.wire.peers.refusals import error_of
 CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
 UNSENT_BYTES_MAX = 64 << 20  # then notices are dropped and calls refused
 
-_log = logging.getLogger(__name__)
-
 
 class _Pending(NamedTuple):
     promise: Promise[Answered]
@@ -43,6 +40,7 @@ class Calling:
     def __init__(self, scheduler: Scheduler, node_id: int, hello: Callable[[], Hello]) -> None:
         self.node_id = node_id
         self.unsent_bytes = 0
+        self.complaint = ""  # why the last connection came to nothing, if one of the two said so
         self._scheduler = scheduler
         self._hello = hello
         self._pending: dict[int, _Pending] = {}
@@ -119,6 +117,7 @@ class Calling:
         assert self._send is None, "a node is dialled once at a time"
         self._send, self._close = send, close
         self.unsent_bytes = 0
+        self.complaint = ""
         # Not at once: whoever owns the socket is still being made.
         self._scheduler.call_soon(partial(self._introduce, send))
         return self
@@ -178,17 +177,14 @@ class Calling:
 
     def _meet(self, frame: Frame) -> None:
         if frame.role is Role.REFUSAL:
-            _log.warning("node %d refuses us: %s", self.node_id, read_refusal(frame).text)
-            self._hang_up()
+            self._hang_up(f"node {self.node_id} refuses us: {read_refusal(frame).text}")
             return
         hello = read_hello(frame)
         if hello.node_id != self.node_id:
-            _log.warning(
-                "the address of node %d is that of node %d; check the list of peers",
-                self.node_id,
-                hello.node_id,
+            self._hang_up(
+                f"this should be the address of node {self.node_id} and is that of node "
+                f"{hello.node_id}; check the list of peers"
             )
-            self._hang_up()
             return
         self._is_met = True
         waiting, self._waiting = self._waiting, []
@@ -197,6 +193,8 @@ class Calling:
             if self._send is not None:
                 self._send(parts)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, complaint: str) -> None:
+        """End the connection; whoever made it sees to it that the reason is told once."""
+        self.complaint = complaint
         if self._close is not None:
             self._close()

@@ -9,6 +9,7 @@ from functools import partial
 from goqueue.broker.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.wire.parts import Part
+from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import (
     NO_CALL,
     PROTOCOL_VERSION,
@@ -38,6 +39,9 @@ class PeerServer:
         self.hello = hello  # what this node says of itself, as far as it knows by now
         self.handlers: dict[int, Handler] = {}
         self.notice_handlers: dict[int, NoticeHandler] = {}
+        self.complaints = Complaints(_log)
+        # Told who has made a connection: a sign that it can be reached too.
+        self.on_met: Callable[[int], None] = lambda node: None
 
     def connect(
         self,
@@ -122,13 +126,16 @@ class Serving:
     def _meet(self, caller: Hello) -> None:
         mine = self._server.hello()
         refusal = _unwelcome(caller, mine)
+        name = f"node {caller.node_id} at {self._host}"
         if refusal is not None:
-            _log.warning("refusing a node at %s: %s", self._host, refusal)
+            self._server.complaints.tell(name, f"turned away: {refusal}")
             self._send(refusal_parts(0, NO_CALL, Refusal("invalid_request", refusal)))
             self._close()
             return
+        self._server.complaints.settle(name)
         self._caller = caller
         self._send(hello_parts(mine))
+        self._server.on_met(caller.node_id)
 
     def _call(self, caller: int, frame: Frame) -> None:
         self._calls += 1

@@ -61,7 +61,13 @@ REQUESTS: dict[str, Request[Any]] = {
     "undrainNode": CLUSTER.undrain(1),
     "listPlacements": CLUSTER.partitions(topic="orders", node=1, state="moving"),
     "electLeaders": CLUSTER.elect(topic="orders", partitions=[0], unclean=True),
-    "startReassignments": CLUSTER.reassign({TopicPartition("orders", 1): [2, 3]}),
+    "listVoters": CLUSTER.voters(),
+    "addVoter": CLUSTER.add_voter(1),
+    "removeVoter": CLUSTER.remove_voter(1),
+    "startReassignments": CLUSTER.reassign(
+        {TopicPartition("orders", 1): [2, 3]}, throttle_bytes_per_second=5_000_000
+    ),
+    "throttleReassignments": CLUSTER.throttle_reassignments(None, topic="orders", partition=1),
     "listReassignments": CLUSTER.reassignments(topic="orders"),
     "cancelReassignments": CLUSTER.cancel_reassignments(topic="orders", partition=1),
     "createTopic": TOPICS.create("orders", partitions=3, settings={"retention_ms": 5}),

@@ -116,6 +116,32 @@ def test_asking_beforehand_changes_nothing_and_the_cut_off_node_keeps_its_term()
     assert {node.term for node in quorum.nodes.values()} == {leader.term}
 
 
+def test_a_leader_that_is_known_to_be_gone_is_replaced_before_its_silence_counts() -> None:
+    quorum = Quorum(3, settings=replace(SETTINGS, election_ms=10_000, gone_ms=100))
+    quorum.elect(0)
+    quorum.cut = {0}
+    for number in (1, 2):
+        quorum.nodes[number].miss(0, quorum.now_ms)
+    quorum.run(200)
+    assert quorum.leaders() in ([0, 1], [0, 2])  # The old one does not know it yet.
+
+
+def test_whoever_misses_a_leader_that_others_hear_unseats_nobody() -> None:
+    quorum = Quorum(3, settings=replace(SETTINGS, gone_ms=20))
+    leader = quorum.elect(0)
+    quorum.nodes[2].miss(0, quorum.now_ms)
+    quorum.nodes[0].miss(0, quorum.now_ms)  # It cannot miss itself,
+    quorum.nodes[1].miss(2, quorum.now_ms)  # and who does not lead is missed by nobody.
+    assert (quorum.nodes[2].leader_id, quorum.nodes[1].leader_id) == (None, 0)
+    quorum.cut = {2}  # So that the leader's next word does not settle it first.
+    quorum.run(25)
+    assert quorum.nodes[2].role is Role.PRE_CANDIDATE
+    quorum.cut = set()
+    quorum.run(300)
+    assert quorum.leaders() == [0]
+    assert {node.term for node in quorum.nodes.values()} == {leader.term}
+
+
 def test_a_node_of_an_earlier_term_can_help_to_win() -> None:
     quorum = Quorum(2)
     quorum.nodes[0] = node_with([1, 1], voters=2, hard=HardState(6, None))

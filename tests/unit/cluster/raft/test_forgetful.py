@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from goqueue.cluster.raft.core import Raft
+from goqueue.cluster.raft.frames import DamagedQuorumFile
 from goqueue.cluster.raft.members import MemberChange, change_members
 from goqueue.cluster.raft.messages import (
     Append,
@@ -23,7 +24,7 @@ from goqueue.cluster.raft.messages import (
 )
 from goqueue.cluster.raft.ready import START, HardState, RaftState, Refused
 from goqueue.cluster.raft.settings import RaftSettings
-from goqueue.cluster.raft.storage import DamagedQuorumFile, RaftStorage
+from goqueue.cluster.raft.storage import RaftStorage
 from tests.simulation.disk import SimulatedDisk
 
 FOLDER = "meta/quorum"

@@ -21,6 +21,7 @@ from goqueue.cluster.raft import (
     Ready,
     Snapshot,
 )
+from goqueue.cluster.raft.frames import unmarked
 from goqueue.model.errors import StorageFailed, StorageFull
 from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.disk import Disk
@@ -212,6 +213,60 @@ def test_a_flipped_bit_anywhere_in_the_log_is_noticed(is_marked: bool) -> None:
         assert (found, bit // 8 >= mark_start) == (good, True)
 
 
+def test_a_flipped_bit_in_a_large_last_frame_is_not_taken_for_a_torn_write() -> None:
+    """Whatever it holds: zeros as well, which is what a sector reads as that was never written."""
+    disk = SimulatedDisk()
+    storage = _begun(disk)
+    storage.save([Ready(hard_state=HardState(3, 1), entries=[_entry(1, payload=bytes(1_600))])])
+    stored = disk.read_whole(LOG)
+    data = stored[: stored.rindex(b"\xf1QRF")]  # The mark after it has not reached the disk.
+    disk.replace_whole(LOG, data)
+    good = _loaded(disk)
+    for bit in range(8 * len(data) - 8 * 1_500, 8 * len(data)):
+        disk.replace_whole(LOG, data)
+        disk.flip_bit(LOG, bit)
+        try:
+            found = _loaded(disk)
+        except DamagedQuorumFile:
+            continue
+        # Only the marks of sectors hold nothing.
+        assert (found, bit // 8 % 512) == (good, 511), bit
+
+
+def test_a_write_torn_anywhere_is_followed_by_others_in_the_right_place() -> None:
+    disk = SimulatedDisk()
+    storage = _begun(disk)
+    storage.save([Ready(hard_state=HardState(3, 1), entries=[_entry(1, payload=b"x" * 600)])])
+    data = disk.read_whole(LOG)
+    last = [Ready(entries=[_entry(2, payload=b"y" * 2_000)])]
+    for size in range(len(data) - 300, len(data)):
+        disk.replace_whole(LOG, data[:size])
+        storage = _opened(disk)
+        storage.save([Ready(hard_state=HardState(3, 1), entries=[_entry(1, payload=b"x" * 600)])])
+        storage.save(last)
+        assert [entry.index for entry in _loaded(disk).entries] == [1, 2], size
+
+
+def test_a_log_without_marks_is_read_and_gets_them() -> None:
+    disk = SimulatedDisk()
+    storage = _begun(disk)
+    storage.save([Ready(hard_state=HardState(3, 1), entries=[_entry(1, payload=b"x" * 2_000)])])
+    good = _loaded(disk)
+    data = bytearray(unmarked(disk.read_whole(LOG)))
+    data[5] = 1
+    disk.replace_whole(LOG, bytes(data))
+    storage = RaftStorage(disk, "quorum")
+    assert storage.load() == good
+    storage.save([Ready(entries=[_entry(2, payload=b"y" * 2_000)])])
+    again = RaftStorage(disk, "quorum")
+    more = again.load()
+    assert more is not None
+    assert more.entries == [*good.entries, _entry(2, payload=b"y" * 2_000)]
+    again.secure(more)
+    assert _loaded(disk) == more
+    assert disk.read_whole("quorum/log-00000002")[5] == 2
+
+
 def test_a_flipped_bit_anywhere_in_the_snapshot_is_noticed() -> None:
     disk = SimulatedDisk()
     _begun(disk)
@@ -238,9 +293,9 @@ def _keep_only_the_head(disk: SimulatedDisk) -> None:
     disk.replace_whole(LOG, disk.read_whole(LOG)[:18])
 
 
-def _write_version_2(disk: SimulatedDisk) -> None:
+def _write_version_3(disk: SimulatedDisk) -> None:
     data = bytearray(disk.read_whole(LOG))
-    data[5] = 2
+    data[5] = 3
     disk.replace_whole(LOG, bytes(data))
 
 
@@ -251,7 +306,7 @@ def _write_version_2(disk: SimulatedDisk) -> None:
         (_remove_snapshot, "missing, though a log"),
         (_shorten_log, "shorter than its header"),
         (_keep_only_the_head, "first frame is missing"),
-        (_write_version_2, "version 2"),
+        (_write_version_3, "version 3"),
     ],
 )
 def test_a_missing_or_foreign_file_is_named(

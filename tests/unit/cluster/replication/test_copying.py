@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -80,7 +81,7 @@ class Pair:
         self.leading = Leading(partition, replicas, self.proposals.append)
         self.follow(epoch)
 
-    def follow(self, epoch: int) -> None:
+    def follow(self, epoch: int, *, is_in_sync: bool = False) -> None:
         self.other.partition.become_follower(epoch, leader=LEADER)
         self.requests += 1000
         following = Following(
@@ -100,6 +101,7 @@ class Pair:
             clear_journal=self.clearing.append,
             tell=self.reports.append,
             resume=lambda: None,
+            is_in_sync=is_in_sync,
         )
         self.copying.start(NOW_MS)
 
@@ -322,6 +324,57 @@ def test_damage_on_the_leader_is_not_copied() -> None:
     assert pair.pull().status is FetchStatus.DAMAGED
     assert pair.other.partition.end_offset == 1
     assert pair.leading.is_damaged
+
+
+def test_what_was_sent_unread_and_refused_is_verified_when_it_is_asked_for_again() -> None:
+    pair = Pair()
+    pair.lead(1)
+    pair.one.append("good")
+    pair.one.append("bad")
+    pair.one.sync()
+    segment = pair.one.partition.log.active
+    pair.one.disk.flip_bit(segment.file.path, 8 * (segment.size - 1))
+    assert pair.pull().status is FetchStatus.OK
+    pair.copying.following.failed(NOW_MS - 1000)
+    assert pair.other.partition.end_offset == 1  # The second one was not what it should be.
+    assert pair.pull().status is FetchStatus.OK
+    pair.copying.following.failed(NOW_MS - 1000)
+    assert pair.one.partition.first_damage is None
+    assert pair.pull().status is FetchStatus.DAMAGED
+    assert pair.one.partition.first_damage == 1
+
+
+def test_an_unreadable_disk_counts_as_damage() -> None:
+    pair = Pair()
+    pair.lead(1)
+    pair.one.append("unreadable")
+    pair.one.sync()
+
+    def fail(position: int, length: int) -> bytes:
+        raise OSError(errno.EIO, "unreadable")
+
+    pair.one.partition.log.active.file.read = fail  # type: ignore[method-assign]
+    assert pair.pull().status is FetchStatus.DAMAGED
+    assert pair.one.partition.first_damage == 0
+
+
+def test_a_damaged_follower_drops_what_it_has_only_when_nobody_relies_on_it() -> None:
+    pair = Pair()
+    pair.lead(1)
+    for value in ("a", "b", "c"):
+        pair.one.append(value)
+    pair.catch_up()
+    partition = pair.other.partition
+    partition.note_damage(1)
+    pair.follow(1, is_in_sync=True)
+    pair.clear()
+    assert partition.end_offset == 3
+    pair.follow(1)
+    pair.clear()
+    assert partition.end_offset == 1
+    pair.catch_up()
+    assert log_of(pair.other) == log_of(pair.one)
+    assert partition.first_damage is None
 
 
 def test_with_too_few_in_sync_writers_are_refused_and_records_are_committed_later() -> None:

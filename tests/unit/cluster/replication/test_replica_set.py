@@ -203,9 +203,24 @@ def test_where_there_are_fewer_replicas_than_needed_all_of_them_commit() -> None
     ]
 
 
-def test_the_low_watermark_is_known_when_all_living_followers_have_told() -> None:
+def test_the_low_watermark_is_that_of_the_followers_in_sync() -> None:
+    def begins(lead: Lead, node: int, start_offset: int) -> None:
+        lead.follower_fetched(
+            node,
+            A,
+            offset=100,
+            durable_offset=100,
+            start_offset=start_offset,
+            end_offset=100,
+            now_ms=0,
+        )
+
     lead = Lead()
-    lead.has(1, 100)
+    begins(lead, 1, 70)
+    assert lead.low_watermark == -1  # The other one has not told.
+    begins(lead, 2, 40)
+    assert lead.low_watermark == 40
+    lead.decided(0, 1, version=8)
+    assert lead.low_watermark == 70
+    lead.decided(0, version=9)
     assert lead.low_watermark is None
-    lead.nodes_changed({0: A, 1: A}, now_ms=0)
-    assert lead.low_watermark == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from goqueue.wire.http import merging
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.bodies import groups as group_bodies
-from goqueue.wire.http.handlers.cluster import merge_moves
+from goqueue.wire.http.handlers.moving import merge_moves
 from tests.unit.wire.http.client import Client
 
 
@@ -42,6 +42,32 @@ def test_what_a_node_that_is_alone_cannot_do_is_refused(client: Client) -> None:
     assert result["problem"]["code"] == "invalid_replica_assignment"
     cancelled = client.send("DELETE", "/v1/admin/reassignments?topic=orders&partition=0").json
     assert cancelled["results"][0]["problem"]["code"] == "no_reassignment"
+
+
+def test_a_node_that_is_alone_votes_alone(client: Client) -> None:
+    told = client.get("/v1/admin/voters")
+    [voter] = told["voters"]
+    number = voter["id"]
+    assert voter == {"id": number, "voter": True, "controller": True, "running": True}
+    assert told["majority"] == 1
+    assert client.send("PUT", f"/v1/admin/voters/{number}", {}).json == told
+    refused = client.refused("DELETE", f"/v1/admin/voters/{number}")
+    assert (refused.status, refused.json["code"]) == (409, "quorum_at_risk")
+    assert client.refused("PUT", "/v1/admin/voters/77", {}).json["code"] == "unknown_node"
+
+
+def test_throttles_are_for_what_is_moving(client: Client) -> None:
+    client.post("/v1/topics", {"name": "orders"})
+    path = "/v1/admin/reassignments"
+    nothing = client.send("PATCH", path, {"throttle_bytes_per_second": 5}).json
+    assert nothing == {"results": [], "failed": 0}
+    named = {"topic": "orders", "partition": 0, "throttle_bytes_per_second": None}
+    [result] = client.send("PATCH", path, named).json["results"]
+    assert result["problem"]["code"] == "no_reassignment"
+    for body in ({}, {"throttle_bytes_per_second": 0}, {"throttle_bytes_per_second": "50MB"}):
+        assert client.refused("PATCH", path, body).json["code"] == "invalid_field"
+    lost = {"partition": 0, "throttle_bytes_per_second": 5}
+    assert client.refused("PATCH", path, lost).json["code"] == "invalid_field"
 
 
 def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
@@ -90,3 +116,37 @@ def test_a_move_has_come_as_far_as_its_last_new_copy() -> None:
     assert progress(seen_by(3, 500), seen_by(2, 500)) == 0.0  # the leader has not said
     in_sync = (1, 2, 3)
     assert progress(seen_by(1, 500, in_sync=in_sync), seen_by(3, 500, in_sync=in_sync)) == 1.0
+
+
+def test_the_time_that_a_move_will_take_is_told_once_its_pace_is_known() -> None:
+    def seen_by(node: int, size: int, *, rate: int = 0, in_sync: int = 1) -> bodies.Moving:
+        move = bodies.MovingPartition(
+            topic="orders",
+            partition=0,
+            leader=1,
+            replicas=[1],
+            target=[2, 3],
+            adding=[2, 3],
+            removing=[1],
+            in_sync=[1, in_sync],
+            copies=[
+                bodies.Copy(
+                    node=node, start_offset=0, end_offset=9, bytes=size, bytes_per_second=rate
+                )
+            ],
+            progress=0.0,
+        )
+        return bodies.Moving(reassignments=[move])
+
+    def estimate(*answers: bodies.Moving) -> tuple[int, int, int | None]:
+        [move] = merge_moves(None, list(answers)).reassignments
+        return move.bytes_left, move.bytes_per_second, move.remaining_ms
+
+    slow = seen_by(2, 1_000, rate=100), seen_by(3, 4_000, rate=500)
+    assert estimate(*slow, seen_by(1, 5_000)) == (5_000, 600, 40_000)
+    waiting = seen_by(2, 1_000), seen_by(3, 4_000, rate=500)
+    assert estimate(*waiting, seen_by(1, 5_000)) == (5_000, 500, None)
+    half = seen_by(2, 5_000, in_sync=2), seen_by(3, 4_000, rate=500, in_sync=2)
+    assert estimate(*half, seen_by(1, 5_000, in_sync=2)) == (1_000, 500, 2_000)
+    assert estimate(*slow) == (0, 600, None)  # the leader has not said
+    assert estimate(seen_by(2, 9_000, rate=1), seen_by(1, 5_000)) == (0, 1, None)  # nor has 3

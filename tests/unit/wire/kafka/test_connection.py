@@ -14,6 +14,7 @@ from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME, api_versions
 from goqueue.wire.kafka.messages.api_versions import ApiVersionsRequest
+from goqueue.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.simulation.kafka_peer import KafkaPeer
 from tests.unit.wire.kafka.client import Client, about, failures
 from tests.unit.wire.kafka.reference import Message
@@ -434,3 +435,30 @@ def test_a_client_id_that_is_no_text_is_malformed() -> None:
     with pytest.raises(GoQueueError) as refusal:
         Client().peer.send(struct.pack(">i", len(frame)) + frame)
     assert isinstance(refusal.value, MalformedRequest)
+
+
+def test_a_node_that_is_not_ready_tells_where_to_go_and_hears_the_rest_later() -> None:
+    client = Client()
+    front = client.node.front
+    front.is_ready = False
+    assert client.call("ApiVersions", HELLO).error_code == 0
+    assert [one.name for one in client.ask("Metadata").topics] == ["orders"]
+    nobody_knows = MetadataRequest(topics=[MetadataRequestTopic(name="nobody-knows")])
+    unknown = client.call("Metadata", nobody_knows)
+    assert unknown.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    version = API_BY_NAME["ListOffsets"].version_stable_max
+    api = API_BY_NAME["ListOffsets"]
+    question = client.peer.frame(api, version, request_of("ListOffsets", version, client.subject))
+    assert client.peer.send(question) == 0
+    assert client.peer.connection.is_blocked
+    client.node.run_for(60_000)
+    assert not client.peer.received
+    gone = client.node.peer()
+    gone.send(question)
+    gone._close()
+    assert len(front._held) == 1, "whoever has gone is not kept"
+    front.become_ready()
+    assert client.peer.is_unblocked
+    assert not client.peer.connection.is_blocked
+    assert client.peer.send(question) == len(question)
+    client.node.run_until(lambda: client.peer.has_answer)

@@ -154,11 +154,54 @@ def test_a_topic_that_is_not_there_cannot_be_altered(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["AlterConfigs", "IncrementalAlterConfigs"])
 def test_the_node_is_not_altered_while_it_runs(client: Client, name: str) -> None:
-    request = alter_request("1") if name == "AlterConfigs" else incremental_request("1")
+    changes = [("num.partitions", SET, "3")]
+    request = alter_request("1") if name == "AlterConfigs" else incremental_request("1", *changes)
     request.resources[0].resource_type = BROKER_RESOURCE
     (one,) = client.call(name, request).responses
     assert one.error_code == ErrorCode.INVALID_REQUEST
     assert "configuration file" in one.error_message
+
+
+@pytest.mark.parametrize(
+    ("node", "change", "message"),
+    [
+        ("1", ("leader.replication.throttled.rate", SET, "1000"), "is alone"),
+        ("1", ("follower.replication.throttled.rate", SET, "fast"), "bytes per second"),
+        ("1", ("follower.replication.throttled.rate", SET, "0"), "bytes per second"),
+        ("1", ("follower.replication.throttled.rate", APPEND, "5"), "bytes per second"),
+        ("1", ("replica.alter.log.dirs.io.max.bytes.per.second", SET, "5"), "one folder"),
+        ("", ("leader.replication.throttled.rate", SET, "1000"), "Name a node"),
+        ("7", ("leader.replication.throttled.rate", SET, "1000"), "No node 7"),
+    ],
+)
+def test_throttles_that_make_no_sense_are_refused(
+    client: Client, node: str, change: tuple[str, int, str], message: str
+) -> None:
+    request = incremental_request(node, change)
+    request.resources[0].resource_type = BROKER_RESOURCE
+    (one,) = client.call("IncrementalAlterConfigs", request).responses
+    assert one.error_code != 0
+    assert message in one.error_message
+
+
+def test_throttles_that_nobody_has_set_are_taken_back(client: Client) -> None:
+    names = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    request = incremental_request("1", *((name, DELETE, None) for name in names))
+    request.resources[0].resource_type = BROKER_RESOURCE
+    (one,) = client.call("IncrementalAlterConfigs", request).responses
+    assert (one.error_code, one.error_message) == (0, None)
+
+
+def test_lists_of_throttled_replicas_are_taken_and_kept(client: Client) -> None:
+    name = "leader.replication.throttled.replicas"
+    assert change(client, (name, SET, "0:1,0:2")).error_code == 0
+    assert change(client, (name, APPEND, "1:2")).error_code == 0
+    assert own(client)["leader_replication_throttled_replicas"] == "0:1,0:2,1:2"
+    assert change(client, (name, DELETE, None)).error_code == 0
 
 
 # Changing

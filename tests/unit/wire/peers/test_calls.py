@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from goqueue.model.names import TopicPartition
 from goqueue.wire.parts import Part
 from goqueue.wire.peers import calling
 from goqueue.wire.peers.calling import Calling
+from goqueue.wire.peers.complaints import TOLD_MAX, Complaints
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import CALLS_MAX, PeerServer, Serving
 from tests.simulation.clock import VirtualClock
@@ -208,10 +210,36 @@ def test_strangers_do_not_speak_to_each_other(
     server: Hello, caller: Hello, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = Pair(server=server, caller=caller)
-    pair.open()
-    assert not pair.is_open
-    assert not pair.calling.is_connected
-    assert reason in caplog.text
+    for _ in range(3):
+        pair.open()
+        assert not pair.is_open
+        assert not pair.calling.is_connected
+        assert reason in pair.calling.complaint
+    assert len(caplog.records) <= 1, "told once, however often it tries"
+
+
+def test_a_trouble_that_comes_again_after_all_was_well_is_told_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    complaints = Complaints(logging.getLogger("goqueue"))
+    complaints.tell("node 1", "is late")
+    complaints.tell("node 1", "is late")
+    complaints.tell("node 2", "is late")
+    complaints.settle("node 1")
+    complaints.tell("node 1", "is late")
+    complaints.tell("node 2", "is late")
+    assert [one.getMessage() for one in caplog.records] == [
+        "node 1: is late",
+        "node 2: is late",
+        "node 1: is late",
+    ]
+
+
+def test_what_was_told_is_remembered_within_bounds() -> None:
+    complaints = Complaints(logging.getLogger("goqueue"), logging.DEBUG)
+    for number in range(3 * TOLD_MAX):
+        complaints.tell(f"node {number}", "is late")
+    assert len(complaints._told) == TOLD_MAX
 
 
 def test_a_node_that_does_not_know_its_cluster_yet_may_ask() -> None:

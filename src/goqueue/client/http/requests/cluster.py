@@ -25,6 +25,7 @@ from goqueue.wire.http.bodies.cluster import (
     MovingPartition,
     Node,
     PlacedPartition,
+    Voters,
 )
 
 PartitionState = Literal["leaderless", "under_replicated", "moving"]
@@ -34,6 +35,7 @@ _read_health = reading(ClusterHealth)
 _read_node = reading(Node)
 _read_nodes = reading(bodies.Nodes)
 _read_drain = reading(Drain)
+_read_voters = reading(Voters)
 _read_partitions = reading(bodies.PlacedPartitions)
 _read_changes = reading(bodies.Changes)
 _read_started = reading(bodies.StartedMoves)
@@ -77,6 +79,19 @@ class ClusterRequests:
         """How far a node is from leading nothing."""
         return Request("GET", path_of("admin", "nodes", str(node), "drain"), _read_drain)
 
+    def voters(self) -> Request[Voters]:
+        """Who votes on what the cluster decides, and who only follows."""
+        return Request("GET", path_of("admin", "voters"), _read_voters)
+
+    def add_voter(self, node: int) -> Request[Voters]:
+        """Let a node vote that runs and has caught up."""
+        path = path_of("admin", "voters", str(node))
+        return Request("PUT", path, _read_voters, body=b"{}")
+
+    def remove_voter(self, node: int) -> Request[Voters]:
+        """Let a node vote no more; refused where too few voters that run would be left."""
+        return Request("DELETE", path_of("admin", "voters", str(node)), _read_voters)
+
     def partitions(
         self,
         *,
@@ -105,25 +120,61 @@ class ClusterRequests:
         return Request("POST", path, lambda data: _read_changes(data).results, body=body_of(body))
 
     def reassign(
-        self, moves: Mapping[TopicPartition, Sequence[int]], *, dry_run: bool = False
+        self,
+        moves: Mapping[TopicPartition, Sequence[int]],
+        *,
+        throttle_bytes_per_second: int | None = None,
+        dry_run: bool = False,
     ) -> Request[list[MoveResult]]:
         """Move partitions to these nodes, of which the first is to lead."""
         wanted = [
             bodies.Move(topic=name.topic, partition=name.partition, replicas=list(replicas))
             for name, replicas in moves.items()
         ]
-        return _start(bodies.StartMoves(moves=wanted, dry_run=dry_run))
+        return _start(
+            bodies.StartMoves(
+                moves=wanted,
+                dry_run=dry_run,
+                throttle_bytes_per_second=throttle_bytes_per_second,
+            )
+        )
 
     def move_away(
-        self, node: int, *, topic: str | None = None, dry_run: bool = False
+        self,
+        node: int,
+        *,
+        topic: str | None = None,
+        throttle_bytes_per_second: int | None = None,
+        dry_run: bool = False,
     ) -> Request[list[MoveResult]]:
         """Move all that a node keeps, perhaps only of one topic, to other nodes."""
-        return _start(bodies.StartMoves(away_from=node, topic=topic, dry_run=dry_run))
+        return _start(
+            bodies.StartMoves(
+                away_from=node,
+                topic=topic,
+                dry_run=dry_run,
+                throttle_bytes_per_second=throttle_bytes_per_second,
+            )
+        )
 
     def reassignments(self, *, topic: str | None = None) -> Request[list[MovingPartition]]:
         """The partitions that are moving, and how far they have come."""
         query = query_of(bodies.ListMoves(topic=topic))
         return Request("GET", path_of("admin", "reassignments"), _moving, query)
+
+    def throttle_reassignments(
+        self,
+        throttle_bytes_per_second: int | None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+    ) -> Request[list[Change]]:
+        """Let moves that are under way go on this fast, or without a limit."""
+        body = bodies.ThrottleMoves(
+            topic=topic, partition=partition, throttle_bytes_per_second=throttle_bytes_per_second
+        )
+        path = path_of("admin", "reassignments")
+        return Request("PATCH", path, lambda data: _read_changes(data).results, body=body_of(body))
 
     def cancel_reassignments(
         self, *, topic: str | None = None, partition: int | None = None

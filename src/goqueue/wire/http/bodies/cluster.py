@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.wire.http.fields import (
+    INT64_MAX,
     Answer,
     Body,
     NodeId,
@@ -21,6 +22,17 @@ NodeState = Literal["running", "draining", "stopping", "fenced"]
 Replicas = Annotated[
     list[NodeId],
     Meta(min_length=1, max_length=100, description="Nodes; the first leads when it can."),
+]
+Throttle = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=INT64_MAX,
+        description=(
+            "Bytes per second that each node sends at most to new copies, of all partitions with "
+            "this throttle together."
+        ),
+    ),
 ]
 _ALL_PARTITIONS = "By default all partitions of the topic."
 
@@ -61,6 +73,20 @@ class Node(Answer, kw_only=True):
 
 class Nodes(Answer, kw_only=True):
     nodes: list[Node]
+
+
+class Voter(Answer, kw_only=True):
+    """A node that has a copy of the cluster's decisions; a voter's copy counts for the majority."""
+
+    id: int
+    voter: bool
+    controller: bool
+    running: bool
+
+
+class Voters(Answer, kw_only=True):
+    voters: Annotated[list[Voter], Meta(description="By id, with those that only follow.")]
+    majority: Annotated[int, Meta(description="How many voters must run to decide anything.")]
 
 
 class Drain(Answer, kw_only=True):
@@ -143,6 +169,7 @@ class StartMoves(Body, kw_only=True):
         None
     )
     dry_run: Annotated[bool, Meta(description="Only tell what would be moved.")] = False
+    throttle_bytes_per_second: Throttle | None = None
 
 
 class MoveResult(Answer, kw_only=True, omit_defaults=True):
@@ -163,6 +190,14 @@ class ListMoves(Body, kw_only=True):
     topic: TopicName | None = None
 
 
+class ThrottleMoves(Body, kw_only=True):
+    """Let moves that are under way go on at another pace; all of them if none is named."""
+
+    topic: TopicName | None = None
+    partition: Annotated[PartitionNumber | None, Meta(description=_ALL_PARTITIONS)] = None
+    throttle_bytes_per_second: Annotated[Throttle | None, Meta(description="Null is no limit.")]
+
+
 class CancelMoves(Body, kw_only=True):
     """Which moves are to be given up; all of them if nothing is said."""
 
@@ -174,6 +209,10 @@ class Copy(Answer, kw_only=True):
     node: int
     start_offset: int
     end_offset: int
+    bytes: int = 0
+    bytes_per_second: Annotated[
+        int, Meta(description="How fast a copy that is not in sync has grown lately.")
+    ] = 0
 
 
 class MovingPartition(Answer, kw_only=True):
@@ -187,6 +226,12 @@ class MovingPartition(Answer, kw_only=True):
     in_sync: list[int]
     copies: Annotated[list[Copy], Meta(description="How far each node's copy has come.")]
     progress: Annotated[float, Meta(description="Of the new copies, from 0 to 1.")]
+    throttle_bytes_per_second: Annotated[int | None, Meta(description="Null is no limit.")] = None
+    bytes_left: Annotated[int, Meta(description="To be copied yet, about.")] = 0
+    bytes_per_second: Annotated[int, Meta(description="Copied lately.")] = 0
+    remaining_ms: Annotated[
+        int | None, Meta(description="At this pace; null while that cannot be told.")
+    ] = None
 
 
 class Moving(Answer, kw_only=True):

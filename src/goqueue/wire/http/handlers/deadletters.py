@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
 
 
-def list_all(front: FrontEnd, call: Call, query: bodies.ListDeadLetters) -> bodies.DeadLetters:
+async def list_all(
+    front: FrontEnd, call: Call, query: bodies.ListDeadLetters
+) -> bodies.DeadLetters:
     topic = call.text("topic")
     letters = front.broker.dead_letters
     found = letters.find(topic, query.dead_letter_topic)
-    page = letters.page(
+    page = await letters.page(
         topic,
         filter=_filter(front, query),
         count_max=query.limit,
@@ -32,7 +34,7 @@ def list_all(front: FrontEnd, call: Call, query: bodies.ListDeadLetters) -> bodi
     return bodies.DeadLetters(
         messages=[_show(name, letter, query.encoding) for letter in page.letters],
         cursor=",".join(f"{number}:{offset}" for number, offset in enumerate(page.positions)),
-        total=letters.count(topic, query.dead_letter_topic),
+        total=await letters.count(topic, query.dead_letter_topic),
         damaged=[
             Damage(
                 partition=one.partition.name.partition,
@@ -62,7 +64,7 @@ async def start(front: FrontEnd, call: Call, body: bodies.StartRedrive) -> bodie
     if not body.dry_run:
         job = await redrives.start(topic, order, body.dead_letter_topic)
         return bodies.RedriveStarted(redrive=_show_job(job))
-    preview = redrives.preview(topic, order, body.dead_letter_topic)
+    preview = await redrives.preview(topic, order, body.dead_letter_topic)
     found = front.broker.dead_letters.find(topic, body.dead_letter_topic)
     name = "" if found is None else found.name
     return bodies.RedriveStarted(

@@ -98,6 +98,7 @@ async def _describe_made(front: FrontEnd, name: str) -> queue_bodies.QueueGroup:
 
 async def _begin(front: FrontEnd, group: str, body: queue_bodies.PutGroup) -> None:
     """Commit where a stream group begins, in partitions where it has committed nothing."""
+    await front.broker.groups.confirm(group)
     committed = front.broker.groups.fetch_offsets(group)
     topics = [front.broker.topics.get(name) for name in dict.fromkeys(body.topics)]
     offsets = []
@@ -150,6 +151,7 @@ async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
     name = group_of(call)
     if front.broker.queues.is_known(name):
         return _queue_lag(front, name)
+    await front.broker.groups.confirm(name)
     group = describe_stream(front, name)
     committed = front.broker.groups.fetch_offsets(name)
     wanted = {(topic, number) for topic, found in committed.items() for number in found}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def health(front: FrontEnd, call: Call, _: object) -> Raw:
     """Whether the node does all it should; monitoring reads this."""
     broker = front.broker
-    problems = []
+    problems = [front.waits_for] if front.waits_for else []
     if broker.upkeep.is_full:
         problems.append("The disk is full: writes are refused until there is room again.")
     failed = [str(one.name) for one in broker.topics.partitions() if one.failure is not None]
@@ -38,8 +38,14 @@ def health(front: FrontEnd, call: Call, _: object) -> Raw:
 def ready(front: FrontEnd, call: Call, _: object) -> Raw:
     """Whether the node can take requests now. A full disk still serves readers."""
     broker = front.broker
-    answer = Health(status="ok", node_id=broker.node_id, cluster_id=broker.cluster_id)
-    return Raw(encode(answer), b"application/json")
+    problems = [front.waits_for] if front.waits_for else []
+    answer = Health(
+        status="degraded" if problems else "ok",
+        node_id=broker.node_id,
+        cluster_id=broker.cluster_id,
+        problems=problems,
+    )
+    return Raw(encode(answer), b"application/json", status=503 if problems else 200)
 
 
 def alive(front: FrontEnd, call: Call, _: object) -> Alive:

@@ -69,8 +69,9 @@ async def commit_in(
     return bodies.Committed(results=results, failed=sum(not _is_fine(one) for one in results))
 
 
-def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
+async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
     group = group_of(call)
+    await front.broker.groups.confirm(group)
     describe_stream(front, group)
     committed = front.broker.groups.fetch_offsets(group)
     return bodies.Offsets(
@@ -96,6 +97,7 @@ async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.Reset
     numbers = body.partitions or list(range(len(topic.partitions)))
     if len(set(numbers)) != len(numbers):
         raise InvalidField("A partition stands twice.", field="partitions")
+    await front.broker.groups.confirm(group)
     committed = front.broker.groups.fetch_offsets(group, {topic.name: numbers})
     before = committed.get(topic.name, {})
     is_offset = body.to.startswith(_OFFSET_PREFIX)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.reading import Place
 from goqueue.groups import ConsumerHeartbeat, OffsetToCommit
 from goqueue.groups import Partition as GroupPartition
+from goqueue.groups.limits import HEARTBEAT_MS_MIN
 from goqueue.model.errors import StaleMemberEpoch, UnknownMember
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.handlers.groups import (
@@ -45,8 +46,7 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
         places,
         records_max=query.limit,
         bytes_max=front.limits.answer_bytes_max,
-        # A member that waits for longer would be taken for dead, or not hear what to give up.
-        wait_ms=min(query.wait_ms, told.heartbeat_interval_ms),
+        wait_ms=min(query.wait_ms, _patience_ms(front, told)),
     )
     call.on_cancel(reading.cancel)
     page = await reading.promise
@@ -63,6 +63,20 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
         assignment=told.assignment,
         resets=resets,
         damaged=damages_of(page),
+    )
+
+
+def _patience_ms(front: FrontEnd, told: bodies.Member) -> int:
+    """A member that waits for longer would be taken for dead, or not hear what to give up.
+
+    Heartbeats of a small group are frequent so that it hears early. That is not worth a request
+    each; but whoever waits for partitions that change hands should ask again soon.
+    """
+    is_rebalancing = told.heartbeat_interval_ms < HEARTBEAT_MS_MIN
+    return (
+        told.heartbeat_interval_ms
+        if is_rebalancing
+        else front.broker.settings.groups.consumer_heartbeat_ms
     )
 
 
@@ -125,6 +139,8 @@ async def _places(
         positions.turn = first + PARTITIONS_PER_POLL_MAX
         assigned = (assigned[first:] + assigned[:first])[:PARTITIONS_PER_POLL_MAX]
     wanted = [one for one in assigned if one not in positions.next]
+    if wanted:
+        await front.broker.groups.confirm(group)
     committed = front.broker.groups.fetch_offsets(
         group, {one.topic: one.partitions for one in topic_partitions(wanted)}
     )

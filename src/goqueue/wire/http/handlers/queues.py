@@ -62,10 +62,10 @@ async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Set
     return await settled(body.receipts, outcomes)
 
 
-def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
+async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
     if query.offset is not None and query.partition is None:
         raise InvalidField("An offset needs the partition that it counts in.", field="partition")
-    found = front.broker.queues.peek(
+    found = await front.broker.queues.peek(
         group_of(call), query.topic, query.partition, offset=query.offset, count=query.limit
     )
     return bodies.Peeked(messages=[_peeked(query, one) for one in found if one.record is not None])
@@ -80,11 +80,12 @@ async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Mov
         if len(offsets) != len(body.offsets):
             raise InvalidField("A partition stands twice.", field="offsets")
     elif body.to in (EARLIEST, LATEST):
-        partitions = front.broker.topics.get(body.topic).partitions
+        topic = front.broker.topics.get(body.topic)
+        bounds = await front.broker.look(topic, range(len(topic.partitions)))
         is_earliest = body.to == EARLIEST
         offsets = {
             number: one.start_offset if is_earliest else one.high_watermark
-            for number, one in enumerate(partitions)
+            for number, one in enumerate(bounds)
         }
     moment = None
     if offsets is None:

@@ -133,7 +133,7 @@ async def _delete_in(front: FrontEnd, topic: Topic, number: int, offset: int) ->
     """Delete in a partition, on the node that leads it; the first offset that is left."""
     broker = front.broker
     if front.forwarder is None or broker.leaders.is_here(topic, number):
-        return broker.delete_records(topic.name, number, before_offset=offset)
+        return await broker.delete_records(topic.name, number, before_offset=offset)
     request = Request(
         "DELETE",
         f"/v1/topics/{topic.name}/records",

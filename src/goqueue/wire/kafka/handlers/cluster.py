@@ -144,18 +144,15 @@ def describe_log_dirs(
         topic = broker.topics.find(name)
         if topic is None:
             continue
-        topics.append(
-            DescribeLogDirsTopic(
-                name=name,
-                partitions=[
-                    DescribeLogDirsPartition(
-                        partition_index=number, partition_size=topic.partitions[number].log.size
-                    )
-                    for number in numbers
-                    if 0 <= number < len(topic.partitions)
-                ],
+        kept = [
+            DescribeLogDirsPartition(
+                partition_index=number, partition_size=topic.partitions[number].log.size
             )
-        )
+            for number in numbers
+            if 0 <= number < len(topic.partitions) and broker.topics.keeps(topic.partitions[number])
+        ]
+        if kept:
+            topics.append(DescribeLogDirsTopic(name=name, partitions=kept))
     result = DescribeLogDirsResult(
         log_dir=str(broker.settings.node.data_dir),
         topics=topics,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.topic_settings import known_setting
 from goqueue.model.errors import GoQueueError, InvalidRequest, InvalidTopicSetting
-from goqueue.wire.kafka.configs import Config, core_name, describe_node, describe_topic
+from goqueue.wire.kafka.configs import (
+    CATCHING_UP_RATE,
+    FEEDING_RATE,
+    FOLDERS_RATE,
+    Config,
+    core_name,
+    describe_node,
+    describe_throttles,
+    describe_topic,
+)
 from goqueue.wire.kafka.errors import code_of, message_of
 from goqueue.wire.kafka.messages import alter_configs as full
 from goqueue.wire.kafka.messages import incremental_alter_configs as incremental
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 _TOPIC = 2
 _BROKER = 4
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+INT64_MAX = (1 << 63) - 1
 
 
 def describe_configs(
@@ -66,7 +76,15 @@ def _configs_of(front: FrontEnd, kind: int, name: str) -> list[Config]:
         if name not in ("", str(broker.node_id)):
             raise InvalidRequest(f"This node is {broker.node_id}, not {name!r}.")
         host, port = front.advertised()
-        return describe_node(broker.settings, advertised=f"{host}:{port}")
+        view = broker.administration.find_node(broker.node_id)
+        rates = {
+            FEEDING_RATE: 0 if view is None else view.feeding_bytes_per_second,
+            CATCHING_UP_RATE: 0 if view is None else view.catching_up_bytes_per_second,
+        }
+        return [
+            *describe_node(broker.settings, advertised=f"{host}:{port}"),
+            *describe_throttles(rates),
+        ]
     raise InvalidRequest(f"Resources of type {kind} have no configuration here.")
 
 
@@ -115,16 +133,24 @@ async def alter_configs(
 async def incremental_alter_configs(
     front: FrontEnd, call: Call, request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """Change some settings of each topic."""
+    """Change some settings of each topic, and the throttles of nodes."""
     responses = []
     for resource in request.resources:
-        code, message = await _alter(
-            front,
-            resource.resource_type,
-            resource.resource_name,
-            partial(_changed, front, resource.configs),
-            validate_only=request.validate_only,
-        )
+        if resource.resource_type == _BROKER:
+            code, message = await _throttle(
+                front,
+                resource.resource_name,
+                resource.configs,
+                validate_only=request.validate_only,
+            )
+        else:
+            code, message = await _alter(
+                front,
+                resource.resource_type,
+                resource.resource_name,
+                partial(_changed, front, resource.configs),
+                validate_only=request.validate_only,
+            )
         responses.append(
             incremental.AlterConfigsResourceResponse(
                 code, message, resource.resource_type, resource.resource_name
@@ -157,6 +183,49 @@ async def _alter(
     except GoQueueError as error:
         return code_of(error), message_of(error)
     return 0, None
+
+
+async def _throttle(
+    front: FrontEnd,
+    name: str,
+    changes: list[incremental.AlterableConfig],
+    *,
+    validate_only: bool,
+) -> tuple[int, str | None]:
+    """Throttle what a node sends to copies not in sync, or what its own such copies take."""
+    administration = front.broker.administration
+    try:
+        if not name.isdecimal():
+            raise InvalidRequest("Name a node; throttles of all nodes at once are not kept here.")
+        node = administration.node(int(name))
+        rates = {one.name: _rate(one) for one in changes}
+        if not validate_only:
+            await administration.throttle_node(
+                node.id,
+                feeding_bytes_per_second=rates.get(FEEDING_RATE),
+                catching_up_bytes_per_second=rates.get(CATCHING_UP_RATE),
+            )
+    except GoQueueError as error:
+        return code_of(error), message_of(error)
+    return 0, None
+
+
+def _rate(change: incremental.AlterableConfig) -> int:
+    """The bytes per second that a change asks for; 0 takes a throttle back."""
+    if change.name not in (FEEDING_RATE, CATCHING_UP_RATE, FOLDERS_RATE):
+        raise InvalidRequest(
+            f"Of a node only {FEEDING_RATE} and {CATCHING_UP_RATE} can be changed while it runs; "
+            "set its own settings in its configuration file and restart it."
+        )
+    if change.config_operation == _DELETE:
+        return 0
+    word = change.value or ""
+    is_rate = word.isascii() and word.isdecimal() and 1 <= int(word) <= INT64_MAX
+    if change.config_operation != _SET or not is_rate:
+        raise InvalidRequest(f"{change.name} is set to bytes per second, from 1 on.")
+    if change.name == FOLDERS_RATE:
+        raise InvalidRequest("A node has one folder here, so nothing moves between several.")
+    return int(word)
 
 
 def _replaced(configs: list[full.AlterableConfig], own: dict[str, str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from goqueue.wire.kafka.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
+    from goqueue.broker.promise import Promise
     from goqueue.broker.topics import Topic
     from goqueue.groups import Partition
     from goqueue.wire.kafka.connection import Call
@@ -116,15 +117,19 @@ def _commit_results(
     return results
 
 
-def offset_fetch(
+async def offset_fetch(
     front: FrontEnd, call: Call, request: fetched.OffsetFetchRequest
 ) -> fetched.OffsetFetchResponse:
     if call.version >= _FIRST_FETCH_VERSION_WITH_GROUPS:
         uses_ids = call.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS
+        # All are asked for before any is waited for, so that one confirmation serves them.
+        asked = [front.broker.groups.confirm(one.group_id) for one in request.groups]
         return fetched.OffsetFetchResponse(
             groups=[
-                _fetch_group(front, one, uses_ids, is_stable=request.require_stable)
-                for one in request.groups
+                await _fetch_group(
+                    front, one, uses_ids, is_stable=request.require_stable, confirmed=confirmed
+                )
+                for one, confirmed in zip(request.groups, asked, strict=True)
             ]
         )
     wanted = (
@@ -133,6 +138,7 @@ def offset_fetch(
         else {topic.name: topic.partition_indexes for topic in request.topics}
     )
     try:
+        await front.broker.groups.confirm(request.group_id)
         offsets = front.broker.groups.fetch_offsets(request.group_id, wanted)
         unstable = _unstable(front, request.group_id, wanted, is_stable=request.require_stable)
     except GoQueueError as error:
@@ -184,8 +190,13 @@ def _refused_partitions(
     )
 
 
-def _fetch_group(
-    front: FrontEnd, wanted: fetched.OffsetFetchRequestGroup, uses_ids: bool, *, is_stable: bool
+async def _fetch_group(
+    front: FrontEnd,
+    wanted: fetched.OffsetFetchRequestGroup,
+    uses_ids: bool,
+    *,
+    is_stable: bool,
+    confirmed: Promise[None],
 ) -> fetched.OffsetFetchResponseGroup:
     topics = front.broker.topics
     selection: dict[str, list[int]] | None = None
@@ -200,6 +211,7 @@ def _fetch_group(
                 name = topic.name if topic is not None else one.name
                 selection.setdefault(name, []).extend(one.partition_indexes)
     try:
+        await confirmed
         offsets = front.broker.groups.fetch_offsets(
             wanted.group_id,
             selection,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.broker.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of
@@ -132,28 +133,50 @@ def _epoch_end(front: FrontEnd, topic: str, wanted: OffsetForLeaderPartition) ->
     return answer
 
 
-def delete_records(
+async def delete_records(
     front: FrontEnd, call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
+    """Delete in all partitions at once, then wait for their copies."""
+    begun = [
+        (
+            topic.name,
+            [
+                (one.partition_index, _delete(front, topic.name, one, request.timeout_ms))
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(front, topic.name, one) for one in topic.partitions],
+                name=name, partitions=[await _deleted(number, one) for number, one in deletions]
             )
-            for topic in request.topics
+            for name, deletions in begun
         ]
     )
 
 
 def _delete(
-    front: FrontEnd, topic: str, wanted: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
-    answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    front: FrontEnd, topic: str, wanted: DeleteRecordsPartition, timeout_ms: int
+) -> Promise[int] | GoQueueError:
     try:
-        answer.low_watermark = front.broker.delete_records(
-            topic, wanted.partition_index, before_offset=wanted.offset
+        return front.broker.delete_records(
+            topic,
+            wanted.partition_index,
+            before_offset=wanted.offset,
+            timeout_ms=max(0, timeout_ms),
         )
+    except GoQueueError as error:
+        return error
+
+
+async def _deleted(number: int, begun: Promise[int] | GoQueueError) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(partition_index=number, low_watermark=-1)
+    try:
+        if isinstance(begun, GoQueueError):
+            raise begun
+        answer.low_watermark = await begun
     except GoQueueError as error:
         answer.error_code = code_of(error)
     return answer

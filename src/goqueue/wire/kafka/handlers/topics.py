@@ -102,6 +102,9 @@ async def _look_up(
     name = wanted.name or ""
     try:
         topic = topics.find(name)
+        if topic is None and not front.is_ready:
+            # Whether there is such a topic is not known yet; clients ask again.
+            return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
         if topic is None:
             topic = await front.broker.auto_create(name, may_create=may_create)
         return _describe(front, topic)

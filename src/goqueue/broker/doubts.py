@@ -1,0 +1,158 @@
+"""What this node's copies are worth, told to the controller when somebody has to know.
+
+A power cut tears what was being written, and what is torn is cut off at the next start. So is, now
+and then, something that was acknowledged and has rotted since, because the two look alike. A node
+that has cut something off therefore does not claim to have everything that it had; of all copies
+the one that has most of it is to lead. A copy that turns out to be damaged later is given up in
+favour of one that is not, and had again from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from goqueue.broker.facts import FactLog
+from goqueue.broker.promise import Promise
+from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.topics import Topic, Topics
+from goqueue.cluster import elections
+from goqueue.cluster.commands import ClaimCopies, CopyClaim, GiveUpCopy
+from goqueue.cluster.elections import Standing
+from goqueue.cluster.facts import NOTHING_CLAIMED, Claim, PartitionFact, PartitionKey
+from goqueue.cluster.metadata import Metadata
+from goqueue.model.errors import GoQueueError
+from goqueue.partition import Partition
+
+LOOK_MS = 500
+LOOKS_PER_SEARCH = 4  # Damage shows only when somebody reads, and all copies have to be looked at.
+CLAIMS_MAX = 5_000  # in one command; the rest is for the next
+
+_log = logging.getLogger(__name__)
+
+Ask = Callable[[ClaimCopies | GiveUpCopy], Promise[None]]
+
+
+class Doubts:
+    """Looks after the copies whose contents are not sure."""
+
+    def __init__(
+        self,
+        node_id: int,
+        incarnation: bytes,
+        log: FactLog,
+        scheduler: Scheduler,
+        topics: Topics,
+        *,
+        ask: Ask,
+    ) -> None:
+        """`ask` hands a command to the controller, once."""
+        self._node_id = node_id
+        self._incarnation = incarnation
+        self._log = log
+        self._scheduler = scheduler
+        self._topics = topics
+        self._ask = ask
+        self._looks = 0
+        self._is_stopped = False
+
+    def start(self) -> None:
+        self._scheduler.call_later(LOOK_MS, self._look)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def of_copies(self) -> tuple[CopyClaim, ...]:
+        """The copies that somebody counts on, and that may lack what was reported as durable.
+
+        That is so only where nobody leads: elsewhere nobody counts on who has just started.
+        """
+        return tuple(
+            self._claim(fact)
+            for fact in self._metadata.partitions.leaderless()
+            if self._node_id in {*fact.in_sync, *fact.claimed} and self._is_doubted(fact)
+        )
+
+    def role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
+        """Look at a partition as soon as it is led, when whoever coordinates by it has read it."""
+        if leads:
+            self._scheduler.call_soon(partial(self._look_at, (topic.id, partition.name.partition)))
+
+    @property
+    def _metadata(self) -> Metadata:
+        return self._log.metadata
+
+    def _look(self) -> None:
+        if self._is_stopped:
+            return
+        self._scheduler.call_later(LOOK_MS, self._look)
+        me = self._metadata.nodes.get(self._node_id)
+        if me is None or me.is_fenced or me.incarnation != self._incarnation:
+            return
+        self._answer()
+        self._looks += 1
+        if self._looks % LOOKS_PER_SEARCH == 0:
+            self._give_up_damaged()
+
+    def _answer(self) -> None:
+        """Tell what this node has where those in sync are in doubt."""
+        asked = [
+            fact
+            for fact in self._metadata.partitions.leaderless()
+            if elections.is_claim_due(fact, self._node_id)
+        ]
+        if asked:
+            copies = tuple(self._claim(fact) for fact in asked[:CLAIMS_MAX])
+            self._tell(ClaimCopies(self._node_id, self._incarnation, copies))
+
+    def _look_at(self, place: PartitionKey) -> None:
+        fact = self._metadata.partitions.get(*place)
+        if fact is not None and not self._is_stopped:
+            self._give_up_if_damaged(fact)
+
+    def _give_up_damaged(self) -> None:
+        for fact in self._metadata.partitions.of_node(self._node_id):
+            self._give_up_if_damaged(fact)
+
+    def _give_up_if_damaged(self, fact: PartitionFact) -> None:
+        partition = self._copy(fact)
+        damaged = None if partition is None else partition.first_damage
+        if partition is None or damaged is None:
+            return
+        if elections.given_up(fact, self._node_id, Standing(self._metadata.nodes)) is fact:
+            return
+        _log.error(
+            "%s: offset %d cannot be read here; another node is to lead, if it does not yet, and "
+            "this one to have it again from there",
+            partition.name,
+            damaged,
+        )
+        self._tell(
+            GiveUpCopy(self._node_id, self._incarnation, fact.topic_id, fact.number, fact.version)
+        )
+
+    def _tell(self, command: ClaimCopies | GiveUpCopy) -> None:
+        def answered(_: None, error: Exception | None) -> None:
+            # Whatever was not heard, or came too late, is said again if it is still to be said.
+            if error is not None and not isinstance(error, GoQueueError):
+                raise error
+
+        self._ask(command).then(answered)
+
+    # Copies
+
+    def _is_doubted(self, fact: PartitionFact) -> bool:
+        partition = self._copy(fact)
+        return partition is None or partition.is_doubted or partition.first_damage is not None
+
+    def _claim(self, fact: PartitionFact) -> CopyClaim:
+        partition = self._copy(fact)
+        claim = NOTHING_CLAIMED if partition is None else Claim(*partition.whole_until)
+        return CopyClaim(fact.topic_id, fact.number, claim)
+
+    def _copy(self, fact: PartitionFact) -> Partition | None:
+        """The copy of a partition; None when there is no room for it, or it cannot be read."""
+        topic = self._topics.find_by_id(fact.topic_id)
+        partition = None if topic is None else topic.partition(fact.number)
+        return partition if partition is not None and self._topics.keeps(partition) else None

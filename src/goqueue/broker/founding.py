@@ -1,0 +1,131 @@
+"""A node's attempts to have new nodes agree on a cluster, over the network and in time.
+
+The rules are those of `cluster/founding.py`. An attempt that is overruled or gets no answers is
+given up; the next one comes after a pause of random length, so that two nodes that try at once
+do not go on getting in each other's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+
+import msgspec
+
+from goqueue.broker.peers import Answered, PeerKind, Peers
+from goqueue.broker.scheduler import Scheduler
+from goqueue.cluster.bootstrap import Ballot, Formed, Self
+from goqueue.cluster.founding import Attempt, answer_question, encode_question
+from goqueue.model.errors import GoQueueError
+
+ANSWER_MS_MAX = 1_000  # of one question; then whoever is silent is done without
+PAUSE_MS_MAX = 1_000  # between two attempts
+
+_log = logging.getLogger(__name__)
+_decoder = msgspec.msgpack.Decoder(Self)
+
+
+class Founding:
+    """Tries to found a cluster when it is told to; one attempt at a time."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        peers: Peers,
+        random: Random,
+        *,
+        me: Callable[[], Self],
+        keep: Callable[[Self], None],
+        heard: Callable[[Self], None],
+        decided: Callable[[Formed], None],
+    ) -> None:
+        """`keep` writes down what this node is; `heard` is told what others are."""
+        self._scheduler = scheduler
+        self._peers = peers
+        self._random = random
+        self._me = me
+        self._keep = keep
+        self._heard = heard
+        self._decided = decided
+        self._attempt: Attempt | None = None
+        self._rest_until_ms = 0
+
+    def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
+        """Begin an attempt with these nodes, unless one is under way or was just given up."""
+        if self._attempt is not None or self._scheduler.now_ms() < self._rest_until_ms:
+            return
+        me = self._me()
+        rounds = [one.promised.round for one in (me, *others)]
+        ballot = Ballot(max(rounds) + 1, me.id, me.disk)
+        self._attempt = attempt = Attempt(me, ballot, list(nodes))
+        _log.info("asking nodes %s to found a cluster", ", ".join(map(str, nodes)))
+        self._ask_all(attempt)
+
+    def stop(self) -> None:
+        self._attempt = None
+
+    def _ask_all(self, attempt: Attempt) -> None:
+        """Put the question of the attempt to everyone, this node first of all."""
+        question = attempt.question
+        self._scheduler.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
+        me = answer_question(self._me(), question)
+        try:
+            self._keep(me)
+        except GoQueueError as error:
+            _log.warning("cannot write down what this node has promised: %s", error)
+            self._give_up()
+            return
+        head = encode_question(question)
+        for node in me.known:
+            if node != me.id:
+                asked = self._peers.call(node, PeerKind.JOIN, head, timeout_ms=ANSWER_MS_MAX)
+                asked.then(partial(self._answered, attempt, node))
+        self._hear(attempt, me)
+
+    def _answered(
+        self, attempt: Attempt, node: int, answer: Answered | None, error: Exception | None
+    ) -> None:
+        if answer is None:
+            if not isinstance(error, GoQueueError):
+                assert error is not None
+                raise error
+            return
+        try:
+            told = _decoder.decode(answer.head)
+        except msgspec.MsgspecError as problem:
+            _log.warning("what node %d is cannot be read: %s", node, problem)
+            return
+        self._heard(told)
+        self._hear(attempt, told)
+
+    def _hear(self, attempt: Attempt, told: Self) -> None:
+        if attempt is not self._attempt:
+            return  # It was given up, or is over.
+        attempt.hear(told)
+        if attempt.decided is not None:
+            self._attempt = None
+            self._decided(attempt.decided)
+        elif attempt.is_overruled:
+            self._give_up()
+        elif attempt.may_propose(is_late=False):
+            self._propose(attempt)
+
+    def _late(self, attempt: Attempt, question: object) -> None:
+        """Time is over for a question: go on with those that have answered, if they are enough."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        if attempt.may_propose(is_late=True):
+            self._propose(attempt)
+        else:
+            self._give_up()
+
+    def _propose(self, attempt: Attempt) -> None:
+        attempt.propose()
+        self._ask_all(attempt)
+
+    def _give_up(self) -> None:
+        self._attempt = None
+        pause_ms = self._random.randint(1, PAUSE_MS_MAX)
+        self._rest_until_ms = self._scheduler.now_ms() + pause_ms

@@ -1,0 +1,152 @@
+"""Frames of the quorum's log: how one is written so that a torn one shows, and is not rot.
+
+A frame has a length, a sequence number and checksums. Between the frames and the disk stand marks:
+the last byte of each sector of the file. Where a mark is missing, that sector was never written.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from goqueue.cluster.raft.messages import Entry, Position
+from goqueue.cluster.raft.ready import HardState
+
+_MAGIC = b"\xf1QRF"
+_HEAD = struct.Struct(">4sIQII")  # magic, length of the body, sequence, two checksums
+_HEAD_CHECKED = struct.Struct(">4sIQ")  # what the first one is of; the second is of the body
+_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
+_SECTOR_BYTES = 512  # The least that a disk writes as a whole.
+SECTOR_END = b"\xf3"
+
+
+class DamagedQuorumFile(Exception):
+    """Something was stored and cannot be read back, so that promises may be forgotten."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {what}. The node may have forgotten a vote or an entry, so it must not start "
+            "with this folder. Restore the file, or empty the folder: the node then joins again "
+            "as one that has lost its disk."
+        )
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """What one save adds. An entry takes the place of all from its index on."""
+
+    hard_state: HardState | None
+    entries: list[Entry]
+    base: Position | None = None  # in the first frame: where the log begins
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame | None, sequence: int) -> bytes:
+    body = b"" if frame is None else _encoder.encode(frame)
+    head_checksum = crc32c(_HEAD_CHECKED.pack(_MAGIC, len(body), sequence))
+    checksum = crc32c(body, head_checksum)
+    head = _HEAD.pack(_MAGIC, len(body), sequence, head_checksum, checksum)
+    return head + body + _END
+
+
+def decode_frame(path: str, body: bytes) -> Frame:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DamagedQuorumFile(path, f"A frame cannot be read: {error}") from error
+
+
+def frame_at(data: bytes, at: int) -> tuple[int, bytes, int] | None:
+    """Sequence, body and end of the frame that begins at `at`; None if it is not whole."""
+    head = _head_at(data, at)
+    if head is None or head.end > len(data):
+        return None
+    body = data[head.body_start : head.end - len(_END)]
+    is_good = crc32c(body, head.head_checksum) == head.checksum
+    is_ended = data[head.end - len(_END) : head.end] == _END
+    return (head.sequence, body, head.end) if is_good and is_ended else None
+
+
+class _Head(NamedTuple):
+    sequence: int
+    body_start: int
+    end: int
+    checksum: int  # of the body, continued from the one of the head
+    head_checksum: int
+
+
+def _head_at(data: bytes, at: int) -> _Head | None:
+    """The head of a frame that may begin at `at`, if it is whole."""
+    if at + _HEAD.size > len(data):
+        return None
+    magic, length, sequence, head_checksum, checksum = _HEAD.unpack_from(data, at)
+    body_start = at + _HEAD.size
+    is_good = crc32c(data[at : at + _HEAD_CHECKED.size]) == head_checksum
+    if magic != _MAGIC or not is_good:
+        return None
+    end = body_start + length + len(_END)
+    return _Head(sequence, body_start, end, checksum, head_checksum)
+
+
+# Marks
+
+
+def marked(data: bytes, position: int) -> bytes:
+    """What `data` is at this position of a file, with a mark at the end of each sector."""
+    parts, at = [], 0
+    room = _SECTOR_BYTES - 1 - position % _SECTOR_BYTES
+    while at < len(data):
+        part = data[at : at + room]
+        parts.append(part if len(part) < room else part + SECTOR_END)
+        at, room = at + room, _SECTOR_BYTES - 1
+    return b"".join(parts)
+
+
+def unmarked(stored: bytes) -> bytes:
+    """What a file says, without the marks."""
+    step = _SECTOR_BYTES - 1
+    return b"".join(stored[at : at + step] for at in range(0, len(stored), _SECTOR_BYTES))
+
+
+def position_of(at: int) -> int:
+    """Where in the file the byte `at` of what it says stands."""
+    return at + at // (_SECTOR_BYTES - 1)
+
+
+# What is not whole
+
+
+def check_is_torn(path: str, data: bytes, at: int, stored: bytes | None) -> None:
+    """Raise unless the bytes from `at` on are what a write leaves that the power cut short.
+
+    `stored` is the file with its marks; None if it has none.
+    """
+    found = data.find(_MAGIC, at)
+    while found >= 0:
+        if frame_at(data, found) is not None:
+            raise DamagedQuorumFile(
+                path, f"It is damaged at byte {at}, before what was written later at {found}"
+            )
+        found = data.find(_MAGIC, found + 1)
+    if not _looks_torn(data, at, stored):
+        raise DamagedQuorumFile(path, f"It is damaged at byte {at}")
+
+
+def _looks_torn(data: bytes, at: int, stored: bytes | None) -> bool:
+    """Whether the file ends within the frame at `at`, or the end of a sector was never written."""
+    head = _head_at(data, at)
+    end = len(data) if head is None else head.end
+    if end > len(data) or at + _HEAD.size > len(data) or data[end - 1] == 0:
+        return True
+    if stored is None:
+        first, until, stored = at, end, data
+    else:
+        first, until = position_of(at), position_of(end)
+    sector_end = (first // _SECTOR_BYTES + 1) * _SECTOR_BYTES - 1
+    return 0 in stored[sector_end:until:_SECTOR_BYTES]

@@ -1,0 +1,190 @@
+"""Listening sockets: whoever connects is let in within limits, and proves who it is if asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+
+from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
+from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
+from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.wire.peers.complaints import Complaints
+
+BUFFER_IDLE_SECONDS = 10
+ACCEPTS_PER_TURN = 64
+ACCEPT_PAUSE_SECONDS = 1
+SWEEP_MS = 5_000
+SYSTEM_CHOICE = -1  # of a socket's send buffer
+HANDSHAKE_SECONDS_MAX = 5.0
+HANDSHAKES_PER_ADDRESS_MAX = 16  # at once; nodes make one connection to each other
+
+_log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Accepts connections at one address, within limits."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect: Connect,
+        *,
+        connections_max: int,
+        connections_per_address_max: int,
+        idle_timeout_ms: int,
+        receive_bytes_total_max: int,
+        send_buffer_bytes: int = SYSTEM_CHOICE,
+        tls: NodeTls | None = None,
+        complaints: Complaints | None = None,
+    ) -> None:
+        """With `tls` only those are let in who prove that they are nodes."""
+        self.loop = loop
+        self.connect = connect
+        self.connections: set[SocketConnection] = set()
+        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.receive_bytes_total = 0
+        self.receive_bytes_total_max = receive_bytes_total_max
+        self.complaints = complaints or Complaints(_log, logging.INFO)
+        self._connections_max = connections_max
+        self._per_address_max = connections_per_address_max
+        self._send_buffer_bytes = send_buffer_bytes
+        self._per_address: dict[str, int] = {}
+        self._tls = tls
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # with the address of each
+        self._idle_timeout = idle_timeout_ms / 1000
+        self._socket: socket.socket | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Begin to accept; the address that was really bound."""
+        bound = self.bind(host, port)
+        self.accept()
+        return bound
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take an address. Whoever connects waits until `accept`."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(1024)
+        listening.setblocking(False)
+        self._socket = listening
+        bound = listening.getsockname()
+        return bound[0], bound[1]
+
+    def accept(self) -> None:
+        """Begin to accept at the address that was taken."""
+        assert self._socket is not None
+        self.loop.add_reader(self._socket.fileno(), self._accept)
+        self._sweep()
+
+    def close(self) -> None:
+        """Accept no more, and end the connections there are."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._socket is not None:
+            self.loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        for handshake in list(self._handshakes):
+            handshake.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    def reserve(self, growth: int) -> bool:
+        """Take memory for a receive buffer; False when all that may be used is in use."""
+        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
+            for connection in self.connections:
+                connection.release_buffer()
+        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
+            return False
+        self.receive_bytes_total += growth
+        return True
+
+    def forget(self, connection: SocketConnection) -> None:
+        self.connections.discard(connection)
+        self._uncount(connection.host)
+
+    def _uncount(self, host: str) -> None:
+        self._per_address[host] -= 1
+        if not self._per_address[host]:
+            del self._per_address[host]
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                _log.error("cannot accept connections for a while: %s", error)
+                self.loop.remove_reader(self._socket.fileno())
+                self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+                return
+            self._take(accepted, address[0])
+
+    def _accept_again(self) -> None:
+        if self._socket is not None:
+            self.loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _take(self, accepted: socket.socket, host: str) -> None:
+        count = self._per_address.get(host, 0)
+        is_over = len(self.connections) + len(self._handshakes) >= self._connections_max
+        if is_over or 0 <= self._per_address_max <= count:
+            _log.warning("refusing a connection from %s: the limit is reached", host)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._send_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        self._per_address[host] = count + 1
+        if self._tls is None:
+            self.connections.add(SocketConnection(self, accepted, host))
+        else:
+            self._secure(self._tls, accepted, host)
+
+    def _secure(self, tls: NodeTls, accepted: socket.socket, host: str) -> None:
+        """Let somebody in once it is proven that it is a node; others never get a word in."""
+        if list(self._handshakes.values()).count(host) >= HANDSHAKES_PER_ADDRESS_MAX:
+            self.complaints.tell(host, "too many connections at once that prove nothing")
+            accepted.close()
+            self._uncount(host)
+            return
+        handshake = self.loop.create_task(self._shake_hands(tls, accepted, host))
+        self._handshakes[handshake] = host
+        handshake.add_done_callback(self._handshakes.pop)
+
+    async def _shake_hands(self, tls: NodeTls, accepted: socket.socket, host: str) -> None:
+        wrapped: ssl.SSLSocket | None = None
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS_MAX):
+                wrapped = tls.accept(accepted)
+                await shake_hands(self.loop, wrapped)
+        except BaseException as error:
+            (wrapped or accepted).close()
+            self._uncount(host)
+            if not isinstance(error, OSError | TimeoutError):
+                raise
+            self.complaints.tell(host, f"turned away: {reason_of(error)}")
+            return
+        self.complaints.settle(host)
+        self.connections.add(TlsConnection(self, wrapped, host))
+
+    def _sweep(self) -> None:
+        """End connections that have been silent for too long."""
+        now = self.loop.time()
+        for connection in list(self.connections):
+            if now - connection.last_active > self._idle_timeout and not connection.is_busy:
+                _log.debug("closing an idle connection of %s", connection.host)
+                connection.close()
+            elif now - connection.last_active > BUFFER_IDLE_SECONDS:
+                connection.release_buffer()
+        self._sweeper = self.loop.call_later(SWEEP_MS / 1000, self._sweep)

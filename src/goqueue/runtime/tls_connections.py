@@ -1,0 +1,85 @@
+"""A connection whose bytes are encrypted on the way."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from goqueue.runtime.sockets import SocketConnection
+from goqueue.wire.parts import FileRange
+
+PIECE_BYTES = 256 << 10  # that are joined, or read from a file, to be encrypted together
+
+_WAITING = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class TlsConnection(SocketConnection):
+    """One connected socket after its handshake.
+
+    OpenSSL takes and gives one record of at most 16 KiB at a time. What it could not send it wants
+    to be given again, from the same byte on and no shorter; the line of what is to be sent, which
+    only grows at its end, sees to that.
+    """
+
+    __slots__ = ()
+
+    def _receive_into(self, free: memoryview) -> int:
+        assert isinstance(self._socket, ssl.SSLSocket)
+        filled = 0
+        try:
+            while filled < len(free):
+                received = self._socket.recv_into(free[filled:])
+                if not received:
+                    break
+                filled += received
+        except _WAITING:
+            if not filled:
+                raise BlockingIOError from None
+        except OSError:
+            if not filled:  # Else it is raised again the next time.
+                raise
+        if filled == len(free):
+            # What is left is in OpenSSL's memory, and the event loop does not know of it.
+            self._loop.call_soon(self._read_on)
+        return filled
+
+    def _read_on(self) -> None:
+        if self._socket is None or not self._is_reading:
+            return
+        assert isinstance(self._socket, ssl.SSLSocket)
+        if self._socket.pending():
+            self._readable()
+
+    def _resume_reading(self) -> None:
+        super()._resume_reading()
+        self._loop.call_soon(self._read_on)
+
+    def _transmit(self, data: bytes | bytearray | memoryview) -> int:
+        assert isinstance(self._socket, ssl.SSLSocket)
+        view = memoryview(data)
+        sent = 0
+        try:
+            while sent < len(view):
+                sent += self._socket.send(view[sent:])
+        except _WAITING:
+            if not sent:
+                raise BlockingIOError from None
+        return sent
+
+    def _transmit_parts(
+        self, parts: list[bytes | bytearray | memoryview], *, has_more: bool
+    ) -> int:
+        if len(parts) == 1:
+            return self._transmit(parts[0])
+        joined: list[bytes | bytearray | memoryview] = []
+        size = 0
+        for part in parts:
+            joined.append(part)
+            size += len(part)
+            if size >= PIECE_BYTES:
+                break
+        return self._transmit(b"".join(joined))
+
+    def _transmit_file(self, part: FileRange) -> int:
+        piece = os.pread(part.file.fileno(), min(part.length, PIECE_BYTES), part.position)
+        return self._transmit(piece)

@@ -1,0 +1,381 @@
+"""What clients of queue groups do to a cluster, and what must be true of what they see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from goqueue.broker.dead_letters import LEDGER_GROUP
+from goqueue.broker.promise import promised
+from goqueue.broker.queue_host import Received, ReceivedMessage, Receiver
+from goqueue.broker.topics import DELIVERY_TOPIC
+from goqueue.delivery.redrive import RedriveOrder
+from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.dead_letters import read_origin
+from goqueue.model.errors import GoQueueError
+from goqueue.partition import Appended
+from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+
+TOPIC = "orders"
+GRAVE = "orders.dlq"
+PARTITIONS = 2
+GROUPS = ("one", "two")
+DELIVERIES_MAX = 3
+VISIBILITY_MS = 400
+QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
+GONE_MS = 3_000  # a client that has no answer by then asks again
+Place = tuple[int, int]
+
+
+def owner_of(world: ClusterWorld, group: str) -> ClusterNode | None:
+    """The node that owns a group; one that does not know of its successor yet is none."""
+    for node in world.up():
+        fact = node.broker.topics.facts.queue_groups().get(group)
+        if fact is not None:
+            number = node.broker.queues.journal.number_of(fact.id.hex())
+            return world.leader_of(DELIVERY_TOPIC, number)
+    return None
+
+
+def records_of(world: ClusterWorld, topic: str) -> list[tuple[int, Record]]:
+    """All that is in a topic, by partition, as its leaders have it."""
+    found: list[tuple[int, Record]] = []
+    some = world.up()[0].broker.topics.find(topic)
+    for number in range(len(some.partitions) if some is not None else 0):
+        leader = world.leader_of(topic, number)
+        assert leader is not None
+        partition = leader.broker.topics.get(topic).partition(number)
+        batches = partition.log.batches(partition.start_offset, until_offset=partition.end_offset)
+        for header, batch in batches:
+            if not header.is_control:
+                found += [(number, record) for record in decode_batch(batch)]
+    return found
+
+
+class History:
+    """What clients have seen, and what must be true of it."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
+        self.deliveries = 0
+        self.failures: Counter[str] = Counter()
+        self._held: dict[tuple[str, Place], tuple[float, tuple[int, ...]]] = {}
+        self._values: dict[Place, bytes | None] = {}
+
+    def delivered(self, group: str, one: ReceivedMessage, node: ClusterNode) -> None:
+        place = (one.delivery.partition, one.delivery.offset)
+        self.deliveries += 1
+        told = f"seed {self.world.seed}: {group} {place} at node {node.number}"
+        assert self._values.setdefault(place, one.record.value) == one.record.value, told
+        if owner_of(self.world, group) is not node:
+            return  # A former owner that knows no better; what it hears is never answered.
+        assert place not in self.acked[group], f"{told} was acked and came back"
+        tenure = self._tenure(group, node)
+        until_ms, held_in = self._held.get((group, place), (0.0, ()))
+        assert held_in != tenure or until_ms <= node.clock.now_ms(), f"{told} is with two consumers"
+        self._held[group, place] = (one.delivery.until_ms, tenure)
+
+    def given_back(self, group: str, messages: Received) -> None:
+        for one in messages:
+            self._held.pop((group, (one.delivery.partition, one.delivery.offset)), None)
+
+    def _tenure(self, group: str, node: ClusterNode) -> tuple[int, ...]:
+        fact = node.broker.topics.facts.queue_groups()[group]
+        number = node.broker.queues.journal.number_of(fact.id.hex())
+        epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(number).leader_epoch
+        return node.number, node.life, epoch
+
+    def check_end(self) -> None:
+        letters: Counter[tuple[str, Place]] = Counter()
+        for _, record in records_of(self.world, GRAVE):
+            origin = read_origin(record.headers)
+            assert origin is not None
+            letters[origin.group, (origin.partition, origin.offset)] += 1
+        twice = [one for one, count in letters.items() if count > 1]
+        assert not twice, f"seed {self.world.seed}: {twice} buried twice"
+        stored = {(number, record.offset) for number, record in records_of(self.world, TOPIC)}
+        for group in GROUPS:
+            told = f"seed {self.world.seed}: {group}"
+            dead = {place for name, place in letters if name == group}
+            assert not dead & self.acked[group], f"{told} acked and buried"
+            assert dead | self.acked[group] <= stored, f"{told} knows what is not stored"
+            node = owner_of(self.world, group)
+            assert node is not None
+            for number in range(PARTITIONS):
+                seen = self.world.wait(
+                    node.broker.queues.peek(group, TOPIC, number, offset=0, count=1000)
+                )
+                open_ones = [one.state for one in seen if one.state.state != "done"]
+                assert not open_ones, f"{told} is not at its end: {open_ones}"
+
+
+class Consumer:
+    """Receives for one group from whoever owns it, and does whatever the seed says."""
+
+    def __init__(self, world: ClusterWorld, group: str, name: str, history: History) -> None:
+        self.world = world
+        self.group = group
+        self.name = name
+        self.history = history
+        self._waiting: Receiver | None = None
+        self._asked_at = 0.0
+        self._asked: tuple[ClusterNode, int] | None = None
+
+    def step(self, *, is_kind: bool) -> None:
+        """Ask for messages, unless an answer may be under way."""
+        random = self.world.random
+        is_asking = self._waiting is not None and not self._waiting.promise.is_done
+        if is_asking and self.world.clock.now_ms() - self._asked_at < GONE_MS:
+            return
+        node = owner_of(self.world, self.group)
+        if random.random() < 0.2 or node is None:
+            node = random.choice(self.world.up() or [None])
+        if node is None:
+            return
+        self._asked_at = self.world.clock.now_ms()
+        life = node.life
+        try:
+            self._waiting = node.broker.queues.receive(
+                self.group,
+                TOPIC,
+                consumer=self.name,
+                messages_max=random.randint(1, 8),
+                wait_ms=random.choice([0, 50, 300]),
+                visibility_ms=VISIBILITY_MS,
+            )
+        except GoQueueError as error:
+            self._note(error)
+            return
+
+        def received(messages: Received | None, error: Exception | None) -> None:
+            assert node.is_up
+            assert life == node.life, "a dead node has answered"
+            if error is not None:
+                self._note(error)
+                return
+            for one in messages or ():
+                self.history.delivered(self.group, one, node)
+            if messages:
+                self._settle(node, messages, is_kind=is_kind)
+
+        self._waiting.promise.then(received)
+
+    def _note(self, error: Exception) -> None:
+        assert isinstance(error, GoQueueError), error
+        assert error.retryable, repr(error)
+        self.history.failures[error.code] += 1
+
+    def _settle(self, node: ClusterNode, messages: Received, *, is_kind: bool) -> None:
+        random, queues = self.world.random, node.broker.queues
+        choice = 0.0 if is_kind else random.random()
+        receipts = [one.delivery.receipt for one in messages]
+        self.history.given_back(self.group, messages)
+        try:
+            if choice < 0.6:
+                promise = queues.ack(self.group, receipts)
+            elif choice < 0.75:
+                promise = queues.nack(self.group, receipts, delay_ms=random.choice([None, 0, 200]))
+            elif choice < 0.9:
+                promise = queues.reject(self.group, receipts, reason="broken")
+            else:
+                return  # It has forgotten them.
+        except GoQueueError as error:
+            self._note(error)
+            return
+
+        def settled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
+            if error is not None:
+                self._note(error)
+            for one, outcome in zip(messages, outcomes or (), strict=False):
+                if outcome is None and choice < 0.6:
+                    place = (one.delivery.partition, one.delivery.offset)
+                    self.history.acked[self.group].add(place)
+
+        promise.then(settled)
+
+
+class Writer:
+    """Sends messages in random lanes to whoever leads."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.sent = 0
+        self.acked = 0
+
+    def step(self) -> None:
+        random = self.world.random
+        number = random.randrange(PARTITIONS)
+        node = self.world.leader_of(TOPIC, number)
+        if node is None:
+            return
+        topic = node.broker.topics.get(TOPIC)
+        partition = topic.partition(number)
+        headers = (("goqueue-priority", b"%d" % random.randrange(5)),)
+        records = [
+            Record(b"k", b"%d" % (self.sent + one), headers if random.random() < 0.5 else ())
+            for one in range(random.randint(1, 4))
+        ]
+        self.sent += len(records)
+        try:
+            appended = node.broker.produce(topic, partition, memoryview(encode_batch(records)))
+        except GoQueueError:
+            return
+        assert isinstance(appended, Appended)
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                self.acked += len(records)
+
+        partition.when_committed(appended.last_offset, committed)
+
+
+def begin(seed: int) -> ClusterWorld:
+    """Three nodes, each of which has a copy of everything."""
+    world = ClusterWorld(seed, delivery__snapshot_bytes="4KiB", delivery__lanes_save_ms="500ms")
+    world.heal()
+    world.create(TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
+    create_groups(world)
+    return world
+
+
+def create_groups(world: ClusterWorld) -> None:
+    for group in GROUPS:
+        node = world.random.choice(world.up())
+        world.wait(
+            node.broker.queues.create(group, {"backoff_ms": 50, "deliveries_max": DELIVERIES_MAX})
+        )
+    world.run_until(lambda: all(owner_of(world, group) is not None for group in GROUPS))
+
+
+def begin_far_away(seed: int) -> ClusterWorld:
+    """Five nodes with three copies of each partition, none of them where a group is owned."""
+    world = ClusterWorld(
+        seed, node_count=5, delivery__snapshot_bytes="4KiB", delivery__lanes_save_ms="500ms"
+    )
+    world.heal()
+    create_groups(world)
+    owners = {owner_of(world, group) for group in GROUPS}
+    others = [number for number, node in world.nodes.items() if node not in owners][:3]
+    world.wait(
+        world.up()[0].broker.topics.create(
+            TOPIC,
+            partition_count=PARTITIONS,
+            settings={"min_insync_replicas": "2"},
+            assignment=tuple((*others[one:], *others[:one]) for one in range(PARTITIONS)),
+        )
+    )
+    world.run_until(
+        lambda: all(world.leader_of(TOPIC, number) is not None for number in range(PARTITIONS))
+    )
+    world.run_until(lambda: all(one.broker.topics.find(TOPIC) for one in world.up()))
+    return world
+
+
+def drain(world: ClusterWorld, consumers: list[Consumer], history: History) -> None:
+    """Let kind consumers take all that is left."""
+    quiet = 0
+    for _ in range(400):
+        before = history.deliveries
+        for consumer in consumers:
+            consumer.step(is_kind=True)
+        world.run_for(100)
+        quiet = quiet + 1 if history.deliveries == before else 0
+        if quiet > QUIET_STEPS:
+            break
+    history.check_end()
+
+
+def consumers_of(world: ClusterWorld, history: History) -> list[Consumer]:
+    return [
+        Consumer(world, group, f"{group}-{number}", history)
+        for group in GROUPS
+        for number in (1, 2)
+    ]
+
+
+def strike(world: ClusterWorld) -> None:
+    """Something happens to the cluster, as the seed decides."""
+    chance, faults = world.random, world.network.faults
+    faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
+    faults.duplication = chance.choice([0.0, 0.1])
+    faults.delay_ms = chance.choice([1.0, 5.0, 50.0])
+    owner = owner_of(world, chance.choice(GROUPS))
+    others = list(world.nodes.values())
+    victim = owner if owner is not None and chance.random() < 0.6 else chance.choice(others)
+    deeds: list[Callable[[], None]] = [
+        victim.crash,
+        victim.kill,
+        lambda: world.network.cut([victim.number], list(world.nodes)),
+        faults.cut.clear,
+        faults.cut.clear,
+    ]
+    deed = chance.choice(deeds)
+    if victim.is_up or deed not in deeds[:2]:
+        deed()
+    if chance.random() < 0.6:
+        for node in world.nodes.values():
+            if not node.is_up:
+                node.start()
+
+
+def work_through_trouble(world: ClusterWorld) -> None:
+    """Write, receive and settle while nodes fail; in the end nothing is lost or comes twice."""
+    history, writer = History(world), Writer(world)
+    consumers = consumers_of(world, history)
+    for _ in range(8):
+        for _ in range(world.random.randint(2, 6)):
+            writer.step()
+            for consumer in consumers:
+                consumer.step(is_kind=False)
+            world.run_for(world.random.uniform(10, 400))
+        strike(world)
+    world.heal()
+    assert writer.acked
+    drain(world, consumers, history)
+
+
+def redrive_through_trouble(world: ClusterWorld) -> None:
+    """Kill messages, bring them back while nodes fail; each is back once."""
+    writer = Writer(world)
+    for _ in range(12):
+        writer.step()
+        world.run_for(50)
+    for _ in range(100):
+        node = owner_of(world, "one")
+        assert node is not None
+        receiver = node.broker.queues.receive("one", TOPIC, consumer="a", messages_max=100)
+        got = world.wait(receiver.promise)
+        if not got:
+            break
+        receipts = [one.delivery.receipt for one in got]
+        world.wait(node.broker.queues.reject("one", receipts, reason="broken"))
+    dead = len(records_of(world, GRAVE))
+    assert dead > 5
+    world.run_for(500)
+    place = world.up()[0].broker.queues.journal.number_of(LEDGER_GROUP)
+    runner = world.leader_of(DELIVERY_TOPIC, place)
+    assert runner is not None
+    before = len(records_of(world, TOPIC))
+    job = world.wait(runner.broker.redrives.start(TOPIC, RedriveOrder(rate_per_s=20)))
+    for _ in range(3):
+        world.run_for(world.random.uniform(0, 500))
+        strike(world)
+        world.run_for(world.random.uniform(500, 2_000))
+    world.heal()
+
+    def is_done() -> bool:
+        node = world.leader_of(DELIVERY_TOPIC, place)
+        try:
+            return node is not None and node.broker.redrives.get(TOPIC, job.id).is_ended
+        except GoQueueError:
+            return False
+
+    world.run_until(is_done, ms_max=60_000)
+    world.run_for(1_000)
+    node = world.leader_of(DELIVERY_TOPIC, place)
+    assert node is not None
+    ended = node.broker.redrives.get(TOPIC, job.id)
+    assert (ended.state, ended.moved, ended.failed) == ("done", dead, 0), ended
+    assert len(records_of(world, TOPIC)) == before + dead
+    assert world.wait(promised(node.broker.dead_letters.count(TOPIC))) == 0

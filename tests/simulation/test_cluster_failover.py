@@ -1,0 +1,129 @@
+"""How soon others lead what a node led, and what wrong news of a death costs: nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.broker.quorum import Quorum
+from goqueue.model.errors import GoQueueError
+from tests.simulation.clock import NeverHappened
+from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+
+# Defaults, unlike in other simulations, since these tests are about time.
+SETTINGS = {"cluster__session_ms": "2000", "cluster__heartbeat_ms": "500"}
+
+
+def formed(seed: int) -> ClusterWorld:
+    world = ClusterWorld(seed, **SETTINGS)
+    world.heal()
+    world.create("orders", min_insync_replicas="2")
+    world.heal()
+    return world
+
+
+def quorum_of(node: ClusterNode) -> Quorum:
+    assert node.broker.cluster is not None
+    return node.broker.cluster.quorum
+
+
+def controller(world: ClusterWorld) -> ClusterNode | None:
+    return next((one for one in world.up() if quorum_of(one).is_controller), None)
+
+
+def lead(world: ClusterWorld, *, by_controller: bool) -> ClusterNode:
+    """The leader of the topic, once it is the controller, or is not."""
+
+    def is_so() -> bool:
+        leader, decider = world.leader_of("orders"), controller(world)
+        is_both = leader is not None and leader is decider
+        return leader is not None and decider is not None and is_both == by_controller
+
+    leader, decider = world.leader_of("orders"), controller(world)
+    assert leader is not None
+    assert decider is not None
+    if not is_so():
+        # Whoever decides hands that over, so that one node does both, or two do.
+        others = [one for one in world.nodes if one not in (leader.number, decider.number)]
+        successor = leader.number if by_controller else others[0]
+        quorum_of(decider)._raft.transfer(successor, decider.clock.now_ms())
+        quorum_of(decider)._pump()
+    world.run_until(is_so)
+    world.heal()
+    leader = world.leader_of("orders")
+    assert leader is not None
+    return leader
+
+
+def until_acknowledged(world: ClusterWorld) -> int:
+    """How many milliseconds pass until something is acknowledged again."""
+    begin_ms, outcomes = world.age_ms, list[GoQueueError | None]()
+
+    def send() -> None:
+        world.produce("orders", ["x"], lambda _, error: outcomes.append(error))
+
+    def is_acknowledged() -> bool:
+        if outcomes and outcomes[-1] is not None:
+            outcomes.clear()
+            world.clock.call_later(5, send)
+        return None in outcomes
+
+    send()
+    world.run_until(is_acknowledged)
+    return world.age_ms - begin_ms
+
+
+@pytest.mark.parametrize("by_controller", [False, True])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_process_that_ends_is_missed_at_once(seed: int, by_controller: bool) -> None:
+    world = formed(seed)
+    lead(world, by_controller=by_controller).kill()
+    assert until_acknowledged(world) < 500
+
+
+def test_a_follower_that_ends_holds_up_no_acknowledgement() -> None:
+    world = formed(4)
+    leader = world.leader_of("orders")
+    follower = next(one for one in world.up() if one is not leader)
+    follower.kill()
+    assert until_acknowledged(world) < 500
+
+
+def test_a_machine_that_ends_is_missed_when_its_session_expires() -> None:
+    world = formed(5)
+    lead(world, by_controller=False).crash()
+    assert 1_000 < until_acknowledged(world) < 3_000
+
+
+def test_clients_are_not_sent_where_nobody_is() -> None:
+    world = formed(6)
+    victim = lead(world, by_controller=False)
+    others = [one.broker.cluster for one in world.up() if one is not victim]
+    victim.kill()
+    # From the moment on in which the connection ends, before it is known why.
+    assert not any(one.is_there(victim.number) for one in others if one)
+    world.run_for(500)
+    assert not any(one.is_there(victim.number) for one in others if one)
+    assert [one.is_there(one.quorum.node_id) for one in others if one] == [True, True]
+    victim.start()
+    world.run_until(lambda: all(one.is_there(victim.number) for one in others if one))
+
+
+def test_a_node_that_is_there_in_spite_of_the_news_is_trusted_and_found_again() -> None:
+    world = formed(7)
+    node, decider = lead(world, by_controller=False), controller(world)
+    assert decider is not None
+    cluster = decider.broker.cluster
+    assert cluster is not None
+
+    def is_fenced() -> bool:
+        return quorum_of(decider).metadata.nodes[node.number].is_fenced
+
+    world.network.mistake(decider.number, node.number)
+    world.run_until(is_fenced, ms_max=500)
+    assert not cluster.is_there(node.number)
+    world.run_until(lambda: not is_fenced(), ms_max=1_000)
+    world.run_until(lambda: cluster.is_there(node.number), ms_max=3_000)
+    # The news is believed once, though nobody has said that it was wrong.
+    with pytest.raises(NeverHappened):
+        world.run_until(is_fenced, ms_max=5_000)
+    assert until_acknowledged(world) < 100
