@@ -21,7 +21,7 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo simulate campaign \
+.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo simulate simulate-cluster campaign \
 	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
 
 help: ## Show this list
@@ -117,6 +117,12 @@ demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes
 SEEDS ?= 25
 simulate: $(TEST_STAMP) ## Run the simulations with SEEDS times as many seeds as `make test`
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) tests/simulation $(ARGS)
+
+# About 260 whole clusters at a time, so 40 times are more than 10,000.
+CLUSTER_SEEDS ?= 40
+simulate-cluster: $(TEST_STAMP) ## Run whole clusters in trouble, 10,000 of them; see CLUSTER_SEEDS
+	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(CLUSTER_SEEDS) -m seeds \
+		$(wildcard tests/simulation/test_cluster*.py) $(ARGS)
 
 campaign: $(TEST_STAMP) ## Kill a node under queue traffic again and again, SEEDS times over
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \

@@ -205,7 +205,7 @@ def _rebalance(session: Session, section: Section, name: str, make: Make) -> Non
             runs,
             "moved_ms",
             MILLISECONDS,
-            target=at_most(100, "100 ms", "aim") if is_own else None,
+            target=at_most(100, "100 ms", "aim") if is_judged else None,
         )
         section.add(
             f"{row}: gap of those that stay",

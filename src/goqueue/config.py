@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -725,67 +725,84 @@ def contradictions(settings: Settings) -> list[str]:
         source = settings.sources.get(path, "default")
         return f"{path} = {SETTINGS[path].about.kind.show(value)} ({source})"
 
-    listeners, groups, compaction = settings.listeners, settings.groups, settings.compaction
-    found = []
+    checks = (_open_listeners, _senseless_addresses, _what_does_not_fit, _senseless_times, _nodes)
+    return [fault for check in checks for fault in check(settings, told)]
+
+
+_Tell = Callable[[str], str]
+
+
+def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
+    listeners = settings.listeners
     for name in ("kafka", "http", "registry", "internal"):
         is_authenticated = name == "internal" and settings.cluster.has_tls
         is_open = not is_authenticated and not listeners.allow_unauthenticated
         if is_open and not getattr(listeners, name).is_loopback:
-            found.append(
+            instead = ", or give the nodes certificates (cluster.tls_certificate)"
+            yield (
                 f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
-                "pass --allow-unauthenticated if that is meant"
+                f"pass --allow-unauthenticated if that is meant{instead * (name == 'internal')}"
             )
-    if listeners.http_body_bytes_max > listeners.receive_buffer_bytes_total_max:
-        found.append(
-            f"{told('listeners.http_body_bytes_max')} does not fit into "
-            f"{told('listeners.receive_buffer_bytes_total_max')}"
-        )
+
+
+def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
+    listeners = settings.listeners
     for name, who in (("kafka", "clients"), ("internal", "other nodes")):
         bound, advertised = getattr(listeners, name), getattr(listeners, f"{name}_advertised")
         if bound.is_wildcard and advertised is None:
-            found.append(
+            yield (
                 f"{told(f'listeners.{name}')}: {who} cannot be told to connect to every address; "
                 f"name one with --advertise-{name} HOST:PORT"
             )
         if advertised is not None and advertised.is_wildcard:
-            found.append(
-                f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to every address"
+            yield f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to every address"
+
+
+def _what_does_not_fit(settings: Settings, told: _Tell) -> Iterator[str]:
+    listeners = settings.listeners
+    for name in ("http_body_bytes_max", "request_bytes_max"):
+        if getattr(listeners, name) > listeners.receive_buffer_bytes_total_max:
+            yield (
+                f"{told(f'listeners.{name}')} does not fit into "
+                f"{told('listeners.receive_buffer_bytes_total_max')}"
             )
-    if listeners.request_bytes_max > listeners.receive_buffer_bytes_total_max:
-        found.append(
-            f"{told('listeners.request_bytes_max')} does not fit into "
-            f"{told('listeners.receive_buffer_bytes_total_max')}"
-        )
     if settings.topics.message_bytes_max > listeners.request_bytes_max:
-        found.append(
+        yield (
             f"{told('topics.message_bytes_max')} does not fit into a request: "
             f"{told('listeners.request_bytes_max')}"
         )
+
+
+def _senseless_times(settings: Settings, told: _Tell) -> Iterator[str]:
+    groups, cluster, compaction = settings.groups, settings.cluster, settings.compaction
     if groups.session_ms_min > groups.session_ms_max:
-        found.append(f"{told('groups.session_ms_min')} is above {told('groups.session_ms_max')}")
+        yield f"{told('groups.session_ms_min')} is above {told('groups.session_ms_max')}"
     if groups.consumer_heartbeat_ms >= groups.consumer_session_ms:
-        found.append(
+        yield (
             f"{told('groups.consumer_heartbeat_ms')} must be shorter than "
             f"{told('groups.consumer_session_ms')}"
         )
-    if 2 * settings.cluster.heartbeat_ms > settings.cluster.session_ms:
-        found.append(
+    if 2 * cluster.heartbeat_ms > cluster.session_ms:
+        yield (
             f"{told('cluster.heartbeat_ms')} must be at most half of {told('cluster.session_ms')}, "
             "or one lost heartbeat is a lost node"
         )
-    if settings.cluster.peers and settings.cluster.discovery is not None:
-        found.append(
+    if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
+        yield f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}"
+
+
+def _nodes(settings: Settings, told: _Tell) -> Iterator[str]:
+    cluster = settings.cluster
+    if cluster.peers and cluster.discovery is not None:
+        yield (
             f"{told('cluster.peers')} and {told('cluster.discovery')} both say who the first "
             "voters are; use one of them"
         )
     tls = ("tls_certificate", "tls_key", "tls_authorities")
-    absent = [f"cluster.{one}" for one in tls if getattr(settings.cluster, one) is None]
+    absent = [f"cluster.{one}" for one in tls if getattr(cluster, one) is None]
     if 0 < len(absent) < len(tls):
         given = next(told(f"cluster.{one}") for one in tls if f"cluster.{one}" not in absent)
-        found.append(f"{given} needs {' and '.join(absent)} too; give all three, or none")
-    if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
-        found.append(f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}")
-    return found
+        yield f"{given} needs {' and '.join(absent)} too; give all three, or none"
 
 
 def _is_null(node: Any) -> bool:

@@ -65,7 +65,6 @@ def rows(text: str) -> list[dict[str, Any]]:
     return parsed
 
 
-@pytest.mark.on_cluster
 def test_messages_are_received_and_settled(goqueue: Run, topic: str, group: str) -> None:
     assert goqueue("queue", "receive", topic, "-g", group) == "There is nothing to receive now.\n"
     goqueue("produce", topic, *(word for number in range(5) for word in ("-m", str(number))))
@@ -217,6 +216,7 @@ def test_a_missing_broker_is_answered_with_what_to_do(goqueue: Run) -> None:
     )
 
 
+@pytest.mark.on_cluster
 def test_the_address_of_a_context_is_used(goqueue: Run, broker: Broker, topic: str) -> None:
     goqueue("config", "set-context", "here", "-b", "127.0.0.1:1", "--http", broker.http)
     assert goqueue("schedule", "count", "-c", "here", "--topic", topic) == "0\n"

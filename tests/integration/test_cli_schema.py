@@ -48,7 +48,6 @@ def goqueue(broker: Broker, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.on_cluster
 def test_a_schema_is_registered_and_shown(goqueue: Run, unique: str, tmp_path: Path) -> None:
     file = tmp_path / "user.avsc"
     file.write_text(PLAIN)

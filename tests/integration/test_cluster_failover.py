@@ -17,7 +17,7 @@ from .waiting import eventually
 pytestmark = pytest.mark.timeout(240)
 
 GROUPS = [f"workers-{number}" for number in range(8)]
-ROUNDS = 3  # of all groups that must succeed after a node has gone
+ROUNDS = 2  # of all groups that must succeed after a node has gone
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +129,13 @@ def test_who_asks_others_hardly_notices_that_the_owner_is_killed(cluster: Cluste
     cluster.nodes[victim].start()
 
 
-def test_nobody_notices_that_nodes_are_restarted_one_by_one(cluster: Cluster) -> None:
-    for number, node in cluster.nodes.items():
-        prepare(cluster)
-        others = [one for one in cluster.nodes if one != number]
-        with working(cluster, others) as workers:
-            node.stop()
-            until_all_did(workers, 1)
-            node.start()
-            until_all_did(workers, 1)
-        assert [worker.refusals for worker in workers] == [[], []]
+def test_nobody_notices_that_the_owner_is_restarted(cluster: Cluster) -> None:
+    prepare(cluster)
+    owner = owner_of_some(cluster)
+    others = [number for number in cluster.nodes if number != owner]
+    with working(cluster, others) as workers:
+        cluster.nodes[owner].stop()
+        until_all_did(workers, 1)
+        cluster.nodes[owner].start()
+        until_all_did(workers, 1)
+    assert [worker.refusals for worker in workers] == [[], []]

@@ -12,9 +12,11 @@ import uvloop
 
 from goqueue.broker.peers import Answer, Answered, Contact
 from goqueue.broker.promise import Promise
+from goqueue.runtime import dialing
 from goqueue.runtime.dialing import Dialer
-from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.listening import Listener
+from goqueue.runtime.peers import PeerConnections
+from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
@@ -189,5 +191,54 @@ def test_a_connection_that_breaks_says_nothing_of_the_node() -> None:
         assert (caller.dialer.contact, caller.gone) == (Contact.OPEN, 0)
         caller.stop()
         node.listener.close()
+
+    play(story)
+
+
+class Peer:
+    """A node that calls and is called."""
+
+    def __init__(self, node: int, port: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self.scheduler = LoopScheduler(loop)
+        self.connections = PeerConnections(
+            loop, self.scheduler, Random(0), hello=lambda: Hello("c", node)
+        )
+        self.listener = Listener(
+            loop,
+            self.connections.server.connect,
+            connections_max=10,
+            connections_per_address_max=-1,
+            idle_timeout_ms=60_000,
+            receive_bytes_total_max=100 << 20,
+        )
+        host, self.port = self.listener.listen("127.0.0.1", port)
+        self.address = f"{host}:{self.port}"
+
+    def has_met(self, node: int) -> bool:
+        return self.connections._callings[node].is_connected
+
+    def stop(self) -> None:
+        self.connections.stop()
+        self.listener.close()
+        self.scheduler.close()
+
+
+def test_a_node_that_calls_is_called_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody would try again by itself within this test.
+    monkeypatch.setattr(dialing, "RETRY_SECONDS_MIN", 1_000.0)
+    monkeypatch.setattr(dialing, "RETRY_SECONDS_MAX", 1_000.0)
+
+    async def story() -> None:
+        one, two = Peer(1), Peer(2)
+        two.stop()
+        one.connections.locate(2, two.address)
+        await until(lambda: one.connections.contact(2) is Contact.GONE)
+        two = Peer(2, two.port)
+        two.connections.locate(1, one.address)
+        await until(lambda: two.has_met(1) and one.has_met(2))
+        assert one.connections.contact(2) is Contact.OPEN
+        one.stop()
+        two.stop()
 
     play(story)

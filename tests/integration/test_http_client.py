@@ -283,6 +283,27 @@ def test_groups_are_made_changed_listed_and_deleted(api: Client, topic: str, gro
 
 
 @pytest.mark.on_cluster
+def test_a_queue_is_served_wherever_its_messages_are(api: Client, unique: str, group: str) -> None:
+    # In a cluster no node has a copy of every partition, whoever owns the group.
+    api.topics.create(unique, partitions=6, replication=1)
+    sent = {str(number) for number in range(60)}
+    api.publish_many(unique, [Outgoing(one, key=one) for one in sent])
+    queue = api.queue(unique, group=group)
+    messages = _receive_all(queue, 60)
+    assert {one.text for one in messages} == sent
+    assert {one.partition for one in messages} == set(range(6))
+    for message in messages:
+        (queue.reject if int(message.text) % 10 == 0 else queue.ack)(message)
+    letters = api.dead_letters(unique)
+    eventually(lambda: letters.list_page().total == 6, because="six are dead")
+    job = letters.redrive()
+    eventually(lambda: letters.show_redrive(job.id).is_ended, because="they are brought back")
+    assert {int(one.text) % 10 for one in _receive_all(queue, 6)} == {0}
+    api.topics.delete(unique)
+    api.topics.delete(f"{unique}.dlq")
+
+
+@pytest.mark.on_cluster
 def test_dead_letters_are_listed_and_brought_back(api: Client, topic: str, group: str) -> None:
     api.publish_many(topic, [Outgoing(str(number), key=str(number)) for number in range(6)])
     queue = api.queue(topic, group=group)

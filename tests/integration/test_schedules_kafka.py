@@ -22,7 +22,6 @@ def _delayed(value: bytes, delay_ms: int = DELAY_MS) -> Message:
     return Message(value, headers=(("goqueue-delay-ms", b"%d" % delay_ms), ("kept", b"yes")))
 
 
-@pytest.mark.on_cluster
 @pytest.mark.parametrize("writer", WITH_HEADERS, ids=lambda writer: writer.name)
 def test_a_delayed_message_comes_when_it_is_due(
     writer: type[Client], bootstrap: str, topic: str
@@ -59,6 +58,7 @@ def test_a_compressed_batch_is_split_too(codec: str, bootstrap: str, topic: str)
     assert found == [b"%d" % number for number in range(20) if number != 7] + [b"later"]
 
 
+@pytest.mark.on_cluster
 def test_a_time_in_rfc_3339_is_understood(bootstrap: str, topic: str) -> None:
     due_s = time.time() + 2
     text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due_s))

@@ -348,7 +348,9 @@ def _serial(connection: object) -> object:
     return shown["serialNumber"]
 
 
-def test_discovery_believes_those_that_have_the_name_it_looked_up(authority: Authority) -> None:
+def test_discovery_believes_those_that_have_the_name_it_looked_up(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story() -> None:
         named = Node(authority.sign("node-2", "nodes.example"))
         unnamed = Node(authority.sign("node-3", "127.0.0.1"))
@@ -374,3 +376,4 @@ def test_discovery_believes_those_that_have_the_name_it_looked_up(authority: Aut
         unnamed.listener.close()
 
     play(story)
+    assert caplog.text.count("its certificate is refused: Hostname mismatch") == 1

@@ -56,7 +56,6 @@ def ends(admin: AdminClient, topic: str, partition: int = 0) -> tuple[int, int]:
 # What is seen
 
 
-@pytest.mark.on_cluster
 @pytest.mark.parametrize(("writer", "reader"), list(product(WRITERS, READERS)))
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     writer: str, reader: str, bootstrap: str, new_topic: NewTopic, unique: str
@@ -82,6 +81,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
         assert found == [b"one", b"two", b"never", b"three", b"nor this", SENTINEL]
 
 
+@pytest.mark.on_cluster
 def test_an_open_transaction_holds_back_readers_of_committed_records(
     bootstrap: str, topic: str, admin: AdminClient, unique: str
 ) -> None:

@@ -15,17 +15,13 @@ import pytest
 from .cluster import Cluster, ClusterBroker
 
 
-# Each node leads some of them, which it must in order to schedule what a transaction delays.
-SETTINGS: dict[str, object] = {"schedules.partitions": 6}
-
-
 class Trio:
     """Looks like `process.Broker`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
         self.directory = directory
         self.settings = dict(settings)
-        self.cluster = Cluster(directory, settings=SETTINGS | self.settings)
+        self.cluster = Cluster(directory, settings=settings)
         self._turn = 1
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from goqueue.cluster.raft import Entry, HardState, Message, Ready
@@ -20,6 +21,7 @@ class Checks:
         self.votes: dict[tuple[int, int], int] = {}  # by voter and term
         self.entries: dict[tuple[int, int], tuple[EntryKind, bytes, int]] = {}
         self.committed: list[tuple[int, EntryKind, bytes]] = [(0, EntryKind.NOTHING, b"")]
+        self.committing_terms = [0]  # of those who committed each of them
         self.values: list[bytes] = []  # the payloads among them
 
     def messages(self, messages: list[Message]) -> None:
@@ -68,8 +70,11 @@ class Checks:
             return
         self.leaders[term] = node.id
         log = node.raft.log
-        assert log.last_index >= len(self.committed) - 1, "the leader lacks committed entries"
-        for index in range(log.base.index, len(self.committed)):
+        # A candidate that stood still may find that it has won when later leaders have committed
+        # more; it must have what earlier ones have.
+        due = bisect_left(self.committing_terms, term)
+        assert log.last_index >= due - 1, "the leader lacks committed entries"
+        for index in range(log.base.index, due):
             assert log.term_at(index) == self.committed[index][0], "the leader has other entries"
 
     def _log_matching(self, node: Voter, entry: Entry) -> None:
@@ -98,6 +103,7 @@ class Checks:
         for entry in log.entries[len(self.committed) - log.base.index - 1 : index - log.base.index]:
             assert entry.index == len(self.committed)
             self.committed.append((entry.term, entry.kind, entry.payload))
+            self.committing_terms.append(raft.term)
             if entry.kind is EntryKind.PAYLOAD:
                 self.values.append(entry.payload)
 

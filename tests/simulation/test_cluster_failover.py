@@ -13,8 +13,11 @@ from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 SETTINGS = {"cluster__session_ms": "2000", "cluster__heartbeat_ms": "500"}
 
 
-def formed(seed: int) -> ClusterWorld:
-    world = ClusterWorld(seed, **SETTINGS)
+SELDOM = {"cluster__session_ms": "4000", "cluster__heartbeat_ms": "2000"}
+
+
+def formed(seed: int, settings: dict[str, str] = SETTINGS) -> ClusterWorld:
+    world = ClusterWorld(seed, **settings)
     world.heal()
     world.create("orders", min_insync_replicas="2")
     world.heal()
@@ -127,3 +130,32 @@ def test_a_node_that_is_there_in_spite_of_the_news_is_trusted_and_found_again() 
     with pytest.raises(NeverHappened):
         world.run_until(is_fenced, ms_max=5_000)
     assert until_acknowledged(world) < 100
+
+
+def test_a_node_that_is_told_to_stop_does_not_wait_for_its_next_heartbeat() -> None:
+    world = formed(8, SELDOM)
+    node = lead(world, by_controller=True)
+    begin_ms, done = world.age_ms, list[bool]()
+    cluster = node.broker.cluster
+    assert cluster is not None
+    cluster.retire(lambda: done.append(True))
+    world.run_until(lambda: bool(done))
+    assert world.age_ms - begin_ms < 500
+    assert world.leader_of("orders") not in (None, node)
+    assert controller(world) not in (None, node)
+
+
+def test_a_node_that_starts_again_is_trusted_before_its_next_heartbeat() -> None:
+    world = formed(9, SELDOM)
+    node = lead(world, by_controller=False)
+    node.kill()
+    world.run_for(1_000)
+    begin_ms = world.age_ms
+    node.start()
+    world.run_until(lambda: node.broker.cluster is not None and _is_trusted(node))
+    assert world.age_ms - begin_ms < 1_000
+
+
+def _is_trusted(node: ClusterNode) -> bool:
+    assert node.broker.cluster is not None
+    return node.broker.cluster.membership.is_trusted

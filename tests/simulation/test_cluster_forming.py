@@ -302,6 +302,15 @@ def test_a_single_node_grows_to_three_and_keeps_everything(seed: int) -> None:
     assert set(world.read(first, "orders")) == kept | writer.acked
 
 
+def test_a_node_with_data_of_its_own_is_not_taken_for_an_empty_one_that_joins() -> None:
+    world = ClusterWorld(1, node_count=0, cluster__join_only="true")
+    disk = SimulatedDisk(world.random)
+    _live_alone(world, disk, crashes=False)
+    world.peers = "1@node-1:7000,2@node-2:7000,3@node-3:7000"
+    with pytest.raises(InvalidSettings, match="use an empty folder, or let this one grow"):
+        add(world, 1, disk)
+
+
 def _live_alone(world: ClusterWorld, disk: SimulatedDisk, *, crashes: bool) -> set[str]:
     """What a node without a cluster has acknowledged before it ended, well or badly."""
     clock = world.clock.node(skew_ms=0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from goqueue.broker.administration import Administration
 from goqueue.broker.clustering import Clustering
+from goqueue.broker.promise import Promise
 from goqueue.cluster.commands import ChangeVoter, UnregisterNode
 from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication.pacing import PIECE_BYTES, SAVED_MS
@@ -18,6 +21,8 @@ from goqueue.model.errors import (
     UnknownNode,
 )
 from goqueue.partition import Partition
+from tests.simulation.cluster_trouble import Trouble
+from tests.simulation.cluster_work import IdempotentWriter
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 BATCH_BYTES = 4_000
@@ -288,6 +293,109 @@ def test_many_copies_catch_up_beside_live_traffic_and_none_starves() -> None:
     for number in range(6):
         ends = {node.partition(f"other-{number}").end_offset for node in world.up()}  # type: ignore[union-attr]
         assert ends == {4}
+
+
+class Mover:
+    """An operator who moves a topic to and fro, at all paces, and changes his mind."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.is_working = True
+        self._work()
+
+    def _work(self) -> None:
+        if not self.is_working:
+            return
+        chance = self.world.random
+        self.world.clock.call_later(chance.uniform(100, 1_000), self._work)
+        nodes = self.world.up()
+        if not nodes:
+            return
+        broker = chance.choice(nodes).broker
+        topic, administration = broker.topics.find(TOPIC), broker.administration
+        if topic is None:
+            return
+        rate = chance.choice([0, 2_000, 20_000, 1_000_000])
+        target = chance.sample(sorted(self.world.nodes), 3)
+        deeds: list[Callable[[], Promise[None]]] = [
+            lambda: administration.reassign(topic, 0, target, throttle_bytes_per_second=rate),
+            lambda: administration.reassign(topic, 0, target),
+            lambda: administration.throttle_reassignment(topic, 0, rate),
+            lambda: administration.cancel_reassignment(topic, 0),
+            lambda: administration.throttle_node(
+                target[0], feeding_bytes_per_second=rate, catching_up_bytes_per_second=rate
+            ),
+        ]
+        try:
+            chance.choice(deeds)().then(self._done)
+        except GoQueueError:
+            pass  # It is refused at once.
+
+    def _done(self, _: None, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, GoQueueError):
+            raise error
+
+
+@pytest.mark.seeds(6)
+def test_moves_at_any_pace_lose_nothing_whatever_happens(seed: int) -> None:
+    rate = "5000" if seed % 2 else "-1"
+    world = ClusterWorld(seed, node_count=5, replication__catch_up_bytes_per_second=rate)
+    world.heal()
+    world.create(TOPIC, min_insync_replicas="2")
+    writer = IdempotentWriter(world, TOPIC, 0, producer_id=100, in_flight=3)
+    trouble = Trouble(world, TOPIC, partitions=1)
+    mover = Mover(world)
+    for _ in range(12):
+        for _ in range(world.random.randint(1, 10)):
+            writer.write()
+            world.run_for(world.random.uniform(5, 60))
+        if world.random.random() < 0.6:
+            trouble.strike()
+        world.run_for(world.random.uniform(5, 1_000))
+    mover.is_working = False
+    trouble.end()
+    world.run_until(lambda: writer.is_done, ms_max=20_000)
+    world.run_until(world.is_whole, ms_max=60_000)
+    world.watch.check_whole()
+    own = [one for one in world.watch.ledger(TOPIC, 0).values() if one.startswith("100-")]
+    assert own == sorted(writer.acked, key=lambda value: int(value.rpartition("-")[2]))
+
+
+# What a node that starts reads again
+
+
+def restart_all(world: ClusterWorld) -> None:
+    for node in world.up():
+        node.kill()
+    world.heal()
+
+
+def test_copies_that_went_and_came_back_outlive_a_restart() -> None:
+    world = ClusterWorld(16, node_count=4)
+    world.heal()
+    create(world, 1, 2)
+    writer = Writer(world)
+    writer.write(10)
+    for replicas in ((3, 4), (1, 2)):
+        move(world, *replicas)
+        world.run_until(lambda: not fact_of(world).is_moving)
+        writer.write(1)
+    # Their log says that once they kept nothing of it; that is over.
+    restart_all(world)
+    assert fact_of(world).replicas == (1, 2)
+    assert {copy_of(world, node).end_offset for node in (1, 2)} == {12}
+
+
+def test_a_topic_that_was_made_anew_outlives_a_restart() -> None:
+    world = ClusterWorld(17)
+    world.heal()
+    create(world, 1, 2, 3)
+    Writer(world).write(3)
+    world.wait(world.nodes[1].broker.topics.delete(TOPIC))
+    create(world, 1, 2, 3)
+    Writer(world).write(5)
+    restart_all(world)
+    assert {copy_of(world, node).end_offset for node in (1, 2, 3)} == {5}
 
 
 # Deleting records

@@ -240,3 +240,16 @@ def test_a_queue_goes_on_when_copies_come_to_its_owner_and_leave_it() -> None:
         is_far = node.number not in replicas
         assert [isinstance(one, DistantCopy) for one in sources] == [is_far] * PARTITIONS
     assert len(seen) == len(set(seen)) == next(numbers)
+
+
+def test_urgent_messages_come_first_wherever_they_are() -> None:
+    world = begin_far_away(9)
+    node, leader = owner(world), world.leader_of(TOPIC, 0)
+    assert leader is not None
+    topic = leader.broker.topics.get(TOPIC)
+    for value, priority in ((b"later", b"background"), (b"now", b"critical")):
+        headers = (("goqueue-priority", priority),)
+        record = Record(b"", value, headers, timestamp_ms=leader.clock.now_ms())
+        leader.broker.produce(topic, topic.partition(0), memoryview(encode_batch([record])))
+    world.run_for(500)
+    assert values_of(receive(world, node, 1, wait_ms=1_000)) == ["now"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.publishing import Published
-from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from goqueue.broker.publishing import Published, Scheduled
+from goqueue.broker.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
 from goqueue.broker.transaction_orphans import LOOK_MS
 from goqueue.broker.transaction_publishing import Addressed
 from goqueue.groups import CommitOffsets, OffsetToCommit
@@ -272,3 +272,32 @@ def _trouble(stage: ClusterStage) -> None:
         for node in world.nodes.values():
             if not node.is_up:
                 node.start()
+
+
+def test_a_transaction_delays_messages_whose_schedules_another_node_keeps() -> None:
+    world = ClusterWorld(8, schedules__partitions="1")
+    world.heal()
+    world.create("later")
+    keeper = world.leader_of(SCHEDULED_TOPIC)
+    expected: list[str] = []
+    for turn in range(4):
+        name = f"till-{turn}"
+        number = world.nodes[1].broker.transactions.partition_of(name)
+        owner = world.leader_of(TRANSACTION_TOPIC, number)
+        assert owner is not None
+        if owner is keeper:
+            continue
+        transacting, is_commit = owner.broker.transacting, turn % 2 == 0
+        transaction = world.wait(transacting.begin(name, timeout_ms=60_000))
+        for part in range(2):
+            value = f"{turn}/{part}"
+            headers = (("goqueue-delay-ms", b"15000"),)
+            delayed = Addressed("later", Record(None, value.encode(), headers))
+            [result] = world.wait(transacting.publish(transaction, [delayed]))
+            assert isinstance(result, Scheduled)
+            expected += [value] * is_commit
+        world.wait((transacting.commit if is_commit else transacting.abort)(transaction))
+    assert expected
+    assert world.read(world.up()[0], "later") == []
+    world.run_for(25_000)
+    assert sorted(world.read(world.up()[0], "later")) == sorted(expected)

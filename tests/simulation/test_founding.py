@@ -166,6 +166,18 @@ def test_nodes_that_start_together_all_vote_from_the_beginning() -> None:
     assert all(one.may_vote for one in world.nodes.values())
 
 
+@pytest.mark.seeds(10)
+def test_the_lowest_does_not_keep_others_waiting_when_it_hears_too_few(seed: int) -> None:
+    world = FoundingWorld(seed, 5)
+    world.network.cut([1], [3, 4, 5])
+    world.start(*world.numbers)
+    world.run_for(SOON_MS)
+    (formed,) = world.seen
+    assert {one.id for one in formed.founders} >= {2, 3, 4, 5}
+    world.heal()
+    world.check_whole()
+
+
 @pytest.mark.seeds(60)
 def test_a_cluster_is_founded_once_through_power_cuts_and_cut_networks(seed: int) -> None:
     world = FoundingWorld(seed, 3 + 2 * (seed % 2))

@@ -12,7 +12,7 @@ STORIES = (
     "test_cluster_forming:test_a_voter_with_a_new_disk_is_taken_in_again_and_nothing_is_lost:1",
     "test_cluster_publishing:test_published_messages_are_stored_once_whatever_happens:1",
     "test_cluster_queues:test_every_message_ends_acked_or_dead_once_per_group_whoever_owns_it:1",
-    "test_cluster_schedules:test_each_message_appears_once_whatever_happens_to_nodes:1",
+    "test_cluster_schedules:test_each_message_appears_once_whatever_happens_to_nodes:3",
     "test_cluster_schemas:test_an_id_never_means_two_schemas:1",
     "test_cluster_transactions:test_every_position_is_there_once_and_whole_whichever_nodes_fail:1",
     "test_quorum:test_facts_survive_whatever_happens_to_nodes_and_network:1",

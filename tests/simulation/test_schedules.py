@@ -237,6 +237,20 @@ def test_nothing_is_early_when_the_wall_clock_jumps(seed: int) -> None:
     _finish(client)
 
 
+@pytest.mark.parametrize("step_ms", [-60_000, 60_000])
+def test_messages_are_due_by_the_wall_clock_after_it_was_set(step_ms: int) -> None:
+    world = _world(1)
+    due_ms = world._node.wall_ms() + 30_000
+    world.wait(world.broker.schedules.schedule(TOPIC, [Delayed(Record(None, b"late"), due_ms, 0)]))
+    world._node.skew_ms += step_ms
+    world.run_for(max(0, due_ms - world._node.wall_ms() - 1_000))
+    is_early = world._node.wall_ms() < due_ms
+    assert len(world.consume(TOPIC)) == 0
+    world.run_for(3_000)
+    assert len(world.consume(TOPIC)) == 1
+    assert is_early == (step_ms < 0)
+
+
 @pytest.mark.seeds(6)
 def test_a_disk_that_is_full_for_a_while_loses_no_schedule(seed: int) -> None:
     world = _world(seed, storage__free_bytes_min="0")

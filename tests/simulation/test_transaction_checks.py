@@ -17,7 +17,8 @@ from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
 from goqueue.transactions import Coordinator, Persist, WriteMarkers
-from goqueue.transactions.transaction import Standing, Transaction
+from goqueue.transactions.records import Standing
+from goqueue.transactions.transaction import Transaction
 from tests.simulation.test_cluster_transactions import (
     test_every_position_is_there_once_and_whole_whichever_nodes_fail as run_seed,
 )

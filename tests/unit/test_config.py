@@ -191,7 +191,7 @@ def test_other_nodes_prove_who_they_are_with_tls_so_nothing_need_be_allowed() ->
     }
     listening = {"--listen-internal": "10.0.0.1:7000"}
     (problem,) = problems_of(overrides=listening)
-    assert "without authentication" in problem
+    assert problem.endswith("or give the nodes certificates (cluster.tls_certificate)")
     settings = load(overrides={**listening, **certificates})
     assert settings.cluster.has_tls
     assert settings.cluster.tls_certificate == Path("~/node.pem").expanduser()

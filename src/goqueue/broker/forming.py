@@ -46,6 +46,8 @@ ANSWER_MS_MAX = 1_000
 # Nodes that are started together should all be there at the beginning: then none of them has to
 # be taken in, and every disk is known from the first moment.
 PATIENCE_MS = 5_000
+# By then whoever was to found the cluster has done so, or cannot: it does not hear the others.
+POLITENESS_MS = 10_000
 TELL_MS = 10_000  # how often it is logged what is waited for
 
 _FILE = "meta/forming"
@@ -249,6 +251,7 @@ class Forming:
                 self._answers,
                 nodes_min=self._nodes_min,
                 is_patient=waited_ms < PATIENCE_MS,
+                is_polite=waited_ms < POLITENESS_MS,
             )
             self._problem = ""
             if isinstance(step, Stand):
@@ -309,7 +312,10 @@ class Forming:
     def _answer(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
         """Tell what this node is, and promise or accept what it is asked to before."""
         if head and self.state is None:
-            self._become(answer_question(self.me, decode_question(head)))
+            answer = answer_question(self.me, decode_question(head))
+            if answer != self.me:
+                self._become(answer)
+                self._founding.give_way()
         promise: Promise[Answer] = Promise()
         promise.resolve(Answer(_encoder.encode(self.me)))
         return promise

@@ -1,8 +1,8 @@
 """A node's attempts to have new nodes agree on a cluster, over the network and in time.
 
 The rules are those of `cluster/founding.py`. An attempt that is overruled or gets no answers is
-given up; the next one comes after a pause of random length, so that two nodes that try at once
-do not go on getting in each other's way.
+given up. The next one comes after a pause of random length, which grows, and after whoever else is
+trying has had its time: so nodes that try at once do not go on getting in each other's way.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import msgspec
 from goqueue.broker.peers import Answered, PeerKind, Peers
 from goqueue.broker.scheduler import Scheduler
 from goqueue.cluster.bootstrap import Ballot, Formed, Self
-from goqueue.cluster.founding import Attempt, answer_question, encode_question
+from goqueue.cluster.founding import Attempt, Question, answer_question, encode_question
 from goqueue.model.errors import GoQueueError
 
 ANSWER_MS_MAX = 1_000  # of one question; then whoever is silent is done without
-PAUSE_MS_MAX = 1_000  # between two attempts
+REPEAT_MS = 300
+PAUSE_MS = 1_000  # between the first two attempts, at most; it doubles
+PAUSE_MS_MAX = 8_000
 
 _log = logging.getLogger(__name__)
 _decoder = msgspec.msgpack.Decoder(Self)
@@ -51,6 +53,7 @@ class Founding:
         self._decided = decided
         self._attempt: Attempt | None = None
         self._rest_until_ms = 0
+        self._failures = 0
 
     def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
         """Begin an attempt with these nodes, unless one is under way or was just given up."""
@@ -62,6 +65,10 @@ class Founding:
         self._attempt = attempt = Attempt(me, ballot, list(nodes))
         _log.info("asking nodes %s to found a cluster", ", ".join(map(str, nodes)))
         self._ask_all(attempt)
+
+    def give_way(self) -> None:
+        """Another node is trying, and takes two questions to come to an end."""
+        self._rest_until_ms = self._scheduler.now_ms() + 2 * ANSWER_MS_MAX
 
     def stop(self) -> None:
         self._attempt = None
@@ -77,12 +84,19 @@ class Founding:
             _log.warning("cannot write down what this node has promised: %s", error)
             self._give_up()
             return
-        head = encode_question(question)
+        self._send(attempt, question)
+        self._hear(attempt, me)
+
+    def _send(self, attempt: Attempt, question: Question) -> None:
+        """Ask the others, and again while there is time: it does no harm to be asked twice."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        me, head = self._me(), encode_question(question)
         for node in me.known:
             if node != me.id:
                 asked = self._peers.call(node, PeerKind.JOIN, head, timeout_ms=ANSWER_MS_MAX)
                 asked.then(partial(self._answered, attempt, node))
-        self._hear(attempt, me)
+        self._scheduler.call_later(REPEAT_MS, partial(self._send, attempt, question))
 
     def _answered(
         self, attempt: Attempt, node: int, answer: Answered | None, error: Exception | None
@@ -112,7 +126,7 @@ class Founding:
         elif attempt.may_propose(is_late=False):
             self._propose(attempt)
 
-    def _late(self, attempt: Attempt, question: object) -> None:
+    def _late(self, attempt: Attempt, question: Question) -> None:
         """Time is over for a question: go on with those that have answered, if they are enough."""
         if attempt is not self._attempt or attempt.question is not question:
             return
@@ -127,5 +141,7 @@ class Founding:
 
     def _give_up(self) -> None:
         self._attempt = None
-        pause_ms = self._random.randint(1, PAUSE_MS_MAX)
-        self._rest_until_ms = self._scheduler.now_ms() + pause_ms
+        pause_ms = self._random.randint(1, min(PAUSE_MS << self._failures, PAUSE_MS_MAX))
+        self._failures = min(self._failures + 1, PAUSE_MS_MAX // PAUSE_MS)
+        until_ms = self._scheduler.now_ms() + pause_ms
+        self._rest_until_ms = max(self._rest_until_ms, until_ms)

@@ -214,6 +214,10 @@ class PartitionFiles:
         path = f"logs/{fact.name}/{_ID_FILE}"
         write_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=fact.id)
 
+    def is_taken_over(self, fact: TopicFact) -> bool:
+        """Whether the folder of that name is already another topic's."""
+        return self._claimed(fact.name) not in (None, fact.id)
+
     def bury(self, name: str, topic_id: bytes) -> None:
         """Take a name away from a folder, for good, and then the folder from the disk."""
         if not self._disk.exists(f"logs/{name}"):

@@ -17,6 +17,11 @@ import msgspec
 
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.promise import Promise, promised
+from goqueue.broker.queue_beginning import (
+    QueueBeginnings,
+    receive_when_begun,
+    receive_when_made,
+)
 from goqueue.broker.queue_host import HostedQueue, Received, Receiver
 from goqueue.broker.queue_hosting import HostedGroup, QueueHosts
 from goqueue.broker.queue_looking import PeekedMessage, TopicLanes, lanes_of, peek_at
@@ -38,14 +43,12 @@ from goqueue.delivery import (
     stats,
 )
 from goqueue.model.errors import (
-    GoQueueError,
     GroupKindMismatch,
     InternalTopic,
     InvalidGroupId,
     InvalidGroupSettings,
     InvalidRequest,
     UnknownGroup,
-    UnknownTopic,
 )
 from goqueue.model.names import ProducerIdentity, check_topic_name
 from goqueue.partition import Partition
@@ -100,6 +103,7 @@ class Queues:
         self.journal = self._hosts.journal
         self._transactional = TransactionalAcks(scheduler, self._hosts)
         self._look = look
+        self._beginnings = QueueBeginnings(topics, self._hosts, look, is_alone=is_alone)
 
     def open(self) -> None:
         """Load what the journal knows; nothing is delivered before that."""
@@ -241,7 +245,16 @@ class Queues:
         receiver = Receiver(consumer, messages_max, visibility_ms or 0)
         if group is None:
             assert made is not None
-            self._receive_when_made(made, name, topic_name, receiver, wait_ms)
+            again = partial(
+                self.receive,
+                name,
+                topic_name,
+                consumer=consumer,
+                messages_max=messages_max,
+                wait_ms=wait_ms,
+                visibility_ms=visibility_ms,
+            )
+            receive_when_made(made, receiver, again)
             return receiver
         self._hosts.check_served(group, topic)
         receiver.visibility_ms = receiver.visibility_ms or group.settings.visibility_ms
@@ -249,97 +262,8 @@ class Queues:
         if hosted is not None and made is None:
             hosted.receive(receiver, wait_ms)
             return receiver
-        self._receive_first(self.begun(group, topic), receiver, wait_ms)
+        receive_when_begun(self._beginnings.begun(group, topic), receiver, wait_ms)
         return receiver
-
-    def _receive_when_made(
-        self, made: Promise[None], name: str, topic_name: str, receiver: Receiver, wait_ms: int
-    ) -> None:
-        """Where nodes have to agree that there is a group, its id tells who owns it."""
-
-        def agreed(_: None, error: Exception | None) -> None:
-            if receiver.promise.is_done:
-                return
-            try:
-                if error is not None:
-                    raise error
-                again = self.receive(
-                    name,
-                    topic_name,
-                    consumer=receiver.consumer,
-                    messages_max=receiver.count_max,
-                    wait_ms=wait_ms,
-                    visibility_ms=receiver.visibility_ms or None,
-                )
-            except GoQueueError as refused:
-                receiver.refuse(refused)
-                return
-            receiver.leave = partial(leave, again)
-            again.promise.then(answered)
-
-        is_left = False
-
-        def leave(again: Receiver) -> None:
-            nonlocal is_left
-            is_left = True
-            again.cancel()
-
-        def answered(messages: Received | None, error: Exception | None) -> None:
-            if not is_left:
-                receiver.promise.settle(messages, error)
-
-        made.then(agreed)
-
-    @staticmethod
-    def _receive_first(begun: Promise[HostedQueue], receiver: Receiver, wait_ms: int) -> None:
-        def started(hosted: HostedQueue | None, error: Exception | None) -> None:
-            if receiver.promise.is_done:
-                return
-            if hosted is None:
-                assert error is not None
-                receiver.promise.reject(error)
-            else:
-                hosted.receive(receiver, wait_ms)
-
-        begun.then(started)
-
-    def begun(self, group: HostedGroup, topic: Topic) -> Promise[HostedQueue]:
-        """The queue of a group for a topic, which begins now if there is none; kept when noted.
-
-        A new queue must not be forgotten by a crash, for where it began is its promise.
-        """
-        hosted = group.queues.get(topic.id)
-        if hosted is not None:
-            known: Promise[HostedQueue] = Promise()
-            known.resolve(hosted)
-            return known
-        if self._is_alone or group.settings.start != "latest":
-            ends = [one.last_stable_offset for one in topic.partitions]
-            hosted = self._hosts.start_queue(group, topic, ends)
-        return promised(self._begin(hosted, group, topic))
-
-    async def _begin(
-        self, hosted: HostedQueue | None, group: HostedGroup, topic: Topic
-    ) -> HostedQueue:
-        while hosted is None:
-            # Copies on this node may lag behind, so where the topic ends its leaders say.
-            bounds = await self._look(topic, range(len(topic.partitions)))
-            self._check_still(group, topic)
-            hosted = group.queues.get(topic.id)
-            if hosted is None and len(bounds) == len(topic.partitions):
-                ends = [one.last_stable_offset for one in bounds]
-                hosted = self._hosts.start_queue(group, topic, ends)
-        await hosted.saved()
-        return hosted
-
-    def _check_still(self, group: HostedGroup, topic: Topic) -> None:
-        """Refuse what is not so any more after others were asked."""
-        name = group.fact.name
-        if self._hosts.groups.get(name) is not group:
-            raise UnknownGroup(name)
-        if self._topics.find_by_id(topic.id) is None:
-            raise UnknownTopic(topic.name)
-        self._hosts.check_served(group, topic)
 
     # Settling
 
@@ -431,7 +355,7 @@ class Queues:
         group, topic = self.served(name, topic_name)
         for number in offsets or ():
             topic.partition(number)  # There must be one.
-        return promised(self._rewind(self.begun(group, topic), offsets, time_ms))
+        return promised(self._rewind(self._beginnings.begun(group, topic), offsets, time_ms))
 
     async def _rewind(
         self,

@@ -91,8 +91,6 @@ class Replicas:
         # Answers to an earlier life of this node must not be taken for answers to this one.
         self._first_request = int.from_bytes(self._incarnation[:5], "big") << 20
         self._note_throttles()
-        for fact in self._metadata.partitions.of_node(self.node_id):
-            self._assign(fact)
         self._tick()
 
     def stop(self) -> None:
@@ -140,13 +138,19 @@ class Replicas:
         self._forget_gone()
 
     def _note_registration(self) -> None:
-        """What was decided about an earlier life of this node is not for this one to act on."""
+        """What was decided before this life of the node began is not for it to act on.
+
+        A node that starts reads decisions again that were overtaken long ago. By them it would
+        throw a copy away that went elsewhere and came back, or that is of a topic made anew. With
+        its registration it knows how things stand, and does at once all that follows.
+        """
         fact = self._metadata.nodes.get(self.node_id)
         is_registered = fact is not None and fact.incarnation == self._incarnation
         if is_registered and not self._is_registered:
             self._is_registered = True
-            for kept in self._metadata.partitions.of_node(self.node_id):
-                self._assign(kept)
+            for topic in self._metadata.topics():
+                for placed in self._metadata.partitions.of_topic(topic.id):
+                    self._assign(placed)
 
     def _note_throttles(self) -> None:
         fact = self._metadata.nodes.get(self.node_id)
@@ -159,7 +163,7 @@ class Replicas:
 
     def _assign(self, fact: PartitionFact) -> None:
         topic = self._topics.find_by_id(fact.topic_id)
-        if topic is None:
+        if topic is None or not self._is_registered:
             return
         is_mine = self.node_id in fact.members
         if not is_mine:
@@ -176,8 +180,6 @@ class Replicas:
             self._unkept[fact.place] = None
             return
         self._unkept.pop(fact.place, None)
-        if not self._is_registered:
-            return
         if fact.leader == self.node_id:
             self._lead(fact, topic, partition)
         else:
@@ -221,7 +223,8 @@ class Replicas:
             fact.leader,
             fact.leader_epoch,
         )
-        if is_same:
+        if known is not None and is_same:
+            known.following.version = fact.version
             return
         self._leave(fact.place, topic)
         partition.become_follower(fact.leader_epoch, leader=fact.leader)
@@ -236,6 +239,7 @@ class Replicas:
             timeout_ms=self.led.parked_ms + 2 * self._settings.retry_ms,
             retry_ms=self._settings.retry_ms,
             first_request=self._first_request,
+            version=fact.version,
         )
         copying = Copying(
             partition,

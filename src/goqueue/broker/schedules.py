@@ -330,16 +330,39 @@ class Schedules:
         """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
         return to_messages(topic, delayed, now_ms=self._scheduler.wall_ms())
 
-    def log_of(self, identity: ProducerIdentity) -> ScheduleLog:
-        """The log that keeps a producer's messages, whose partition must be a participant."""
+    def log_of(self, identity: ProducerIdentity) -> ScheduleLog | None:
+        """The log that keeps a producer's messages, whose partition must be a participant.
+
+        None where other nodes keep all of them; `place_of` then tells of one.
+        """
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
         if self._hosting is None:
             self._alone.ensure()
         logs = self._logs_here()
-        if not logs:
-            raise not_here()
-        return logs[identity.producer_id % len(logs)]
+        return logs[identity.producer_id % len(logs)] if logs else None
+
+    def place_of(self, identity: ProducerIdentity) -> TopicPartition:
+        """A partition of another node that can keep a producer's messages."""
+        assert self._cluster is not None
+        count = self._cluster.partition_count()
+        return TopicPartition(SCHEDULED_TOPIC, identity.producer_id % count)
+
+    async def schedule_pending_at(
+        self,
+        place: TopicPartition,
+        messages: Sequence[ScheduledMessage],
+        identity: ProducerIdentity,
+    ) -> list[str]:
+        """Have whoever leads a partition store messages of a transaction; as `schedule_pending`."""
+        assert self._cluster is not None
+        numbers: list[int] = []
+        for some in pieces(messages):
+            _, stored = await self._cluster.store(
+                list(some), number=place.partition, own=(), transaction=identity, is_one_batch=True
+            )
+            numbers += stored
+        return self._ids_here().write_all(place.partition, numbers)
 
     def schedule_pending(
         self, log: ScheduleLog, messages: Sequence[ScheduledMessage], identity: ProducerIdentity

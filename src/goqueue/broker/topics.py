@@ -333,8 +333,11 @@ class Topics:
         for partition in topic.partitions:
             self._kept.discard(partition)
             partition.retire(UnknownTopic(name))
-        # The name may be used again at once, so the folder must not bear it any longer.
-        self._files.bury(name, topic.id)
+        # The name may be used again at once, so the folder must not bear it any longer. It may have
+        # been used already, if this was decided in an earlier life of the node and is only read
+        # again.
+        if not self._files.is_taken_over(topic.fact):
+            self._files.bury(name, topic.id)
 
 
 def _accept(topic: Topic, record: Record) -> None:

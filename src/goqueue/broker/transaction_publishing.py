@@ -37,6 +37,7 @@ from goqueue.model.errors import (
     StorageFull,
 )
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended, Partition
 from goqueue.partition.rules import check_produced
 
@@ -124,11 +125,14 @@ class TransactionPublisher:
         if plan.refused:
             return plan.refusals()
         log = self._schedules.log_of(transaction.identity) if plan.late else None
-        await self._join(transaction, plan, log)
+        waiting = None if log is None else log.partition.name
+        if plan.late and log is None:
+            waiting = self._schedules.place_of(transaction.identity)
+        await self._join(transaction, plan, waiting)
         self._check_batches(plan, now_ms=now_ms)
         if plan.refused:
             return plan.refusals()
-        return await self._store(transaction, plan, log, now_ms=now_ms)
+        return await self._store(transaction, plan, log or waiting, now_ms=now_ms)
 
     # Planning
 
@@ -207,12 +211,17 @@ class TransactionPublisher:
 
     # Joining and storing
 
-    async def _join(self, transaction: Transaction, plan: _Plan, log: ScheduleLog | None) -> None:
-        """Make every partition that is written to a participant, which is durable then."""
+    async def _join(
+        self, transaction: Transaction, plan: _Plan, waiting: TopicPartition | None
+    ) -> None:
+        """Make every partition that is written to a participant, which is durable then.
+
+        Delayed messages are written to `waiting`.
+        """
         transactional_id, identity = transaction
         names = dict.fromkeys(batch.partition.name for batch in plan.batches)
-        if log is not None:
-            names[log.partition.name] = None
+        if waiting is not None:
+            names[waiting] = None
         missing = [
             name
             for name in names
@@ -228,11 +237,18 @@ class TransactionPublisher:
                 raise refusal
 
     async def _store(
-        self, transaction: Transaction, plan: _Plan, log: ScheduleLog | None, *, now_ms: int
+        self,
+        transaction: Transaction,
+        plan: _Plan,
+        keeper: ScheduleLog | TopicPartition | None,
+        *,
+        now_ms: int,
     ) -> list[PublishResult]:
+        """Write everything; `keeper` has delayed messages, here or on another node."""
         results: list[PublishResult | None] = [None] * plan.count
         ends: dict[Partition, int] = {}
         distant: list[tuple[_Batch, Promise[Appended]]] = []
+        late_elsewhere = plan.late if isinstance(keeper, TopicPartition) else []
         try:
             for batch in plan.batches:
                 name = batch.partition.name
@@ -243,22 +259,28 @@ class TransactionPublisher:
                     ends[batch.partition] = self._append(transaction, batch, results, now_ms=now_ms)
                     sequence = next_sequence(batch.partition, transaction.identity)
                     self._lines.note(transaction, name, sequence=sequence)
-            for places, messages in plan.late:
-                assert log is not None
-                ends.setdefault(log.partition, -1)  # On an error some may be written.
-                ids = self._schedules.schedule_pending(log, messages, transaction.identity)
-                ends[log.partition] = log.partition.end_offset - 1
-                for place, schedule_id, message in zip(places, ids, messages, strict=True):
-                    results[place] = Scheduled(schedule_id, message.due_ms)
+            for late in plan.late if isinstance(keeper, ScheduleLog) else ():
+                assert isinstance(keeper, ScheduleLog)
+                ends.setdefault(keeper.partition, -1)  # On an error some may be written.
+                ids = self._schedules.schedule_pending(keeper, late.messages, transaction.identity)
+                ends[keeper.partition] = keeper.partition.end_offset - 1
+                _note_scheduled(late, ids, results)
         except GoQueueError as error:
             if not ends and not distant:
                 raise
             self._doom(transaction, error)
+            late_elsewhere = []
             results = [error if result is None else result for result in results]
         try:
             await _committed(ends)
             for batch, stored in distant:
                 _note_results(batch, await stored, results)
+            for late in late_elsewhere:
+                assert isinstance(keeper, TopicPartition)
+                ids = await self._schedules.schedule_pending_at(
+                    keeper, late.messages, transaction.identity
+                )
+                _note_scheduled(late, ids, results)
         except GoQueueError as error:
             self._doom(transaction, error)
             raise
@@ -277,6 +299,11 @@ class TransactionPublisher:
         appended = append_records(partition, batch.records, transaction.identity, now_ms=now_ms)
         _note_results(batch, appended, results)
         return appended.last_offset
+
+
+def _note_scheduled(late: _Late, ids: Sequence[str], results: list[PublishResult | None]) -> None:
+    for place, schedule_id, message in zip(late.places, ids, late.messages, strict=True):
+        results[place] = Scheduled(schedule_id, message.due_ms)
 
 
 def _note_results(batch: _Batch, appended: Appended, results: list[PublishResult | None]) -> None:

@@ -122,12 +122,18 @@ Step = Wait | Stand | Found | Join
 
 
 def next_step(
-    me: Self, answers: Mapping[int, Self], *, nodes_min: int = 1, is_patient: bool = False
+    me: Self,
+    answers: Mapping[int, Self],
+    *,
+    nodes_min: int = 1,
+    is_patient: bool = False,
+    is_polite: bool = True,
 ) -> Step:
     """What a node that belongs to no cluster does, by the newest answers of those it knows.
 
     `nodes_min` is how many nodes discovery must have found before a cluster is founded. A node
-    that is patient does not begin without those that may just be starting.
+    that is patient does not begin without those that may just be starting; one that is polite
+    leaves it to the lowest of those that answer, which need not hear enough of the others itself.
     """
     everyone = {**answers, me.id: me}
     formed = _only_cluster([one.formed for one in everyone.values() if one.formed is not None])
@@ -140,7 +146,7 @@ def next_step(
     silent = tuple(number for number in me.known if number not in everyone)
     is_enough = len(able) >= founding_quorum(me) and len(me.known) >= nodes_min
     # One of them is enough, and two would only get in each other's way.
-    is_mine = me.may_found and bool(able) and me.id == able[0]
+    is_mine = me.id in able and (me.id == able[0] or not is_polite)
     if not is_enough or not is_mine or (is_patient and silent):
         return Wait(silent)
     return Stand(able)

@@ -303,7 +303,7 @@ class Controller:
         fact = self._partition(topic_id, number)
         after = partition_changes.moved(self.metadata, fact, replicas)
         if throttle_bytes_per_second is not None:
-            after = reassigning.throttled(after, throttle_bytes_per_second)
+            after = reassigning.throttled(after, throttle_bytes_per_second, before=fact)
         return self._decide([after] if after is not fact else [])
 
     def throttle_move(self, topic_id: bytes, number: int, bytes_per_second: int) -> Decision:

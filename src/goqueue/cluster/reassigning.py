@@ -38,12 +38,18 @@ def cancelled(fact: PartitionFact, standing: Standing) -> PartitionFact:
     return msgspec.structs.replace(_settled(fact), version=fact.version + 1)
 
 
-def throttled(fact: PartitionFact, bytes_per_second: int) -> PartitionFact:
-    """The partition moving this fast at most; as it was when it does not move."""
+def throttled(
+    fact: PartitionFact, bytes_per_second: int, *, before: PartitionFact | None = None
+) -> PartitionFact:
+    """The partition moving this fast at most; as it was when it does not move.
+
+    `before` is what is known of it, if `fact` is already another.
+    """
     if not fact.is_moving or fact.throttle_bytes_per_second == bytes_per_second:
         return fact
+    version = (fact if before is None else before).version + 1
     return msgspec.structs.replace(
-        fact, throttle_bytes_per_second=bytes_per_second, version=fact.version + 1
+        fact, throttle_bytes_per_second=bytes_per_second, version=max(version, fact.version)
     )
 
 

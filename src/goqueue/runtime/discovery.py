@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 
 from goqueue.model.errors import GoQueueError
-from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.tls import NodeTls, reason_of
+from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import Hello, hello_parts, read_hello, take_frame, wanted_bytes
 
 LOOK_SECONDS = 0.5  # while nodes are missing
@@ -48,6 +50,7 @@ class Discovery:
         self._is_idle = is_idle
         self._resolve = resolve or self._look_up
         self._tls = tls
+        self._complaints = Complaints(_log)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -67,38 +70,46 @@ class Discovery:
                     _log.warning("%s cannot be resolved: %s; trying again", self._host, error)
                 is_told = True
                 addresses = []
-            asked = [_who_is_at(host, port, self._tls) for host, port in addresses[:ADDRESSES_MAX]]
+            asked = [self._who_is_at(host, port) for host, port in addresses[:ADDRESSES_MAX]]
             nodes = dict(one for one in await asyncio.gather(*asked) if one is not None)
             if nodes:
                 is_told = False
                 self._found(nodes)
             await asyncio.sleep(LOOK_SECONDS_IDLE if self._is_idle() else LOOK_SECONDS)
 
+    async def _who_is_at(self, host: str, port: int) -> tuple[int, str] | None:
+        """The id of the node at an address, and the address; None if no node answers there."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                reader, writer = await self._connect(host, port)
+                try:
+                    for part in hello_parts(Hello("", ASKING_ID)):
+                        assert isinstance(part, bytes)
+                        writer.write(part)
+                    hello = await _read_hello(reader)
+                finally:
+                    writer.close()
+        except ssl.SSLError as error:
+            self._complaints.tell(address, reason_of(error))
+            return None
+        except (OSError, TimeoutError, EOFError, GoQueueError) as error:
+            _log.debug("no node answers at %s: %s", address, error)
+            return None
+        self._complaints.settle(address)
+        return hello.node_id, address
+
+    async def _connect(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._tls is None:
+            return await asyncio.open_connection(host, port)
+        context, name = self._tls.client_context(), self._tls.name_of(host)
+        return await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+
     async def _look_up(self, host: str, port: int) -> list[tuple[str, int]]:
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return sorted({(str(one[4][0]), int(one[4][1])) for one in found})
-
-
-async def _who_is_at(host: str, port: int, tls: NodeTls | None) -> tuple[int, str] | None:
-    """The id of the node at an address, and the address; None if no node answers there."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            context = None if tls is None else tls.client_context()
-            name = None if tls is None else tls.name_of(host)
-            reader, writer = await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=name
-            )
-            try:
-                for part in hello_parts(Hello("", ASKING_ID)):
-                    assert isinstance(part, bytes)
-                    writer.write(part)
-                hello = await _read_hello(reader)
-            finally:
-                writer.close()
-    except (OSError, TimeoutError, EOFError, GoQueueError) as error:
-        _log.debug("no node answers at %s:%d: %s", host, port, error)
-        return None
-    return hello.node_id, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _read_hello(reader: asyncio.StreamReader) -> Hello:

@@ -26,6 +26,7 @@ from goqueue.model.errors import InvalidSettings
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.listening import Listener
+from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 def run(settings: Settings, ready_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
-    _set_up_logging(settings)
+    set_up_logging(settings.logging)
     folder = Path(settings.node.data_dir)
     folder.mkdir(parents=True, exist_ok=True)
     # Threads that run Python (compaction) must not keep the event loop waiting for long.
@@ -116,7 +117,6 @@ class _Node:
         self.ready = asyncio.Event()
         self._settings = settings
         self._scheduler = scheduler
-        listeners = settings.listeners
         random = SystemRandom()
         self._peers: PeerConnections | None = None
         self._discovery: Discovery | None = None
@@ -135,15 +135,7 @@ class _Node:
             addresses=lambda: self._told_addresses(),
         )
         self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
-        kafka = Listener(
-            loop,
-            self._kafka.connect,
-            connections_max=listeners.connections_max,
-            connections_per_address_max=listeners.connections_per_address_max,
-            idle_timeout_ms=listeners.idle_timeout_ms,
-            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
-            send_buffer_bytes=listeners.send_buffer_bytes,
-        )
+        kafka = _kafka_listener(loop, settings, self._kafka)
         self._applications = _http_applications(settings, self.broker)
         http, registry = (
             _http_listener(loop, settings, application) for application in self._applications
@@ -277,6 +269,21 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
     return http, registry
 
 
+def _kafka_listener(
+    loop: asyncio.AbstractEventLoop, settings: Settings, front: FrontEnd
+) -> Listener:
+    listeners = settings.listeners
+    return Listener(
+        loop,
+        front.connect,
+        connections_max=listeners.connections_max,
+        connections_per_address_max=listeners.connections_per_address_max,
+        idle_timeout_ms=listeners.idle_timeout_ms,
+        receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        send_buffer_bytes=listeners.send_buffer_bytes,
+    )
+
+
 def _http_listener(
     loop: asyncio.AbstractEventLoop, settings: Settings, application: Application
 ) -> Listener:
@@ -354,29 +361,6 @@ def _announce(
 
 def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _set_up_logging(settings: Settings) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.logging.format == "json":
-        handler.setFormatter(_JsonFormatter())
-    else:
-        form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-        handler.setFormatter(logging.Formatter(form))
-    logging.basicConfig(level=settings.logging.level.upper(), handlers=[handler], force=True)
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        entry = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
 
 
 class _Lock:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from goqueue.config import Address, Settings
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.tls import NodeTls
 
 SHARDS_MAX = 64
@@ -85,7 +86,7 @@ def run_shards(
     shards = plan(settings, count)
     NodeTls.of(settings.cluster)  # Better told once than by every node.
     Path(settings.node.data_dir).mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(level=settings.logging.level.upper(), stream=sys.stderr)
+    set_up_logging(settings.logging)
     return asyncio.run(_Supervisor(shards, arguments, ready_file).run())
 
 

@@ -64,9 +64,13 @@ class NodeTls:
 
     def dial(self, dialled: socket.socket, host: str) -> ssl.SSLSocket:
         """The socket of a connection made to `host`; there is no handshake yet."""
-        return self.client_context().wrap_socket(
-            dialled, server_hostname=self.name_of(host), do_handshake_on_connect=False
-        )
+        name = self.name_of(host)
+        try:
+            return self.client_context().wrap_socket(
+                dialled, server_hostname=name, do_handshake_on_connect=False
+            )
+        except ValueError as error:
+            raise OSError(f"no certificate can be for the host {name!r}: {error}") from error
 
     def client_context(self) -> ssl.SSLContext:
         self._refresh()

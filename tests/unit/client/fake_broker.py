@@ -62,6 +62,7 @@ class FakeBroker:
     faults: deque[Fault | None] = field(default_factory=deque)  # one per produce request
     batch_bytes_max: int = 1 << 20
     is_up: bool = True
+    is_ready: bool = True
     clock: Clock = field(default_factory=Clock)
     produce_requests: list[produce.ProduceRequest] = field(default_factory=list)
     producer_ids: int = 0

@@ -50,6 +50,12 @@ def test_the_lowest_of_those_that_answer_stands_when_they_are_most_of_the_list()
     assert next_step(one, {}) == Wait((2, 3))
 
 
+def test_whoever_has_waited_for_long_does_not_leave_it_to_the_lowest() -> None:
+    nodes = answers(*(new(number, 1, 2, 3) for number in (1, 3)))
+    assert next_step(new(2, 1, 2, 3), nodes, is_polite=False) == Stand((1, 2, 3))
+    assert next_step(new(9, 1, 2, 3), nodes, is_polite=False) == Wait((2,))
+
+
 def test_those_that_may_just_be_starting_are_waited_for_at_first() -> None:
     one, two, three = (new(number, 1, 2, 3) for number in (1, 2, 3))
     assert next_step(one, answers(two), is_patient=True) == Wait((3,))

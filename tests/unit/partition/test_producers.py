@@ -14,8 +14,8 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.partition import PartitionSettings
-from goqueue.partition import history as history_module
 from goqueue.partition import copy as copy_module
+from goqueue.partition import history as history_module
 from tests.unit.partition.shelf import NOW_MS, Shelf
 
 LAST = (1 << 31) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from pathlib import Path
 
@@ -102,6 +103,13 @@ def test_what_discovery_found_is_known_by_the_name_that_led_there(authority: Aut
     assert tls.name_of("fe80::1%eth0") == "nodes.example"
     assert tls.name_of("node-1.nodes.example") == "node-1.nodes.example"
     assert tls_of(authority.sign("node-1", "a")).name_of("10.0.0.1") == "10.0.0.1"
+
+
+def test_a_host_that_no_certificate_can_name_is_an_error_like_others(authority: Authority) -> None:
+    tls = tls_of(authority.sign("node-1", "a"))
+    here, there = socket.socketpair()
+    with here, there, pytest.raises(OSError, match="no certificate can be for the host"):
+        tls.dial(here, ".example")
 
 
 def test_reasons_say_where_to_look() -> None:

@@ -89,9 +89,11 @@ class Following:
         timeout_ms: int,
         retry_ms: int,
         first_request: int = 0,
+        version: int = 0,
     ) -> None:
         """`first_request` differs from life to life, so that old answers are not taken for new."""
         self.leader_epoch = leader_epoch
+        self.version = version  # of the partition, as it is known here
         self.state = State.FETCHING
         self.is_matching = False  # the leader has said that it has all that is here
         self._log = log
@@ -132,6 +134,7 @@ class Following:
             durable_offset=self._told_durable,
             start_offset=self._log.start_offset,
             bytes_max=self._bytes_max,
+            version=self.version,
         )
         return self._asked
 
@@ -149,6 +152,7 @@ class Following:
             partition=self._partition,
             leader_epoch=self.leader_epoch,
             durable_offset=durable,
+            version=self.version,
         )
 
     # Answers

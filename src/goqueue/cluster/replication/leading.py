@@ -69,7 +69,8 @@ class Leading:
 
     def reported(self, node: int, incarnation: bytes, report: ReplicaReport, now_ms: int) -> None:
         """A follower has made durable what it was sent."""
-        if report.leader_epoch == self.partition.leader_epoch:
+        is_meant = report.leader_epoch == self.partition.leader_epoch
+        if is_meant and self.replicas.is_about_this(node, report.version):
             effects = self.replicas.follower_durable(
                 node,
                 incarnation,
@@ -87,6 +88,8 @@ class Leading:
             is_old = fetch.leader_epoch < epoch
             return FetchStatus.FENCED_EPOCH if is_old else FetchStatus.UNKNOWN_EPOCH
         if not self.replicas.knows(node, incarnation):
+            return FetchStatus.UNKNOWN_REPLICA
+        if not self.replicas.is_about_this(node, fetch.version):
             return FetchStatus.UNKNOWN_REPLICA
         return FetchStatus.OK
 

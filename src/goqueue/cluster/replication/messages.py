@@ -50,6 +50,7 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     durable_offset: Number
     start_offset: Number
     bytes_max: Number
+    version: Number = 0  # of the partition, as the follower knows it
 
 
 class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -78,6 +79,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     partition: Number
     leader_epoch: Epoch
     durable_offset: Number
+    version: Number = 0
 
 
 class FollowerNotice(msgspec.Struct, frozen=True, array_like=True):

@@ -59,6 +59,9 @@ class Progress:
     offset: int = NOT_KNOWN
     durable_offset: int = NOT_KNOWN
     start_offset: int = NOT_KNOWN
+    # The version of the partition with which it became a replica in this epoch, if it did. What it
+    # says before it knows of that is about a copy that it had before, and has to throw away.
+    since_version: int = NOT_KNOWN
 
 
 class ReplicaSet:
@@ -130,6 +133,11 @@ class ReplicaSet:
         """Whether a replica in this incarnation is one to listen to."""
         return node in self._progress and self._alive.get(node) == incarnation
 
+    def is_about_this(self, node: int, version: int) -> bool:
+        """Whether a follower that knows this version speaks of the copy that it is to have now."""
+        progress = self._progress.get(node)
+        return progress is not None and version >= progress.since_version
+
     # What happens
 
     def begin(self) -> list[Effect]:
@@ -176,7 +184,8 @@ class ReplicaSet:
         self._alive = dict(alive)
         for node, progress in self._progress.items():
             if alive.get(node, progress.incarnation) != progress.incarnation:
-                self._progress[node] = self._fresh(node, now_ms)
+                since_version = progress.since_version
+                self._progress[node] = self._fresh(node, now_ms, since_version=since_version)
         return []
 
     def in_sync_changed(
@@ -188,12 +197,21 @@ class ReplicaSet:
         """
         if version <= self.version:
             return []
+        # What happened in between is not known. Who is not in sync may have been taken away, and
+        # have thrown its copy away, and be new.
+        has_missed = version > self.version + 1
         self.version = version
         self.replicas, self.in_sync = frozenset(replicas), frozenset(in_sync)
         self._pending, self._withdrawn = None, frozenset()
         followers = self.replicas - {self.node}
+        known = {
+            one: progress
+            for one, progress in self._progress.items()
+            if one in followers and (one in self.in_sync or not has_missed)
+        }
         self._progress = {
-            one: self._progress.get(one) or self._fresh(one, now_ms) for one in followers
+            one: known.get(one) or self._fresh(one, now_ms, since_version=version)
+            for one in followers
         }
         return self._judge()
 
@@ -226,8 +244,14 @@ class ReplicaSet:
 
     # What follows
 
-    def _fresh(self, node: int, now_ms: int) -> Progress:
-        return Progress(self._alive.get(node, b""), now_ms, now_ms, self._epoch_start)
+    def _fresh(self, node: int, now_ms: int, *, since_version: int = NOT_KNOWN) -> Progress:
+        return Progress(
+            self._alive.get(node, b""),
+            now_ms,
+            now_ms,
+            self._epoch_start,
+            since_version=since_version,
+        )
 
     def _note_durable(
         self, node: int, progress: Progress, durable_offset: int, end_offset: int, now_ms: int

@@ -224,3 +224,33 @@ def test_the_low_watermark_is_that_of_the_followers_in_sync() -> None:
     assert lead.low_watermark == 70
     lead.decided(0, version=9)
     assert lead.low_watermark is None
+
+
+def test_nothing_is_believed_of_a_copy_that_its_node_has_to_throw_away() -> None:
+    lead = Lead()
+    lead.has(1, 100)
+    # Node 1 goes and comes back while it has not heard of either.
+    lead.in_sync_changed(replicas=(0, 2), in_sync=(0, 2), version=8, now_ms=0)
+    lead.in_sync_changed(replicas=(0, 1, 2), in_sync=(0, 2), version=9, now_ms=0)
+    assert not lead.is_about_this(1, 7)
+    assert lead.is_about_this(1, 9)
+    assert lead.is_about_this(2, 7)
+    progress = lead.progress(1)
+    assert progress is not None
+    assert progress.durable_offset == -1
+    # It starts again meanwhile, which changes nothing about that.
+    lead.nodes_changed({0: A, 1: B, 2: A}, now_ms=0)
+    assert not lead.is_about_this(1, 8)
+
+
+def test_of_who_is_not_in_sync_nothing_is_known_after_decisions_that_were_missed() -> None:
+    lead = Lead(in_sync=(0, 2))
+    lead.has(1, 60)
+    lead.has(2, 60)
+    lead.in_sync_changed(replicas=(0, 1, 2), in_sync=(0, 2), version=10, now_ms=0)
+    assert not lead.is_about_this(1, 9)
+    assert lead.is_about_this(2, 7)
+    behind, other = lead.progress(1), lead.progress(2)
+    assert behind is not None
+    assert other is not None
+    assert (behind.durable_offset, other.durable_offset) == (-1, 60)
