@@ -16,10 +16,10 @@ from .process import Broker
 from .topics import create_topic
 from .trio import Trio
 
-TEST_SECONDS_MAX = 120
 OUTSIDE_BOOTSTRAP = os.environ.get("GOQUEUE_TEST_BOOTSTRAP")
 PEER = os.environ.get("GOQUEUE_TEST_PEER", "")
 NODE = {"": Broker, "kafka": KafkaPeer, "cluster": Trio}[PEER]
+TEST_SECONDS_MAX = 300 if NODE is Trio else 120  # three nodes take their time to start
 
 # Short cycles, so that retention, compaction and dead members show within a test.
 SHARED_SETTINGS: dict[str, object] = {

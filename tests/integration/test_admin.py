@@ -605,6 +605,24 @@ def test_log_directories_show_the_size_of_each_partition(
         assert 10_000 < only["partition_size"] < 11_000
 
 
+@pytest.mark.on_cluster
+def test_only_the_node_that_keeps_a_partition_tells_its_size(
+    kafka_python_admin: KafkaAdminClient, admin: AdminClient, unique: str
+) -> None:
+    admin.create_topics([NewTopic(unique, 1, replication_factor=1)])[unique].result(30)
+    eventually(lambda: is_led(admin, unique, partitions=1), because="it is kept somewhere")
+    described = kafka_python_admin.describe_log_dirs({unique: [0]})
+    sizes = [
+        partition["partition_size"]
+        for node in described
+        for directory in node["log_dirs"]
+        for topic in directory["topics"]
+        for partition in topic["partitions"]
+    ]
+    assert sizes == [0]
+    admin.delete_topics([unique])[unique].result(30)
+
+
 def test_active_producers_are_described(
     kafka_python_admin: KafkaAdminClient, bootstrap: str, topic: str
 ) -> None:

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import Partition
 from tests.simulation.cluster_trouble import Trouble
+from tests.simulation.cluster_watch import Watch
 from tests.simulation.cluster_work import IdempotentWriter
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
@@ -379,6 +380,7 @@ def test_copies_that_went_and_came_back_outlive_a_restart() -> None:
     for replicas in ((3, 4), (1, 2)):
         move(world, *replicas)
         world.run_until(lambda: not fact_of(world).is_moving)
+        world.run_until(lambda: world.leader_of(TOPIC) is not None)
         writer.write(1)
     # Their log says that once they kept nothing of it; that is over.
     restart_all(world)
@@ -392,6 +394,7 @@ def test_a_topic_that_was_made_anew_outlives_a_restart() -> None:
     create(world, 1, 2, 3)
     Writer(world).write(3)
     world.wait(world.nodes[1].broker.topics.delete(TOPIC))
+    world.watch = Watch(world)  # which knows topics by their names alone
     create(world, 1, 2, 3)
     Writer(world).write(5)
     restart_all(world)

@@ -382,14 +382,14 @@ def test_with_too_few_in_sync_writers_are_refused_and_records_are_committed_late
     pair.lead(1)
     waiting = pair.one.ack(pair.one.append("one").last_offset)
     pair.leading.in_sync_changed(
-        replicas=(LEADER, FOLLOWER), in_sync=(LEADER,), version=9, now_ms=NOW_MS
+        replicas=(LEADER, FOLLOWER), in_sync=(LEADER,), version=2, now_ms=NOW_MS
     )
     assert [type(one) for one in waiting] == [NotEnoughReplicas]
     assert isinstance(pair.one.partition.shortage, NotEnoughReplicas)
     pair.one.sync()
     assert pair.one.partition.high_watermark == 0
     pair.leading.in_sync_changed(
-        replicas=(LEADER, FOLLOWER), in_sync=(LEADER, FOLLOWER), version=10, now_ms=NOW_MS
+        replicas=(LEADER, FOLLOWER), in_sync=(LEADER, FOLLOWER), version=3, now_ms=NOW_MS
     )
     pair.catch_up()
     assert pair.one.partition.shortage is None

@@ -151,8 +151,7 @@ def describe_log_dirs(
             for number in numbers
             if 0 <= number < len(topic.partitions) and broker.topics.keeps(topic.partitions[number])
         ]
-        if kept:
-            topics.append(DescribeLogDirsTopic(name=name, partitions=kept))
+        topics.append(DescribeLogDirsTopic(name=name, partitions=kept))
     result = DescribeLogDirsResult(
         log_dir=str(broker.settings.node.data_dir),
         topics=topics,
