@@ -24,6 +24,8 @@ from goqueue.wire.http.operations import OPERATIONS
 
 from .conftest import NODE
 
+pytestmark = pytest.mark.single_node("a cluster may answer 503 while something changes hands")
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

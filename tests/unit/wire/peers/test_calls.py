@@ -52,10 +52,10 @@ class Pair:
     def open(self) -> None:
         self.is_open = True
         self.serving = self.server.connect(
-            "there", send=self._to(lambda: self.calling), close=self.break_off, unblock=lambda: None
+            "there", send=self._to(lambda: self.calling), close=self._end, unblock=lambda: None
         )
         self.calling.connect(
-            "here", send=self._to(lambda: self.serving), close=self.break_off, unblock=lambda: None
+            "here", send=self._to(lambda: self.serving), close=self._end, unblock=lambda: None
         )
         self.pump()
 
@@ -65,6 +65,15 @@ class Pair:
             self.wire.clear()
             self.serving.closed()
             self.calling.closed()
+
+    def _end(self) -> None:
+        """Close after what was sent before, as a socket does."""
+
+        def close(_: memoryview) -> int:
+            self.break_off()
+            return 0
+
+        self.wire.append((close, b""))
 
     def pump(self, ms: float = 0) -> None:
         self.clock.run_for(ms)
