@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 # One more than the two cores that the budget is for: tests wait for processes as often as they work.
-WORKERS ?= 5
+WORKERS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SERVE_STAMP := $(VENV)/.serve-stamp
 TEST_STAMP := $(VENV)/.test-stamp
