@@ -321,3 +321,5 @@ class Ledger:
         self.retries = {offset: one for each in self._parts for offset, one in each.retries}
         self.graves = dict(part.graves)
         self._parts = []
+        # It says nothing of transactions, which may have prepared what was lost before it.
+        self._keep_prepared(lambda offset: not self.is_done(offset))

@@ -384,3 +384,15 @@ def test_a_long_life(key_order: bool) -> None:
         machine.the_journal_says_what_the_queue_knows()
         machine.every_message_is_in_one_state()
     machine.everything_is_done_in_the_end()
+
+
+def test_what_was_prepared_and_then_lost_is_not_prepared_after_a_snapshot_and_a_crash() -> None:
+    machine = KeyedQueueMachine()
+    machine.begin(seed=0)
+    machine.produce(count=1, key=None, lane=0, partition=0)
+    machine.receive(consumer="anna", count=1)
+    machine.prepare(producer_id=1, share=0)
+    machine.lose_the_oldest(partition=0, step=1)
+    machine.snapshot()
+    machine.crash()
+    machine.every_message_is_in_one_state()
