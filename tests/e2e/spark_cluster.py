@@ -15,7 +15,8 @@ from typing import Any
 import pyspark
 
 from tests.e2e.processes import kill_processes_with, processes_with
-from tests.integration.process import END_WITH_US, quiet_port
+from tests.integration.ports import quiet_port
+from tests.integration.process import END_WITH_US
 from tests.integration.waiting import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from .process import Broker, quiet_port
+from .ports import quiet_port
+from .process import Broker
 from .waiting import eventually
 
 # Small, because every partition of them has a copy on every node.

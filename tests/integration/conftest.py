@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from .clients import CLIENTS, Client
+from .cluster import Cluster
 from .peer import KafkaPeer
 from .process import Broker
 from .topics import create_topic
@@ -74,6 +75,17 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
         return OUTSIDE_BOOTSTRAP
     address: str = request.getfixturevalue("broker").bootstrap
     return address
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes of one's own."""
+    cluster = Cluster(tmp_path)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from .ports import quiet_port
 from .waiting import eventually
 
 START_SECONDS_MAX = 60  # generous: many of them may start at the same time
 STOP_SECONDS_MAX = 30
-# Ports below those the kernel hands to outgoing connections. A client that keeps asking for a
-# port nobody listens on can otherwise be given that very port, and so keep the node off it.
-QUIET_PORTS = range(12_000, 32_000)
-
 # Fixtures end their nodes. When the test process itself is killed, the kernel does.
 END_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
@@ -152,15 +147,3 @@ class Broker:
             process.kill()
             process.wait()
             raise AssertionError(f"the node ignored {told}:\n{self.log_text[-4000:]}") from None
-
-
-def quiet_port() -> int:
-    """A free port that no outgoing connection will take while its node is down."""
-    while True:
-        port = random.choice(QUIET_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -18,7 +18,7 @@ import yaml
 
 from .conftest import NewTopicName
 from .members import COOPERATIVE, Member, settle
-from .process import quiet_port
+from .ports import quiet_port
 
 RUN_SECONDS_MAX = 60
 

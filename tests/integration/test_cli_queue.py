@@ -15,7 +15,8 @@ import yaml
 
 from goqueue import Client
 
-from .process import Broker, quiet_port
+from .ports import quiet_port
+from .process import Broker
 from .waiting import eventually
 
 RUN_SECONDS_MAX = 60

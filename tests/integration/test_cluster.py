@@ -6,8 +6,6 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -17,16 +15,6 @@ from .cluster import Cluster
 from .waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def create(cluster: Cluster, topic: str, *, partitions: int = 3) -> None:

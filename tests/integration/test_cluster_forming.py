@@ -20,7 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.certificates import Authority
 
 from .cluster import CLUSTER_SETTINGS, Cluster, ClusterBroker
-from .process import END_WITH_US, Broker, quiet_port
+from .ports import quiet_port
+from .process import END_WITH_US, Broker
 from .test_cluster import Writer, check, create, read_all
 from .waiting import eventually
 from .wire import METADATA, connect
@@ -109,16 +110,6 @@ def test_a_single_node_grows_to_three_under_a_producer_and_loses_nothing(
         lambda: "cannot run alone" in alone.log_text,
         because="a node of a cluster refuses to run alone",
     )
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def test_a_leader_that_stood_still_acknowledges_nothing_on_what_it_used_to_know(

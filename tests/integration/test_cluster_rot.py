@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,6 @@ from .cluster import Cluster
 from .test_cluster import Writer, check, create
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def flip_a_bit(path: Path, *, at: int) -> None:

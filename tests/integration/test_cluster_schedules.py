@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,16 +18,6 @@ pytestmark = pytest.mark.timeout(240)
 
 SERVICE_UNAVAILABLE = httpx.codes.SERVICE_UNAVAILABLE
 SCHEMA = json.dumps({"type": "object", "properties": {"age": {"type": "integer"}}})
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def create(cluster: Cluster, topic: str, **config: str) -> None:

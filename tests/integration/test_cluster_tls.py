@@ -12,7 +12,7 @@ import pytest
 from tests.certificates import Authority, Files
 
 from .cluster import CLUSTER_SETTINGS, Cluster, ClusterBroker
-from .process import quiet_port
+from .ports import quiet_port
 from .test_cluster import Writer, check, create
 from .waiting import eventually
 

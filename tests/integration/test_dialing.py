@@ -4,106 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
-import uvloop
 
-from goqueue.broker.peers import Answer, Answered, Contact
-from goqueue.broker.promise import Promise
+from goqueue.broker.peers import Contact
 from goqueue.runtime import dialing
-from goqueue.runtime.dialing import Dialer
-from goqueue.runtime.listening import Listener
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
-from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
-from goqueue.wire.peers.serving import PeerServer
 
-ECHO = 1
-SECONDS_MAX = 20
-
-
-async def until(is_reached: Callable[[], bool]) -> None:
-    """Wait for what the event loop brings about; nobody announces it."""
-    while not is_reached():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-
-
-class Node:
-    """A node that gives back what it is sent."""
-
-    def __init__(self, port: int = 0) -> None:
-        self.server = PeerServer(lambda: Hello("c", 2))
-        self.server.handlers[ECHO] = self._echo
-        self.listener = Listener(
-            asyncio.get_running_loop(),
-            self.server.connect,
-            connections_max=10,
-            connections_per_address_max=-1,
-            idle_timeout_ms=60_000,
-            receive_bytes_total_max=100 << 20,
-        )
-        self.address = self.listener.listen("127.0.0.1", port)
-
-    def _echo(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        answer: Promise[Answer] = Promise()
-        answer.resolve(Answer(head, [bytes(body)]))
-        return answer
-
-
-class Caller:
-    def __init__(self, address: tuple[str, int]) -> None:
-        loop = asyncio.get_running_loop()
-        self.scheduler = LoopScheduler(loop)
-        self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1))
-        self.gone = 0
-        self.dialer = Dialer(
-            loop, self.calling, *address, random=Random(0), on_gone=self._note_gone
-        )
-
-    def _note_gone(self) -> None:
-        self.gone += 1
-
-    async def until_connected(self) -> None:
-        await until(lambda: self.calling.is_connected)
-
-    async def call(self, head: bytes, body: bytes = b"") -> tuple[bytes, bytes]:
-        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-
-        def done(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                assert error is not None
-                answered.set_exception(error)
-            else:
-                answered.set_result((answer.head, bytes(answer.body)))
-
-        self.calling.call(ECHO, head, [body], timeout_ms=SECONDS_MAX * 1000).then(done)
-        return await answered
-
-    def stop(self) -> None:
-        self.dialer.stop()
-        self.scheduler.close()
-
-
-Story = Callable[[], Awaitable[None]]
-
-
-def play(story: Story) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            await story()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+from .echo_nodes import EchoCaller, EchoNode, new_listener, play, until
 
 
 @pytest.mark.parametrize("size", [0, 1_000, 5 << 20])
 def test_a_call_goes_there_and_back(size: int) -> None:
     async def story() -> None:
-        node = Node()
-        caller = Caller(node.address)
+        node = EchoNode()
+        caller = EchoCaller(node.address)
         await caller.until_connected()
         body = bytes(range(256)) * (size // 256)
         answers = await asyncio.gather(*(caller.call(b"%d" % one, body) for one in range(8)))
@@ -116,12 +34,12 @@ def test_a_call_goes_there_and_back(size: int) -> None:
 
 def test_a_node_that_comes_back_is_called_again() -> None:
     async def story() -> None:
-        node = Node()
-        caller = Caller(node.address)
+        node = EchoNode()
+        caller = EchoCaller(node.address)
         await caller.until_connected()
         node.listener.close()
         await until(lambda: not caller.calling.is_connected)
-        node = Node(node.address[1])
+        node = EchoNode(node.address[1])
         await caller.until_connected()
         assert await caller.call(b"again") == (b"again", b"")
         caller.stop()
@@ -135,9 +53,9 @@ def test_a_node_that_starts_later_is_found() -> None:
         with socket.socket() as place:
             place.bind(("127.0.0.1", 0))
             address = place.getsockname()
-        caller = Caller(address)
+        caller = EchoCaller(address)
         await until(lambda: bool(caller.dialer._failures))
-        node = Node(address[1])
+        node = EchoNode(address[1])
         await caller.until_connected()
         assert await caller.call(b"found") == (b"found", b"")
         caller.stop()
@@ -148,8 +66,8 @@ def test_a_node_that_starts_later_is_found() -> None:
 
 def test_a_stopped_dialer_leaves_nothing_open() -> None:
     async def story() -> None:
-        node = Node()
-        caller = Caller(node.address)
+        node = EchoNode()
+        caller = EchoCaller(node.address)
         await caller.until_connected()
         caller.stop()
         await until(lambda: not node.listener.connections)
@@ -161,15 +79,15 @@ def test_a_stopped_dialer_leaves_nothing_open() -> None:
 
 def test_a_node_that_ends_is_found_to_be_gone_once_until_it_is_back() -> None:
     async def story() -> None:
-        node = Node()
-        caller = Caller(node.address)
+        node = EchoNode()
+        caller = EchoCaller(node.address)
         await caller.until_connected()
         assert caller.dialer.contact is Contact.OPEN
         node.listener.close()
         await until(lambda: caller.dialer.contact is Contact.GONE)
         await until(lambda: caller.dialer._failures >= 3)
         assert caller.gone == 1
-        node = Node(node.address[1])
+        node = EchoNode(node.address[1])
         await caller.until_connected()
         assert caller.dialer.contact is Contact.OPEN
         caller.stop()
@@ -180,8 +98,8 @@ def test_a_node_that_ends_is_found_to_be_gone_once_until_it_is_back() -> None:
 
 def test_a_connection_that_breaks_says_nothing_of_the_node() -> None:
     async def story() -> None:
-        node = Node()
-        caller = Caller(node.address)
+        node = EchoNode()
+        caller = EchoCaller(node.address)
         await caller.until_connected()
         for connection in list(node.listener.connections):
             connection.close()
@@ -204,14 +122,7 @@ class Peer:
         self.connections = PeerConnections(
             loop, self.scheduler, Random(0), hello=lambda: Hello("c", node)
         )
-        self.listener = Listener(
-            loop,
-            self.connections.server.connect,
-            connections_max=10,
-            connections_per_address_max=-1,
-            idle_timeout_ms=60_000,
-            receive_bytes_total_max=100 << 20,
-        )
+        self.listener = new_listener(self.connections.server)
         host, self.port = self.listener.listen("127.0.0.1", port)
         self.address = f"{host}:{self.port}"
 

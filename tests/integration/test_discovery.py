@@ -16,7 +16,8 @@ from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
 
 from .cluster import CLUSTER_SETTINGS
-from .process import END_WITH_US, Broker, quiet_port
+from .ports import quiet_port
+from .process import END_WITH_US, Broker
 from .waiting import eventually
 
 # What a name server would say. The machine's own resolver cannot be told such things.

@@ -27,7 +27,8 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 
-from .process import Broker, quiet_port
+from .ports import quiet_port
+from .process import Broker
 from .waiting import eventually
 
 

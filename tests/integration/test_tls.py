@@ -6,106 +6,33 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-import uvloop
 
-from goqueue.broker.peers import Answer, Answered
-from goqueue.broker.promise import Promise
-from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.discovery import Discovery
-from goqueue.runtime.listening import HANDSHAKES_PER_ADDRESS_MAX, Listener
-from goqueue.runtime.scheduler import LoopScheduler
+from goqueue.runtime.listening import HANDSHAKES_PER_ADDRESS_MAX
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES
 from goqueue.runtime.tls import NodeTls, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
-from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.complaints import Complaints
-from goqueue.wire.peers.frames import Hello
-from goqueue.wire.peers.serving import PeerServer
 from tests.certificates import Authority, Files
 
-ECHO = 1
-SECONDS_MAX = 30
-
-
-async def until(is_reached: Callable[[], bool]) -> None:
-    """Wait for what the event loop brings about; nobody announces it."""
-    while not is_reached():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-
-
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            await story()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+from .echo_nodes import SECONDS_MAX, EchoCaller, EchoNode, play, until
 
 
 def tls_of(files: Files | None, discovered_as: str = "") -> NodeTls | None:
     return None if files is None else NodeTls(**files._asdict(), discovered_as=discovered_as)
 
 
-class Node:
-    """A node that gives back what it is sent."""
-
-    def __init__(self, files: Files | None) -> None:
-        self.server = PeerServer(lambda: Hello("c", 2))
-        self.server.handlers[ECHO] = self._echo
-        self.listener = Listener(
-            asyncio.get_running_loop(),
-            self.server.connect,
-            connections_max=100,
-            connections_per_address_max=-1,
-            idle_timeout_ms=60_000,
-            receive_bytes_total_max=100 << 20,
-            tls=tls_of(files),
-            complaints=self.server.complaints,
-        )
-        self.address = self.listener.listen("127.0.0.1", 0)
-
-    def _echo(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        answer: Promise[Answer] = Promise()
-        answer.resolve(Answer(head, [bytes(body[:1]), bytes(body[1:])]))
-        return answer
+def node_of(files: Files | None) -> EchoNode:
+    return EchoNode(tls=tls_of(files))
 
 
-class Caller:
-    def __init__(self, node: Node, files: Files | None) -> None:
-        loop = asyncio.get_running_loop()
-        self.scheduler = LoopScheduler(loop)
-        self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1))
-        self.dialer = Dialer(loop, self.calling, *node.address, random=Random(0), tls=tls_of(files))
-
-    async def until_connected(self) -> None:
-        await until(lambda: self.calling.is_connected)
-
-    async def until_turned_away(self, times: int = 3) -> None:
-        """Wait until it has tried so often and got nowhere."""
-        await until(lambda: self.dialer._failures >= times)
-        assert not self.calling.is_connected
-
-    async def call(self, head: bytes, body: bytes = b"") -> tuple[bytes, bytes]:
-        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-
-        def done(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                assert error is not None
-                answered.set_exception(error)
-            else:
-                answered.set_result((answer.head, bytes(answer.body)))
-
-        self.calling.call(ECHO, head, [body], timeout_ms=SECONDS_MAX * 1000).then(done)
-        return await answered
-
-    def stop(self) -> None:
-        self.dialer.stop()
-        self.scheduler.close()
+def caller_of(address: tuple[str, int], files: Files | None) -> EchoCaller:
+    return EchoCaller(address, tls=tls_of(files))
 
 
 @pytest.fixture
@@ -116,8 +43,8 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.mark.parametrize("size", [0, 1, 1_000, 300_000, 5 << 20])
 def test_what_is_encrypted_arrives_as_it_was_sent(authority: Authority, size: int) -> None:
     async def story() -> None:
-        node = Node(authority.sign("node-2", "127.0.0.1"))
-        caller = Caller(node, authority.sign("node-1", "127.0.0.1"))
+        node = node_of(authority.sign("node-2", "127.0.0.1"))
+        caller = caller_of(node.address, authority.sign("node-1", "127.0.0.1"))
         await caller.until_connected()
         body = Random(size).randbytes(size)
         answers = await asyncio.gather(*(caller.call(b"%d" % one, body) for one in range(8)))
@@ -187,7 +114,7 @@ def test_nothing_can_be_read_on_the_way(authority: Authority) -> None:
     """A relay in between sees no byte of what is said."""
 
     async def story() -> None:
-        node = Node(authority.sign("node-2", "127.0.0.1"))
+        node = node_of(authority.sign("node-2", "127.0.0.1"))
         seen, there_is = bytearray(), node.address
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -202,7 +129,7 @@ def test_nothing_can_be_read_on_the_way(authority: Authority) -> None:
 
         between = await asyncio.start_server(relay, "127.0.0.1", 0)
         node.address = between.sockets[0].getsockname()
-        caller = Caller(node, authority.sign("node-1", "127.0.0.1"))
+        caller = caller_of(node.address, authority.sign("node-1", "127.0.0.1"))
         await caller.until_connected()
         secret = b"nobody else may know this"
         assert await caller.call(secret, secret) == (secret, secret)
@@ -244,12 +171,12 @@ def test_who_is_no_node_gets_nowhere_and_is_told_of_once(
     }
 
     async def story() -> None:
-        node = Node(authority.sign("node-2", host))
-        stranger = Caller(node, theirs[who]())
+        node = node_of(authority.sign("node-2", host))
+        stranger = caller_of(node.address, theirs[who]())
         await stranger.until_turned_away()
         assert not node.listener.connections
         if host == "127.0.0.1":
-            caller = Caller(node, authority.sign("node-3", host))
+            caller = caller_of(node.address, authority.sign("node-3", host))
             await caller.until_connected()
             assert await caller.call(b"still") == (b"still", b"")
             caller.stop()
@@ -277,8 +204,8 @@ def test_a_node_with_tls_and_one_without_do_not_speak(
     caplog.set_level(logging.INFO)
 
     async def story() -> None:
-        node = Node(None)
-        caller = Caller(node, authority.sign("node-1", "127.0.0.1"))
+        node = node_of(None)
+        caller = caller_of(node.address, authority.sign("node-1", "127.0.0.1"))
         await caller.until_turned_away()
         caller.stop()
         node.listener.close()
@@ -291,7 +218,7 @@ def test_whoever_never_ends_the_handshake_keeps_no_node_out(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
-        node = Node(authority.sign("node-2", "127.0.0.1"))
+        node = node_of(authority.sign("node-2", "127.0.0.1"))
         silent = [socket.create_connection(node.address) for _ in range(40)]
         await until(lambda: len(node.listener._handshakes) == HANDSHAKES_PER_ADDRESS_MAX)
         for one in silent[HANDSHAKES_PER_ADDRESS_MAX:]:
@@ -299,7 +226,7 @@ def test_whoever_never_ends_the_handshake_keeps_no_node_out(
             assert await asyncio.to_thread(one.recv, 1) == b"", "one too many is closed at once"
         for one in silent:
             one.close()
-        caller = Caller(node, authority.sign("node-1", "127.0.0.1"))
+        caller = caller_of(node.address, authority.sign("node-1", "127.0.0.1"))
         await caller.until_connected()
         caller.stop()
         node.listener.close()
@@ -315,8 +242,8 @@ def test_a_new_certificate_counts_for_the_next_connection_and_the_old_one_goes_o
 
     async def story() -> None:
         files, other = authority.sign("node-2", "127.0.0.1"), authority.sign("node-1", "127.0.0.1")
-        node = Node(files)
-        caller = Caller(node, other)
+        node = node_of(files)
+        caller = caller_of(node.address, other)
         await caller.until_connected()
         (open_connection,) = node.listener.connections
         before = _serial(open_connection)
@@ -352,8 +279,8 @@ def test_discovery_believes_those_that_have_the_name_it_looked_up(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
-        named = Node(authority.sign("node-2", "nodes.example"))
-        unnamed = Node(authority.sign("node-3", "127.0.0.1"))
+        named = node_of(authority.sign("node-2", "nodes.example"))
+        unnamed = node_of(authority.sign("node-3", "127.0.0.1"))
         found: asyncio.Future[dict[int, str]] = asyncio.get_running_loop().create_future()
 
         async def resolve(host: str, port: int) -> list[tuple[str, int]]:

@@ -122,12 +122,32 @@ class Broker:
         self.node_id = settings.node.id
         self._disk = disk
         self._own_cluster_id = self._identify()
-        commit_journal = CommitJournal(disk, file_bytes=settings.storage.commit_journal_bytes // 2)
-        is_every = settings.storage.fsync == "every"
+        self._keep_topics(addresses)
+        self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
+        self.leaders.is_full = self._is_full
+        self.administration = Administration(self.node_id, self.topics, self.cluster, addresses)
+        self.distant = None if peers is None else self._distant_reader(peers)
+        self._coordinate_groups()
+        self.upkeep = Upkeep(
+            disk, scheduler, self.topics, self.flusher, settings.storage, settings.producers
+        )
+        self._schedule_and_validate()
+        self._bury_and_redrive()
+        self._take_messages()
+        self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
+
+    def _is_full(self) -> bool:
+        return self.upkeep.is_full
+
+    def _keep_topics(self, addresses: Addresses) -> None:
+        """The logs of topics, and who decides about them: this node, or a quorum."""
+        disk, scheduler, storage = self._disk, self.scheduler, self.settings.storage
+        commit_journal = CommitJournal(disk, file_bytes=storage.commit_journal_bytes // 2)
+        is_every = storage.fsync == "every"
         self.flusher = Flusher(
             scheduler,
-            mode=settings.storage.fsync,
-            interval_ms=settings.storage.fsync_interval_ms,
+            mode=storage.fsync,
+            interval_ms=storage.fsync_interval_ms,
             # Whatever the mode, an earlier process with another one may have left a journal.
             journal=commit_journal if is_every else None,
         )
@@ -143,28 +163,31 @@ class Broker:
         def single_node() -> Metadata | None:
             return facts_of_single_node(disk, scheduler, self.flusher, commit_journal, files)
 
+        peers = self.peers
         self.cluster = None if peers is None else self._clustering(peers, addresses, single_node)
         self.topics = Topics(
             files,
             self.cluster.quorum
             if self.cluster is not None
             else LocalLog(disk, scheduler, self.flusher, commit_journal),
-            TopicDefaults(settings.storage, settings.compaction, settings.topics),
+            TopicDefaults(storage, self.settings.compaction, self.settings.topics),
             keeps_all=self.cluster is None,
             new_id=self.new_id,
         )
         if self.cluster is not None:
-            self.cluster.attach(self.topics, self.flusher, settings.replication)
-        self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
-        self.administration = Administration(self.node_id, self.topics, self.cluster, addresses)
-        self.distant: DistantReader | None = None
-        if peers is not None:
-            self.distant = DistantReader(
-                self.topics,
-                self.leaders,
-                peers,
-                start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
-            )
+            self.cluster.attach(self.topics, self.flusher, self.settings.replication)
+
+    def _distant_reader(self, peers: Peers) -> DistantReader:
+        return DistantReader(
+            self.topics,
+            self.leaders,
+            peers,
+            start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
+        )
+
+    def _coordinate_groups(self) -> None:
+        """Stream groups, transactions and queue groups."""
+        settings, scheduler = self.settings, self.scheduler
         self.groups = Groups(scheduler, self.topics, settings.groups)
         if self.cluster is not None:
             quorum = self.cluster.quorum
@@ -175,12 +198,16 @@ class Broker:
         self.transactions = Transactions(
             scheduler, self.topics, self.groups, settings.transactions, self.leaders
         )
+        self.epochs = Epochs(self.transactions)
+        self._entry = TransactionEntry(
+            self.topics, self.transactions, is_alone=self.cluster is None
+        )
         self.queues = Queues(
             scheduler,
-            disk,
+            self._disk,
             self.topics,
             settings.delivery,
-            random,
+            self.random,
             new_id=self.new_id,
             is_stream_group=self.groups.is_known,
             leaders=self.leaders,
@@ -188,46 +215,54 @@ class Broker:
             is_alone=self.cluster is None,
         )
         self.groups.is_queue_group = self.queues.is_known
-        self.upkeep = Upkeep(
-            disk, scheduler, self.topics, self.flusher, settings.storage, settings.producers
-        )
+        self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
+
+    def _schedule_and_validate(self) -> None:
+        """What holds messages back until they are due, and what refuses those that do not fit."""
+        scheduler, peers = self.scheduler, self.peers
         self.schedules = Schedules(
             scheduler,
-            disk,
+            self._disk,
             self.topics,
-            settings.schedules,
-            is_full=lambda: self.upkeep.is_full,
+            self.settings.schedules,
+            is_full=self._is_full,
             node_id=self.node_id,
-            cluster=None if peers is None else (self.leaders, peers, random),
+            cluster=None if peers is None else (self.leaders, peers, self.random),
         )
+        self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.schemas = Schemas(
             scheduler,
             self.topics,
-            is_full=lambda: self.upkeep.is_full,
+            is_full=self._is_full,
             cluster=None
             if peers is None or self.cluster is None
             else (self.leaders, peers, self.cluster),
         )
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
+
+    def _bury_and_redrive(self) -> None:
         self.dead_letters = DeadLetters(
             self.topics, self.queues.journal, look=self.look, read=self.read
         )
         self.redrives = Redrives(
-            scheduler,
+            self.scheduler,
             self.topics,
             self.dead_letters,
             new_id=self.new_id,
-            is_full=lambda: self.upkeep.is_full,
+            is_full=self._is_full,
             leaders=None if self.cluster is None else self.leaders,
         )
-        self.leaders.is_full = lambda: self.upkeep.is_full
+
+    def _take_messages(self) -> None:
+        """What publishes, in transactions and without."""
+        scheduler = self.scheduler
         self._publisher = Publisher(
             scheduler,
             self.topics,
             self.schedules,
-            random,
-            is_full=lambda: self.upkeep.is_full,
+            self.random,
+            is_full=self._is_full,
             outbox=None
             if self.cluster is None
             else Outbox(scheduler, self.leaders, self.new_producer_id),
@@ -242,15 +277,8 @@ class Broker:
             self.leaders,
             cluster_id=lambda: self.cluster_id,
             new_id=self.new_id,
-            is_full=lambda: self.upkeep.is_full,
+            is_full=self._is_full,
         )
-        self.epochs = Epochs(self.transactions)
-        self._entry = TransactionEntry(
-            self.topics, self.transactions, is_alone=self.cluster is None
-        )
-        self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
-        self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
-        self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
 
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
