@@ -84,7 +84,7 @@ class GoQueueNode:
             *(sys.executable, "-m", "goqueue", "serve", "--data-dir", str(home / "data")),
             *("--node-id", str(number), "--peers", peers),
             *("--listen-kafka", self.bootstrap, "--listen-http", "127.0.0.1:0"),
-            *("--listen-registry", "127.0.0.1:0"),
+            *("--listen-registry", "127.0.0.1:0", "--listen-sqs", "127.0.0.1:0"),
             *("--listen-internal", f"127.0.0.1:{internal_port}"),
             *("--ready-file", str(home / "ready")),
         ]

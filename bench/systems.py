@@ -68,6 +68,13 @@ class Server:
         return self._addresses["http"]
 
     @property
+    def sqs(self) -> str:
+        """The address of the SQS listener."""
+        if "sqs" not in self._addresses:
+            raise Unavailable(f"{self.name} does not speak SQS")
+        return self._addresses["sqs"]
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the server has not been started"
         return self._process.pid
@@ -187,6 +194,7 @@ def goqueue(name: str, home: Path, settings: Mapping[str, Any]) -> Server:
         *(sys.executable, "-m", "goqueue", "serve"),
         *("--data-dir", str(home / "data"), "--listen-kafka", "127.0.0.1:0"),
         *("--listen-http", "127.0.0.1:0", "--listen-registry", "127.0.0.1:0"),
+        *("--listen-sqs", "127.0.0.1:0"),
     ]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

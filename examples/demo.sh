@@ -60,7 +60,8 @@ address_of() { # of a listener, from the file that the broker writes when it ser
 start_broker() {
 	rm -f "$work/ready"
 	goqueue serve --data-dir "$work/data" --listen-kafka "$kafka" --listen-http "$http" \
-		--listen-registry "$registry" --ready-file "$work/ready" >"$work/broker.log" 2>&1 &
+		--listen-registry "$registry" --listen-sqs 127.0.0.1:0 \
+		--ready-file "$work/ready" >"$work/broker.log" 2>&1 &
 	broker=$!
 	disown "$broker" # so that the shell does not comment on its end
 	until [ -s "$work/ready" ]; do

@@ -27,6 +27,7 @@ from goqueue.setting_kinds import (
     MINUTE_MS,
     SECOND_MS,
     SIZE,
+    AccessKeys,
     Choice,
     File,
     Folder,
@@ -219,6 +220,12 @@ class ListenerSettings:
         HostPort(),
         "clients of schema registries expect one of their own; the same is at /registry of http",
         "--listen-registry",
+    )
+    sqs: Address = _setting(
+        Address("127.0.0.1", 9324),
+        HostPort(),
+        "where AWS SDKs find queues; beyond this machine only with sqs.access_keys",
+        "--listen-sqs",
     )
     internal: Address = _setting(
         Address("127.0.0.1", 7000),
@@ -480,6 +487,26 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SqsSettings:
+    """Clients of SQS: who they are, and where they may go beyond what AWS allows."""
+
+    access_keys: tuple[tuple[str, str], ...] = _setting(
+        (),
+        AccessKeys(),
+        "ID:SECRET pairs that requests must be signed with; empty lets in all of this machine",
+    )
+    region: str = _setting(
+        "us-east-1", Word(50), "in the ARNs of queues, for clients whose requests name none"
+    )
+    message_bytes_max: int = _size(
+        MiB, "what AWS allows for a message and for a batch", least=KiB, most=GiB
+    )
+    long_delays: bool = _setting(
+        False, Switch(), "DelaySeconds beyond the 900 of AWS, up to a hundred years"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """How much reading costs."""
 
@@ -517,6 +544,7 @@ class Settings:
     transactions: TransactionSettings = TransactionSettings()
     delivery: DeliverySettings = DeliverySettings()
     schedules: ScheduleSettings = ScheduleSettings()
+    sqs: SqsSettings = SqsSettings()
     fetch: FetchSettings = FetchSettings()
     logging: LoggingSettings = LoggingSettings()
     # "section.name" to "file goqueue.yaml line 3" and the like; defaults are not listed.
@@ -743,6 +771,11 @@ def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
                 f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
                 f"pass --allow-unauthenticated if that is meant{instead * (name == 'internal')}"
             )
+    if not listeners.sqs.is_loopback and not settings.sqs.access_keys:
+        yield (
+            f"{told('listeners.sqs')}: listens beyond this machine without keys; give some "
+            "(sqs.access_keys), which clients then sign their requests with"
+        )
 
 
 def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
@@ -760,6 +793,12 @@ def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
 
 def _what_does_not_fit(settings: Settings, told: _Tell) -> Iterator[str]:
     listeners = settings.listeners
+    # A batch of messages may be escaped byte by byte, and three for one at that.
+    if 3 * settings.sqs.message_bytes_max > listeners.http_body_bytes_max:
+        yield (
+            f"{told('sqs.message_bytes_max')} does not fit into a body: "
+            f"{told('listeners.http_body_bytes_max')} must be at least three times as much"
+        )
     for name in ("http_body_bytes_max", "request_bytes_max"):
         if getattr(listeners, name) > listeners.receive_buffer_bytes_total_max:
             yield (

@@ -313,6 +313,31 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessKeys:
+    """`ID:SECRET` for each of several keys, separated by commas, or nothing."""
+
+    @property
+    def allowed(self) -> str:
+        return "ID:SECRET,ID:SECRET,... with different ids, or empty"
+
+    def read(self, text: str) -> tuple[tuple[str, str], ...]:
+        keys = [one.strip().partition(":") for one in text.split(",")] if text.strip() else []
+        for name, _, secret in keys:
+            is_name = re.fullmatch(r"[A-Za-z0-9._-]{1,128}", name)
+            if not is_name or not re.fullmatch(r"[A-Za-z0-9/+=._-]{1,128}", secret):
+                # The text may be a secret, so it is not repeated here.
+                raise ValueError(f"a key cannot be read; expected {self.allowed}")
+        if len({name for name, _, _ in keys}) < len(keys):
+            raise ValueError(f"an id stands twice; expected {self.allowed}")
+        return tuple((name, secret) for name, _, secret in keys)
+
+    def show(self, value: object) -> str:
+        """The ids. What is shown ends up in logs, where no secret may be; so it reads as none."""
+        assert isinstance(value, tuple)
+        return ",".join(f"{name}:(hidden)" for name, _ in value)
+
+
+@dataclass(frozen=True, slots=True)
 class Optional(Generic[T]):
     """Another kind, or nothing at all."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -14,10 +16,13 @@ from .clients import CLIENTS, Client
 from .cluster import Cluster
 from .peer import KafkaPeer
 from .process import Broker
+from .sqs import PROTOCOLS, Queue, connect
 from .topics import create_topic
 from .trio import Trio
 
 OUTSIDE_BOOTSTRAP = os.environ.get("GOQUEUE_TEST_BOOTSTRAP")
+# Another server that speaks SQS, so that the tests can be tested.
+OUTSIDE_SQS = os.environ.get("GOQUEUE_TEST_SQS")
 PEER = os.environ.get("GOQUEUE_TEST_PEER", "")
 NODE = {"": Broker, "kafka": KafkaPeer, "cluster": Trio}[PEER]
 TEST_SECONDS_MAX = 300 if NODE is Trio else 120  # three nodes take their time to start
@@ -33,6 +38,7 @@ SHARED_SETTINGS: dict[str, object] = {
 }
 
 NewTopicName = Callable[..., str]
+NewQueue = Callable[..., Queue]
 StartBroker = Callable[..., Broker]
 
 
@@ -64,7 +70,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(autouse=NODE is Trio)
 def turn(request: pytest.FixtureRequest) -> None:
     """Each test asks another node of the shared cluster, where it asks one."""
-    if "broker" in request.fixturenames or "bootstrap" in request.fixturenames:
+    if {"broker", "bootstrap", "sqs_endpoint"} & set(request.fixturenames):
         request.getfixturevalue("broker").next_turn()
 
 
@@ -163,3 +169,46 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Client:
     """Each of the client libraries in turn, on the shared node."""
     made: Client = request.param(bootstrap)
     return made
+
+
+@pytest.fixture
+def sqs_endpoint(request: pytest.FixtureRequest) -> str:
+    """Where the shared node speaks SQS."""
+    if OUTSIDE_SQS:
+        return OUTSIDE_SQS
+    if NODE is KafkaPeer:
+        pytest.skip("Apache Kafka does not speak SQS")
+    endpoint: str = request.getfixturevalue("broker").sqs
+    return endpoint
+
+
+@pytest.fixture(params=PROTOCOLS)
+def sqs(request: pytest.FixtureRequest, sqs_endpoint: str) -> Any:
+    """boto3 on the shared node, in each protocol in turn."""
+    return connect(sqs_endpoint, protocol=request.param)
+
+
+@pytest.fixture
+def new_queue(sqs: Any, unique: str) -> Iterator[NewQueue]:
+    """Create queues on the shared node: `new_queue({"DelaySeconds": "1"}, is_fifo=True)`."""
+    made: list[str] = []
+
+    def create(attributes: Mapping[str, str] | None = None, *, is_fifo: bool = False) -> Queue:
+        suffix = ".fifo" if is_fifo else ""
+        wanted = {"FifoQueue": "true"} if is_fifo else {}
+        answer = sqs.create_queue(
+            QueueName=f"{unique}-{len(made)}{suffix}", Attributes=wanted | {**(attributes or {})}
+        )
+        made.append(answer["QueueUrl"])
+        return Queue(sqs, answer["QueueUrl"])
+
+    yield create
+    for url in made:
+        with suppress(sqs.exceptions.QueueDoesNotExist):
+            sqs.delete_queue(QueueUrl=url)
+
+
+@pytest.fixture
+def queue(new_queue: NewQueue) -> Queue:
+    """A standard queue as SQS makes it when nothing is said about it."""
+    return new_queue()

@@ -15,6 +15,7 @@ from .waiting import eventually
 
 START_SECONDS_MAX = 60  # generous: many of them may start at the same time
 STOP_SECONDS_MAX = 30
+CLOCK_AHEAD = Path(__file__).with_name("clock_ahead.py")
 # Fixtures end their nodes. When the test process itself is killed, the kernel does.
 END_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
@@ -31,6 +32,9 @@ class Broker:
         self._port = quiet_port()
         self._http_port = quiet_port()
         self._registry_port = quiet_port()
+        self._sqs_port = quiet_port()
+        # How far the clock of the node is ahead of the machine's, from its next start on.
+        self.clock_ahead_seconds = 0
 
     @property
     def bootstrap(self) -> str:
@@ -46,6 +50,11 @@ class Broker:
     def registry(self) -> str:
         """Where the schema registry begins."""
         return f"http://127.0.0.1:{self._registry_port}"
+
+    @property
+    def sqs(self) -> str:
+        """The endpoint to give to an AWS SDK."""
+        return f"http://127.0.0.1:{self._sqs_port}"
 
     @property
     def pid(self) -> int:
@@ -90,6 +99,7 @@ class Broker:
         assert addresses["kafka"] == self.bootstrap
         assert f"http://{addresses['http']}" == self.http
         assert f"http://{addresses['registry']}" == self.registry
+        assert f"http://{addresses['sqs']}" == self.sqs
 
     def stop(self) -> None:
         """Ask the node to end, and expect it to end well."""
@@ -123,10 +133,14 @@ class Broker:
             self.kill()
 
     def _command(self, ready_file: Path) -> list[str]:
-        command = [*END_WITH_US, sys.executable, "-m", "goqueue", "serve"]
+        program = ["-m", "goqueue"]
+        if self.clock_ahead_seconds:
+            program = [str(CLOCK_AHEAD), str(self.clock_ahead_seconds)]
+        command = [*END_WITH_US, sys.executable, *program, "serve"]
         command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
         command += ["--listen-http", f"127.0.0.1:{self._http_port}"]
         command += ["--listen-registry", f"127.0.0.1:{self._registry_port}"]
+        command += ["--listen-sqs", f"127.0.0.1:{self._sqs_port}"]
         command += ["--ready-file", str(ready_file)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]

@@ -41,6 +41,19 @@ class Trio:
         return self.cluster.nodes[self._turn].registry
 
     @property
+    def sqs(self) -> str:
+        return self.cluster.nodes[self._turn].sqs
+
+    @property
+    def clock_ahead_seconds(self) -> int:
+        return self.nodes[0].clock_ahead_seconds
+
+    @clock_ahead_seconds.setter
+    def clock_ahead_seconds(self, seconds: int) -> None:
+        for node in self.nodes:
+            node.clock_ahead_seconds = seconds
+
+    @property
     def rss_bytes(self) -> int:
         return sum(node.rss_bytes for node in self.nodes)
 

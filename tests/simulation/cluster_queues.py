@@ -53,10 +53,11 @@ def records_of(world: ClusterWorld, topic: str) -> list[tuple[int, Record]]:
 
 
 class History:
-    """What clients have seen, and what must be true of it."""
+    """What clients of the groups of a topic have seen, and what must be true of it."""
 
-    def __init__(self, world: ClusterWorld) -> None:
+    def __init__(self, world: ClusterWorld, topic: str = TOPIC) -> None:
         self.world = world
+        self.topic = topic
         self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
         self.deliveries = 0
         self.failures: Counter[str] = Counter()
@@ -88,13 +89,13 @@ class History:
 
     def check_end(self) -> None:
         letters: Counter[tuple[str, Place]] = Counter()
-        for _, record in records_of(self.world, GRAVE):
+        for _, record in records_of(self.world, f"{self.topic}.dlq"):
             origin = read_origin(record.headers)
             assert origin is not None
             letters[origin.group, (origin.partition, origin.offset)] += 1
         twice = [one for one, count in letters.items() if count > 1]
         assert not twice, f"seed {self.world.seed}: {twice} buried twice"
-        stored = {(number, record.offset) for number, record in records_of(self.world, TOPIC)}
+        stored = {(number, record.offset) for number, record in records_of(self.world, self.topic)}
         for group in GROUPS:
             told = f"seed {self.world.seed}: {group}"
             dead = {place for name, place in letters if name == group}
@@ -104,7 +105,7 @@ class History:
             assert node is not None
             for number in range(PARTITIONS):
                 seen = self.world.wait(
-                    node.broker.queues.peek(group, TOPIC, number, offset=0, count=1000)
+                    node.broker.queues.peek(group, self.topic, number, offset=0, count=1000)
                 )
                 open_ones = [one.state for one in seen if one.state.state != "done"]
                 assert not open_ones, f"{told} is not at its end: {open_ones}"
@@ -138,7 +139,7 @@ class Consumer:
         try:
             self._waiting = node.broker.queues.receive(
                 self.group,
-                TOPIC,
+                self.history.topic,
                 consumer=self.name,
                 messages_max=random.randint(1, 8),
                 wait_ms=random.choice([0, 50, 300]),
@@ -198,18 +199,19 @@ class Consumer:
 class Writer:
     """Sends messages in random lanes to whoever leads."""
 
-    def __init__(self, world: ClusterWorld) -> None:
+    def __init__(self, world: ClusterWorld, topic: str = TOPIC) -> None:
         self.world = world
+        self.topic = topic
         self.sent = 0
         self.acked = 0
 
     def step(self) -> None:
         random = self.world.random
         number = random.randrange(PARTITIONS)
-        node = self.world.leader_of(TOPIC, number)
+        node = self.world.leader_of(self.topic, number)
         if node is None:
             return
-        topic = node.broker.topics.get(TOPIC)
+        topic = node.broker.topics.get(self.topic)
         partition = topic.partition(number)
         headers = (("goqueue-priority", b"%d" % random.randrange(5)),)
         records = [
@@ -248,11 +250,10 @@ def create_groups(world: ClusterWorld) -> None:
     world.run_until(lambda: all(owner_of(world, group) is not None for group in GROUPS))
 
 
-def begin_far_away(seed: int) -> ClusterWorld:
+def begin_far_away(seed: int, **settings: str) -> ClusterWorld:
     """Five nodes with three copies of each partition, none of them where a group is owned."""
-    world = ClusterWorld(
-        seed, node_count=5, delivery__snapshot_bytes="4KiB", delivery__lanes_save_ms="500ms"
-    )
+    settings |= {"delivery__snapshot_bytes": "4KiB", "delivery__lanes_save_ms": "500ms"}
+    world = ClusterWorld(seed, node_count=5, **settings)
     world.heal()
     create_groups(world)
     owners = {owner_of(world, group) for group in GROUPS}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.model.errors import CorruptBatch
+from tests.simulation.cluster_watch import Place
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 # Of a batch. Neither its checksum nor its neighbours can tell whether its epoch is right.
@@ -15,13 +16,13 @@ _JOURNAL_USED_BYTES = 40_000
 
 
 class Trouble:
-    """One deed after the other, as a seed decides."""
+    """One deed after the other, as a seed decides, and some of them where it hurts most."""
 
-    def __init__(self, world: ClusterWorld, topic: str, *, partitions: int) -> None:
+    def __init__(self, world: ClusterWorld, places: Sequence[Place]) -> None:
+        """`places` are the partitions whose leaders are killed and beside which disks rot."""
         self.world = world
         self.random = world.random
-        self.topic = topic
-        self.partitions = partitions
+        self.places = places
         self.told: list[str] = []
         self._failing: set[int] = set()
         self._rotting: ClusterNode | None = None
@@ -81,7 +82,7 @@ class Trouble:
         self._anyone(lambda node: node.is_up).kill()
 
     def kill_the_leader(self) -> None:
-        leader = self.world.leader_of(self.topic, self.random.randrange(self.partitions))
+        leader = self.world.leader_of(*self.random.choice(self.places))
         if leader is not None:
             leader.kill()
 
@@ -188,7 +189,7 @@ class Trouble:
             self._rot_beside(node)
             return
         written = [place for place, ledger in self.world.watch.ledgers.items() if ledger.end]
-        place = self.random.choice(sorted(written) or [(self.topic, 0)])
+        place = self.random.choice(sorted(written) or self.places[:1])
         partition = node.partition(*place)
         if partition is None:
             return
@@ -206,7 +207,8 @@ class Trouble:
             self._flip(node, found.segment.file.path, found.position * 8 + bit)
 
     def _rot_beside(self, node: ClusterNode) -> None:
-        folder = f"logs/{self.topic}/{self.random.randrange(self.partitions)}"
+        topic, number = self.random.choice(self.places)
+        folder = f"logs/{topic}/{number}"
         paths = [f"{folder}/{name}" for name in node.disk.list(folder) if name[-4:] != ".log"]
         paths += [path for path in _JOURNALS if node.disk.exists(path)]
         path = self.random.choice(paths or list(_JOURNALS))

@@ -344,7 +344,7 @@ def test_moves_at_any_pace_lose_nothing_whatever_happens(seed: int) -> None:
     world.heal()
     world.create(TOPIC, min_insync_replicas="2")
     writer = IdempotentWriter(world, TOPIC, 0, producer_id=100, in_flight=3)
-    trouble = Trouble(world, TOPIC, partitions=1)
+    trouble = Trouble(world, [(TOPIC, 0)])
     mover = Mover(world)
     for _ in range(12):
         for _ in range(world.random.randint(1, 10)):

@@ -28,7 +28,14 @@ from goqueue.broker.growing import facts_of_single_node
 from goqueue.broker.internal_topics import internal_topics
 from goqueue.broker.joining import Joining, is_transactional
 from goqueue.broker.leaders import Leaders
-from goqueue.broker.outbox import Outbox
+from goqueue.broker.named_queue_claims import ClusterClaims, NoClaims, Publish
+from goqueue.broker.named_queue_counting import QueueCounting
+from goqueue.broker.named_queue_ids import RecentIds
+from goqueue.broker.named_queue_moves import NamedQueueMoves
+from goqueue.broker.named_queue_sending import QueueSender
+from goqueue.broker.named_queues import NamedQueues
+from goqueue.broker.offices import Offices
+from goqueue.broker.outbox import Outbox, OwnersOutbox
 from goqueue.broker.partition_files import PartitionFiles
 from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
@@ -267,6 +274,7 @@ class Broker:
             if self.cluster is None
             else Outbox(scheduler, self.leaders, self.new_producer_id),
         )
+        self._name_queues()
         self.transacting = Transacting(
             scheduler,
             self.topics,
@@ -279,6 +287,64 @@ class Broker:
             new_id=self.new_id,
             is_full=self._is_full,
         )
+
+    def _name_queues(self) -> None:
+        """What makes queues by name, and sends to them."""
+        scheduler, quorum = self.scheduler, None if self.cluster is None else self.cluster.quorum
+        wait_ms = self.settings.cluster.session_ms // 2
+        self._queue_sender = QueueSender(
+            scheduler,
+            self.topics,
+            self.queues,
+            self.publish,
+            RecentIds(scheduler, look=self.look, read=self.read),
+            NoClaims(self.publish)
+            if quorum is None
+            else ClusterClaims(scheduler, self.topics, self.leaders, self._owners_publisher),
+        )
+        self.named_queues = NamedQueues(
+            scheduler,
+            self.topics,
+            self.queues,
+            self._queue_sender,
+            partition_count=self.settings.topics.partitions,
+            new_id=self.new_id,
+            catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
+            maker_of=self._stream_owner_of,
+        )
+
+        self.queue_counting = QueueCounting(self.topics, self.queues, self.schedules, self.look)
+        self.named_queue_moves = NamedQueueMoves(
+            scheduler,
+            self.topics.facts,
+            self.named_queues,
+            self.queues,
+            self.queue_counting,
+            self.publish,
+            node_id=self.node_id,
+            new_id=self.new_id,
+        )
+
+    def _owners_publisher(self, outbox: OwnersOutbox) -> Publish:
+        """What the owner of a queue stores with, so that others are turned away."""
+        publisher = Publisher(
+            self.scheduler,
+            self.topics,
+            self.schedules,
+            self.random,
+            is_full=self._is_full,
+            outbox=outbox,
+        )
+        return partial(publisher.publish, partition=None)
+
+    def _stream_owner_of(self, name: str) -> int:
+        """The coordinator of stream groups of a name; -1 while there is none."""
+        topic = self.topics.find(OFFSETS_TOPIC)
+        if self.cluster is None:
+            return self.node_id
+        if topic is None:
+            return -1
+        return self.leaders.node_of(topic, self.groups.partition_of(name))
 
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
@@ -330,12 +396,14 @@ class Broker:
         # Last of those who take part in transactions: it tells them how theirs ended.
         self.transactions.open()
         self.redrives.open()
+        self.named_queue_moves.resume()
         self.upkeep.start()
         self.compactor.start()
 
     def _open_in_cluster(self, cluster: Clustering) -> None:
         """What this node coordinates follows from which internal partitions it leads."""
-        cluster.replicas.on_role(self._role_changed)
+        offices = Offices(self.scheduler, cluster, self._role_changed)
+        cluster.replicas.on_role(offices.role_changed)
         self.transactions.open_in_cluster()
         self.queues.open()
         # Folders of topics that were deleted meanwhile: by now this node knows which those are.
@@ -352,7 +420,9 @@ class Broker:
             (self.transactions.lead if leads else self.transactions.resign)(partition)
         if topic.name == DELIVERY_TOPIC:
             (self.queues.lead if leads else self.queues.resign)(partition)
+            self._queue_sender.forget(partition.name.partition)
             (self.redrives.lead if leads else self.redrives.resign)(partition)
+            self.named_queue_moves.resume()
         if topic.name == SCHEDULED_TOPIC:
             (self.schedules.lead if leads else self.schedules.resign)(partition)
         if topic.name == SCHEMAS_TOPIC:
@@ -365,6 +435,7 @@ class Broker:
             self.cluster.stop()
         self.queues.stop()
         self.redrives.stop()
+        self.named_queue_moves.stop()
 
         def flushed() -> None:
             _log.debug(

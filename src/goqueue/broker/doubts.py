@@ -79,6 +79,17 @@ class Doubts:
         if leads:
             self._scheduler.call_soon(partial(self._look_at, (topic.id, partition.name.partition)))
 
+    def is_unfit(self, topic_id: bytes, number: int) -> bool:
+        """Whether this node's copy is known to have a hole, and is not the last hope.
+
+        Another can lead in its place, or has to be in sync before anything counts here.
+        """
+        fact = self._metadata.partitions.get(topic_id, number)
+        partition = None if fact is None else self._copy(fact)
+        if fact is None or partition is None or partition.first_damage is None:
+            return False
+        return partition.shortage is not None or self._to_give_up(fact) is not None
+
     @property
     def _metadata(self) -> Metadata:
         return self._log.metadata
@@ -116,17 +127,14 @@ class Doubts:
             self._give_up_if_damaged(fact)
 
     def _give_up_if_damaged(self, fact: PartitionFact) -> None:
-        partition = self._copy(fact)
-        damaged = None if partition is None else partition.first_damage
-        if partition is None or damaged is None:
-            return
-        if elections.given_up(fact, self._node_id, Standing(self._metadata.nodes)) is fact:
+        partition = self._to_give_up(fact)
+        if partition is None:
             return
         _log.error(
             "%s: offset %d cannot be read here; another node is to lead, if it does not yet, and "
             "this one to have it again from there",
             partition.name,
-            damaged,
+            partition.first_damage,
         )
         self._tell(
             GiveUpCopy(self._node_id, self._incarnation, fact.topic_id, fact.number, fact.version)
@@ -141,6 +149,14 @@ class Doubts:
         self._ask(command).then(answered)
 
     # Copies
+
+    def _to_give_up(self, fact: PartitionFact) -> Partition | None:
+        """The copy of a partition, if it has a hole and another can lead in its place."""
+        partition = self._copy(fact)
+        if partition is None or partition.first_damage is None:
+            return None
+        after = elections.given_up(fact, self._node_id, Standing(self._metadata.nodes))
+        return None if after is fact else partition
 
     def _is_doubted(self, fact: PartitionFact) -> bool:
         partition = self._copy(fact)

@@ -14,12 +14,19 @@ from goqueue.cluster.commands import (
     Command,
     ForgetKey,
     PutJob,
+    PutNamedQueue,
     PutQueueGroup,
     ReserveProducerIds,
     Result,
     TakeOverProducer,
 )
-from goqueue.cluster.facts import Decision, JobFact, NamedProducer, QueueGroupFact
+from goqueue.cluster.facts import (
+    Decision,
+    JobFact,
+    NamedProducer,
+    NamedQueueFact,
+    QueueGroupFact,
+)
 from goqueue.cluster.metadata import Metadata, change_record
 from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
@@ -188,6 +195,19 @@ class Facts:
     def forget_queue_group(self, name: str) -> Promise[None]:
         gone = self.log.metadata.queue_groups[name]
         return done(self.log.request(ForgetKey(gone.key)))
+
+    # Named queues
+
+    def named_queues(self) -> dict[str, NamedQueueFact]:
+        """The queues that have names, by these."""
+        return self.log.metadata.named_queues
+
+    def record_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
+        """A named queue exists from now on, or is as this says; kept when it is durable."""
+        return done(self.log.request(PutNamedQueue(fact)))
+
+    def forget_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
+        return done(self.log.request(ForgetKey(fact.key)))
 
     # Jobs
 

@@ -103,6 +103,10 @@ class Leaders:
     def is_here(self, topic: Topic, number: int) -> bool:
         return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
 
+    def is_unfit(self, topic_id: bytes, number: int) -> bool:
+        """Whether a partition is led here by a copy with a hole that others need not have."""
+        return self._cluster is not None and self._cluster.doubts.is_unfit(topic_id, number)
+
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
     ) -> Promise[Answered]:

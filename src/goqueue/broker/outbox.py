@@ -64,11 +64,17 @@ class Outbox:
     """Takes the place of `Gatherer` in a cluster."""
 
     def __init__(
-        self, scheduler: Scheduler, leaders: Leaders, new_producer_id: Callable[[], Promise[int]]
+        self,
+        scheduler: Scheduler,
+        leaders: Leaders,
+        new_producer_id: Callable[[], Promise[int]],
+        *,
+        producer_epoch: int = 0,
     ) -> None:
         self._scheduler = scheduler
         self._leaders = leaders
         self._new_producer_id = new_producer_id
+        self._producer_epoch = producer_epoch
         self._lines: dict[tuple[bytes, int], _Line] = {}
 
     def add(self, topic: Topic, number: int, lane: int, share: Share) -> None:
@@ -112,7 +118,11 @@ class Outbox:
                 line.producer_id, line.sequence = producer_id, 0
                 self._write(line, shares)
 
-        self._new_producer_id().then(identified)
+        self._identify(line).then(identified)
+
+    def _identify(self, line: _Line) -> Promise[int]:
+        """Who this node is from now on to the leader of a line's partition."""
+        return self._new_producer_id()
 
     def _take(self, line: _Line) -> list[Share]:
         """Shares of one lane that fit a batch, without those that have waited for too long."""
@@ -145,7 +155,7 @@ class Outbox:
             batch = encode_batch(
                 records,
                 producer_id=line.producer_id,
-                producer_epoch=0,
+                producer_epoch=self._producer_epoch,
                 base_sequence=line.sequence,
             )
         except GoQueueError as error:
@@ -161,8 +171,10 @@ class Outbox:
                 assert error is not None
                 raise error
             is_forgotten = isinstance(error, _FORGOTTEN) and line.sequence > 0
-            # Whatever became of the batch, its number is used up: go on as somebody new.
-            line.producer_id = _NO_PRODUCER
+            # Whatever became of the batch, its number is used up: go on as somebody new. What a
+            # record has brought upon its batch was found out before anything was stored.
+            if not isinstance(error, OF_ONE_RECORD):
+                line.producer_id = _NO_PRODUCER
             if is_forgotten and not is_again:
                 self._write_anew(line, shares)
             else:
@@ -181,7 +193,7 @@ class Outbox:
                 line.producer_id, line.sequence = producer_id, 0
                 self._write(line, shares, is_again=True)
 
-        self._new_producer_id().then(identified)
+        self._identify(line).then(identified)
 
     def _stored(self, line: _Line, shares: Sequence[Share], appended: Appended) -> None:
         base_offset = appended.base_offset
@@ -218,6 +230,34 @@ class Outbox:
         # In a turn of its own: an answer may come at once, and thousands of them one in another
         # would be too deep.
         self._scheduler.call_soon(partial(self._next, line))
+
+
+class OwnersOutbox(Outbox):
+    """Writes as one producer that has been taken over, until something goes wrong.
+
+    Whoever writes to a partition under an earlier epoch of that producer is turned away. After a
+    failure nobody knows which number comes next, so whoever wants to go on takes over once more.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, leaders: Leaders, *, producer_id: int, producer_epoch: int
+    ) -> None:
+        super().__init__(scheduler, leaders, _nobody, producer_epoch=producer_epoch)
+        self._producer_id = producer_id
+        self._begun: set[tuple[bytes, int]] = set()
+
+    def _identify(self, line: _Line) -> Promise[int]:
+        place, identity = (line.topic.id, line.number), Promise[int]()
+        if place in self._begun:
+            identity.reject(_too_late(line))
+        else:
+            self._begun.add(place)
+            identity.resolve(self._producer_id)
+        return identity
+
+
+def _nobody() -> Promise[int]:
+    raise AssertionError("an owner has its identity")
 
 
 _SINGLE = -1  # Lanes below this one hold one share each, so that each becomes a batch.

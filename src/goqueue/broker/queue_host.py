@@ -234,7 +234,7 @@ class HostedQueue:
             return
         if not self._receivers:
             # Whoever waits was here first, so only an empty room is served at once.
-            self.queue.expire(self._scheduler.now_ms())
+            self._see_time_pass()
             if self._try(receiver):
                 self.settle()
                 return
@@ -297,6 +297,7 @@ class HostedQueue:
         received = Received(self.topic.name)
         room = self._receive_bytes_max
         self._is_awaiting = bool(self._unknown)
+        call = self.queue.new_call()
         for _ in range(ROUNDS_MAX):
             now_ms = self._scheduler.now_ms()
             picks = self.queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
@@ -309,6 +310,7 @@ class HostedQueue:
                 reading.runs,
                 visibility_ms=receiver.visibility_ms,
                 gone=reading.gone,
+                call=call,
             )
             for run_number, of_run, lease, first in handed:
                 columns, places = reading.parts[run_number]
@@ -436,6 +438,12 @@ class HostedQueue:
 
     # Time
 
+    def _see_time_pass(self) -> None:
+        now_ms = self._scheduler.now_ms()
+        self.queue.expire(now_ms)
+        if self.queue.settings.delay_ms:
+            self.queue.ripen(now_ms)
+
     def _set_alarm(self) -> None:
         """Wake up when a lease ends, and for those who wait also when a retry is due.
 
@@ -445,6 +453,10 @@ class HostedQueue:
         due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
         if due_ms is not None and due_ms > self._scheduler.now_ms():
             wake_ms = due_ms if wake_ms is None else min(wake_ms, due_ms)
+        if self._receivers and self.queue.settings.delay_ms:
+            ripe_ms = self.queue.next_ripe_ms()
+            if ripe_ms is not None:
+                wake_ms = ripe_ms if wake_ms is None else min(wake_ms, ripe_ms)
         if wake_ms == self._timer_at or self._is_closed:
             return
         if self._timer is not None:
@@ -457,7 +469,7 @@ class HostedQueue:
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, None
-        self.queue.expire(self._scheduler.now_ms())
+        self._see_time_pass()
         if self._receivers:
             self._serve()
         else:

@@ -13,6 +13,7 @@ from goqueue.broker.queue_burial import Burial
 from goqueue.broker.queue_burying import ClusterBurial
 from goqueue.broker.queue_host import HostedQueue, WaitingRoom
 from goqueue.broker.queue_journal import DeliveryJournal, not_here
+from goqueue.broker.queue_ripening import arrived_in
 from goqueue.broker.queue_sources import QueueSources
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topic_settings import lane_settings
@@ -294,8 +295,11 @@ class QueueHosts:
 
     def start_queue(self, group: HostedGroup, topic: Topic, ends: Sequence[int]) -> HostedQueue:
         """The group reads this topic for the first time; its partitions end at `ends`."""
-        grave = group.settings.dead_letter_topic_of(topic.name)
-        if self._topics.find(grave) is None:
+        settings = group.settings
+        grave = settings.dead_letter_topic_of(topic.name)
+        # Where deliveries have no limit, the topic may never be needed, and the name may be taken.
+        is_needed = bool(settings.deliveries_max or settings.dead_letter_topic)
+        if is_needed and self._topics.find(grave) is None:
             self._topics.check_new(grave, partition_count=len(topic.partitions), settings={})
         self.journal.ensure_topic()
         hosted = self._host(group, topic)
@@ -339,6 +343,7 @@ class QueueHosts:
         hosted.ttl_ms = int(values["message_ttl_ms"])
         queue = hosted.queue
         queue.configure(group.settings, lane_settings(values))
+        queue.ripen(self._scheduler.now_ms())
         ledgers = self.journal.ledgers.setdefault((group.id, hosted.topic.id), {})
         for number in range(len(queue.partitions), len(hosted.topic.partitions)):
             lanes = self.sources.of(hosted.topic, number)
@@ -353,6 +358,7 @@ class QueueHosts:
                 log_end=log_end if self.leaders is None else _NO_END,
                 high_watermark=lanes.stable_end,
                 now_ms=self._scheduler.now_ms(),
+                arrived=arrived_in(self._scheduler, lanes.source, group.settings.delay_ms),
             )
         hosted.wake()
 

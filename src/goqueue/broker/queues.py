@@ -160,16 +160,29 @@ class Queues:
         Without settings one that another node has made meanwhile stays as it is.
         """
         known = self._hosts.groups.get(name)
-        if known is None:
+        checked = self.check_settings(name, settings or {})
+        group_id = self._new_id() if known is None else known.fact.id
+        fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
+        return self._topics.facts.record_queue_group(fact, keeps_known=settings is None)
+
+    def check_settings(self, name: str, settings: Mapping[str, Any]) -> QueueSettings:
+        """Raise when `create` with these would be refused."""
+        if name not in self._hosts.groups:
             self._check_new(name)
-        checked = check_queue_settings(dict(settings or {}))
+        checked = check_queue_settings(dict(settings))
         if checked.dead_letter_topic:
             check_topic_name(checked.dead_letter_topic)
             if checked.dead_letter_topic in INTERNAL_TOPICS:
                 raise InvalidGroupSettings("dead_letter_topic must not be an internal topic.")
-        group_id = self._new_id() if known is None else known.fact.id
-        fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
-        return self._topics.facts.record_queue_group(fact, keeps_known=settings is None)
+        return checked
+
+    def place_of(self, name: str) -> int:
+        """The partition of the journal that a group's delivery state is in."""
+        return self.journal.number_of(self._get(name).id)
+
+    def check_owned(self, name: str) -> None:
+        """Raise unless this node has a group's delivery state."""
+        self._owned(name)
 
     def delete(self, name: str) -> Promise[None]:
         """Forget a group and all its delivery state."""
@@ -265,6 +278,14 @@ class Queues:
         receive_when_begun(self._beginnings.begun(group, topic), receiver, wait_ms)
         return receiver
 
+    def begin(self, name: str, topic_name: str) -> Promise[None]:
+        """Have the queue of a group for a topic, as the first receive would make it begin."""
+        group, topic = self.served(name, topic_name)
+        begun: Promise[None] = Promise()
+        queue = self._beginnings.begun(group, topic)
+        queue.then(lambda _, error: begun.settle(None, error))
+        return begun
+
     # Settling
 
     def ack(self, name: str, receipts: Sequence[str]) -> Promise[Outcomes]:
@@ -295,9 +316,14 @@ class Queues:
         )
 
     def extend(
-        self, name: str, receipts: Sequence[str], *, visibility_ms: int | None = None
+        self,
+        name: str,
+        receipts: Sequence[str],
+        *,
+        visibility_ms: int | None = None,
+        total_ms_max: int | None = None,
     ) -> Promise[Outcomes]:
-        """Keep these messages for so long from now on."""
+        """Keep these messages for so long from now on, and in all for no more than a time."""
         group = self._owned(name)
         if visibility_ms is None:
             visibility_ms = group.settings.visibility_ms
@@ -306,7 +332,9 @@ class Queues:
         return self._settle(
             name,
             receipts,
-            lambda queue, some: queue.extend(now_ms, some, visibility_ms=until),
+            lambda queue, some: queue.extend(
+                now_ms, some, visibility_ms=until, total_ms_max=total_ms_max
+            ),
             is_durable=False,
         )
 

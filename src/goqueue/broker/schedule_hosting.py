@@ -35,6 +35,7 @@ class Tools(NamedTuple):
     send: Send
     is_full: Callable[[], bool]
     lateness: Lateness
+    is_unfit: Callable[[bytes, int], bool]  # whether a copy has a hole that others need not have
 
 
 class HostedLog:
@@ -77,14 +78,24 @@ class HostedLog:
         try:
             next(steps)
         except StopIteration:
-            self.is_ready = True
-            self.releaser.find_left_over()
-            self._take_over()
+            self._loaded()
         except OSError as error:
             _log.error("%s cannot be read: %s", self._partition.name, error)
             self._tools.scheduler.call_later(RETRY_MS, self._load_again)
         else:
             self._tools.scheduler.call_soon(lambda: self._load_some(steps))
+
+    def _loaded(self) -> None:
+        if self.is_closed:
+            return
+        if self._tools.is_unfit(self._topic_id, self.number):
+            # What is in the hole would be missing, or what was cancelled be released.
+            _log.error("%s has a hole here; another node is to release", self._partition.name)
+            self._tools.scheduler.call_later(RETRY_MS, self._loaded)
+            return
+        self.is_ready = True
+        self.releaser.find_left_over()
+        self._take_over()
 
     def _load_again(self) -> None:
         if not self.is_closed:

@@ -98,7 +98,7 @@ class Schedules:
             self._cluster = ScheduleCluster(scheduler, topics, leaders, peers, random, self)
             send = self._cluster.calls.append
             self._hosting = ScheduleHosting(
-                Tools(scheduler, disk, topics, send, is_full, self._lateness)
+                Tools(scheduler, disk, topics, send, is_full, self._lateness, leaders.is_unfit)
             )
         self._timer: Handle = scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
 

@@ -49,6 +49,9 @@ ListenHttp: TypeAlias = Annotated[
 ListenRegistry: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
 ]
+ListenSqs: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients of SQS connect.")
+]
 Peers: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -86,6 +89,7 @@ def serve(
     advertise_kafka: AdvertiseKafka = None,
     listen_http: ListenHttp = None,
     listen_registry: ListenRegistry = None,
+    listen_sqs: ListenSqs = None,
     peers: Peers = None,
     join: Join = False,
     listen_internal: ListenInternal = None,
@@ -106,6 +110,7 @@ def serve(
         "--advertise-kafka": advertise_kafka,
         "--listen-http": listen_http,
         "--listen-registry": listen_registry,
+        "--listen-sqs": listen_sqs,
         "--peers": peers,
         "--join": "true" if join else None,
         "--listen-internal": listen_internal,

@@ -17,6 +17,7 @@ from goqueue.cluster.facts import (
     Forget,
     JobFact,
     NamedProducer,
+    NamedQueueFact,
     NextProducerId,
     QueueGroupFact,
     TopicFact,
@@ -24,8 +25,10 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.metadata import Metadata
 from goqueue.model.errors import (
     MalformedRequest,
+    QueueExists,
     StalePartitionVersion,
     TopicExists,
+    UnknownQueue,
     UnknownTopic,
 )
 
@@ -113,6 +116,30 @@ class PutQueueGroup(msgspec.Struct, frozen=True, tag="put_queue_group"):
         return (msgspec.structs.replace(known, settings=self.fact.settings),), None
 
 
+class PutNamedQueue(msgspec.Struct, frozen=True, tag="put_named_queue"):
+    """A queue has a name from now on, or other attributes. Its version must follow the known one.
+
+    Whoever finds that another has changed it meanwhile looks again and repeats the change.
+    """
+
+    fact: NamedQueueFact
+
+    def decide(self, metadata: Metadata) -> Decided:
+        known = metadata.named_queues.get(self.fact.name)
+        if known == self.fact:
+            return (known,), None  # The answer to the first asking was lost.
+        if known is None and self.fact.version > 1:
+            raise UnknownQueue(self.fact.name)
+        if known is not None and known.id != self.fact.id:
+            raise QueueExists(self.fact.name)
+        if known is not None and self.fact.version != known.version + 1:
+            raise StalePartitionVersion(
+                f"Version {self.fact.version} of queue {self.fact.name!r} cannot follow "
+                f"{known.version}; another node has changed it."
+            )
+        return (self.fact,), None
+
+
 class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
     """Write down how a job stands. A version must follow that which is known, and no other."""
 
@@ -130,7 +157,7 @@ class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
 
 
 class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
-    """A queue group or a job is no more."""
+    """A queue group, a named queue or a job is no more."""
 
     key: bytes
 
@@ -146,6 +173,7 @@ Command = (
     | ReserveProducerIds
     | TakeOverProducer
     | PutQueueGroup
+    | PutNamedQueue
     | PutJob
     | ForgetKey
 )

@@ -16,6 +16,7 @@ TOPIC_PREFIX = b"topic/"
 PRODUCER_ID_KEY = b"producer-id"
 NAMED_PRODUCER_PREFIX = b"producer/"
 QUEUE_GROUP_PREFIX = b"queue-group/"
+NAMED_QUEUE_PREFIX = b"named-queue/"
 JOB_PREFIX = b"job/"
 CLUSTER_KEY = b"cluster"
 NODE_PREFIX = b"node/"
@@ -77,6 +78,26 @@ class QueueGroupFact(msgspec.Struct, frozen=True, tag="queue_group"):
     @property
     def key(self) -> bytes:
         return QUEUE_GROUP_PREFIX + self.name.encode()
+
+
+class NamedQueueFact(msgspec.Struct, frozen=True, tag="named_queue", omit_defaults=True):
+    """A name under which clients send to a topic and receive from it as a queue group."""
+
+    id: bytes
+    name: str
+    topic: str
+    group: str
+    created_ms: int
+    modified_ms: int
+    attributes: dict[str, str] = {}  # what they mean is for those to say who set them
+    tags: dict[str, str] = {}
+    is_ordered: bool = False  # messages of one key come in order, and duplicates are not stored
+    made_topic: bool = False  # the topic came with the queue and goes with it
+    version: int = 1  # one more than that which it replaces
+
+    @property
+    def key(self) -> bytes:
+        return NAMED_QUEUE_PREFIX + self.name.encode()
 
 
 class JobFact(msgspec.Struct, frozen=True, tag="job"):
@@ -216,6 +237,7 @@ Fact = (
     | NextProducerId
     | NamedProducer
     | QueueGroupFact
+    | NamedQueueFact
     | JobFact
     | ClusterFact
     | NodeFact

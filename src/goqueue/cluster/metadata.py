@@ -20,6 +20,7 @@ from goqueue.cluster.facts import (
     FEATURE_LEVEL,
     JOB_PREFIX,
     NAMED_PRODUCER_PREFIX,
+    NAMED_QUEUE_PREFIX,
     NODE_PREFIX,
     PARTITION_PREFIX,
     QUEUE_GROUP_PREFIX,
@@ -32,6 +33,7 @@ from goqueue.cluster.facts import (
     Forget,
     JobFact,
     NamedProducer,
+    NamedQueueFact,
     NextProducerId,
     NodeFact,
     PartitionFact,
@@ -66,6 +68,7 @@ class Metadata:
         "cluster",
         "deleted",
         "jobs",
+        "named_queues",
         "next_producer_id",
         "nodes",
         "partitions",
@@ -80,6 +83,7 @@ class Metadata:
         self.next_producer_id = 0
         self.producers: dict[str, NamedProducer] = {}
         self.queue_groups: dict[str, QueueGroupFact] = {}
+        self.named_queues: dict[str, NamedQueueFact] = {}
         self.jobs: dict[bytes, JobFact] = {}
         self.cluster: ClusterFact | None = None
         self.nodes: dict[int, NodeFact] = {}
@@ -162,6 +166,8 @@ class Metadata:
             self.forget_topic(rest.decode())
         elif prefix == QUEUE_GROUP_PREFIX:
             self.queue_groups.pop(rest.decode(), None)
+        elif prefix == NAMED_QUEUE_PREFIX:
+            self.named_queues.pop(rest.decode(), None)
         elif prefix == JOB_PREFIX:
             self.jobs.pop(key, None)
         elif prefix == NAMED_PRODUCER_PREFIX:
@@ -195,6 +201,7 @@ class Metadata:
             yield from self.partitions.of_topic(self._topics[name].id)
         yield from _in_order(self.producers)
         yield from _in_order(self.queue_groups)
+        yield from _in_order(self.named_queues)
         yield from _in_order(self.jobs)
 
     def snapshot(self) -> bytes:
@@ -249,6 +256,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     NextProducerId: Metadata._put_next_producer_id,
     NamedProducer: _put("producers", "name"),
     QueueGroupFact: _put("queue_groups", "name"),
+    NamedQueueFact: _put("named_queues", "name"),
     JobFact: _put("jobs", "key"),
     ClusterFact: Metadata._put_cluster,
     NodeFact: _put("nodes", "id"),

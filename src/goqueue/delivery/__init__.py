@@ -7,6 +7,7 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
+from goqueue.delivery.deduplication import Deduplication, Kept, Slot
 from goqueue.delivery.handing import Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
@@ -67,6 +68,7 @@ __all__ = [
     "Buried",
     "Burying",
     "DeadLetter",
+    "Deduplication",
     "Delivery",
     "Done",
     "Dying",
@@ -75,6 +77,7 @@ __all__ = [
     "Finish",
     "Forgotten",
     "Handed",
+    "Kept",
     "LaneIndex",
     "LaneSettings",
     "LaneState",
@@ -94,6 +97,7 @@ __all__ = [
     "ReceiptHead",
     "Run",
     "Settled",
+    "Slot",
     "Totals",
     "Unacked",
     "check_queue_settings",

@@ -42,6 +42,8 @@ _TOPIC_ID = struct.Struct(">16s")
 
 _RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED, _PREPARED = 16, 17, 18, 19, 20, 21, 22
 _BURYING = 23
+# The same with the time of the first delivery of each retry.
+_RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE = 24, 25, 26
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
 
@@ -91,21 +93,25 @@ def _encode(event: Event, parts: list[bytes]) -> None:
             reason = letter.reason.encode()
             parts += (varint(letter.offset), varint(letter.attempts), varint(len(reason)), reason)
     elif isinstance(event, Retried):
-        parts.append(bytes((_RETRIED,)))
-        _encode_retries(event.retries, parts)
+        has_first = _has_first(event.retries)
+        parts.append(bytes((_RETRIED_SINCE if has_first else _RETRIED,)))
+        _encode_retries(event.retries, parts, has_first=has_first)
     elif isinstance(event, Prepared):
-        parts += (bytes((_PREPARED,)), varint(event.producer_id))
-        _encode_retries(event.retries, parts)
+        has_first = _has_first(event.retries)
+        parts.append(bytes((_PREPARED_SINCE if has_first else _PREPARED,)))
+        parts.append(varint(event.producer_id))
+        _encode_retries(event.retries, parts, has_first=has_first)
     elif isinstance(event, Moved):
         parts += (bytes((_MOVED,)), varint(event.floor))
     elif isinstance(event, Rewound):
         parts += (bytes((_REWOUND,)), varint(event.offset))
         _encode_ranges(event.still_open, parts)
     elif isinstance(event, Snapshot):
-        parts += (bytes((_SNAPSHOT,)), varint(event.part), varint(event.part_count))
-        parts.append(varint(event.floor))
+        has_first = _has_first(event.retries)
+        parts.append(bytes((_SNAPSHOT_SINCE if has_first else _SNAPSHOT,)))
+        parts += (varint(event.part), varint(event.part_count), varint(event.floor))
         _encode_ranges(event.ranges, parts)
-        _encode_retries(event.retries, parts)
+        _encode_retries(event.retries, parts, has_first=has_first)
         parts.append(varint(len(event.graves)))
         for topic_id, end in event.graves:
             parts += (_TOPIC_ID.pack(topic_id), varint(end))
@@ -122,12 +128,20 @@ def _encode_ranges(ranges: list[Range], parts: list[bytes]) -> None:
         before = end
 
 
-def _encode_retries(retries: list[tuple[int, Retry]], parts: list[bytes]) -> None:
+def _has_first(retries: list[tuple[int, Retry]]) -> bool:
+    return any(retry.first_ms for _, retry in retries)
+
+
+def _encode_retries(
+    retries: list[tuple[int, Retry]], parts: list[bytes], *, has_first: bool
+) -> None:
     parts.append(varint(len(retries)))
     before = before_ms = 0
-    for offset, (attempts, due_ms, key) in retries:
+    for offset, (attempts, due_ms, key, first_ms) in retries:
         parts += (varint(offset - before), varint(attempts), varint(due_ms - before_ms))
         parts.append(_KEY_HASH.pack(key))
+        if has_first:
+            parts.append(varint(first_ms))
         before, before_ms = offset, due_ms
 
 
@@ -152,21 +166,22 @@ def _decode(reader: _Reader) -> Event:
         topic_id, partition = reader.topic_id(), reader.count()
         producer_id, sequence = reader.count(), reader.count()
         return Burying(reader.dying(), topic_id, partition, producer_id, sequence)
-    if kind == _RETRIED:
-        return Retried(reader.retries())
-    if kind == _PREPARED:
-        return Prepared(reader.count(), reader.retries())
+    has_first = kind in (_RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE)
+    if kind in (_RETRIED, _RETRIED_SINCE):
+        return Retried(reader.retries(has_first=has_first))
+    if kind in (_PREPARED, _PREPARED_SINCE):
+        return Prepared(reader.count(), reader.retries(has_first=has_first))
     if kind == _MOVED:
         return Moved(reader.count())
     if kind == _REWOUND:
         return Rewound(reader.count(), reader.ranges())
-    if kind == _SNAPSHOT:
+    if kind in (_SNAPSHOT, _SNAPSHOT_SINCE):
         return Snapshot(
             reader.count(),
             reader.count(),
             reader.count(),
             reader.ranges(),
-            reader.retries(),
+            reader.retries(has_first=has_first),
             reader.graves(),
         )
     if kind == _FORGOTTEN:
@@ -220,7 +235,7 @@ class _Reader:
             ranges.append((first, end))
         return ranges
 
-    def retries(self) -> list[tuple[int, Retry]]:
+    def retries(self, *, has_first: bool) -> list[tuple[int, Retry]]:
         retries: list[tuple[int, Retry]] = []
         offset = due_ms = 0
         for _ in range(self.length()):
@@ -229,7 +244,9 @@ class _Reader:
             due_ms += self.number()
             if offset < 0 or offset >= 1 << 63:
                 raise CorruptDeliveryState("A retry in the delivery journal has no such offset.")
-            retries.append((offset, Retry(attempts, due_ms, self._key())))
+            key = self._key()
+            first_ms = self.count() if has_first else 0
+            retries.append((offset, Retry(attempts, due_ms, key, first_ms)))
         return retries
 
     def dying(self) -> list[Dying]:

@@ -7,6 +7,7 @@ without reading its record. Two keys with one number only wait for each other ne
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from goqueue.delivery.ledger import NO_KEY
@@ -24,6 +25,8 @@ class KeyLines:
 
     __slots__ = ("_holders", "_lines", "parked_count")
 
+    has_batches = False
+
     def __init__(self) -> None:
         self._holders: dict[int, int] = {}  # offset: key
         self._lines: dict[int, list[int]] = {}  # key: offsets that wait, lowest first
@@ -40,8 +43,11 @@ class KeyLines:
     def key_of(self, offset: int) -> int:
         return self._holders.get(offset, NO_KEY)
 
-    def enter(self, offset: int, key: int) -> bool:
-        """Let the message go on if its key is free or its own; else it waits in line."""
+    def enter(self, offset: int, key: int, call: int = 0) -> bool:
+        """Let the message go on if its key is free or its own; else it waits in line.
+
+        Whichever `call` it is for: no receive gets two messages of one key.
+        """
         if key == NO_KEY or self._holders.get(offset) == key:
             return True
         line = self._lines.get(key)
@@ -52,6 +58,15 @@ class KeyLines:
         insort(line, offset)
         self.parked_count += 1
         return False
+
+    def resume(self, offset: int, key: int) -> bool:
+        """A message of an earlier life comes again; whether it may be chosen."""
+        return self.enter(offset, key)
+
+    def followers(self, offsets: Iterable[int]) -> list[int]:
+        """These messages are done; those that may go on because of it."""
+        following = [self.leave(offset) for offset in offsets]
+        return [offset for offset in following if offset is not None]
 
     def leave(self, offset: int) -> int | None:
         """The message is done; the offset of the one that may go on now, if one waits."""
@@ -76,5 +91,4 @@ class KeyLines:
             kept = [offset for offset in line if offset not in gone]
             self.parked_count -= len(line) - len(kept)
             self._lines[key] = kept
-        followers = [self.leave(offset) for offset in list(self._holders) if offset in gone]
-        return [offset for offset in followers if offset is not None]
+        return self.followers([offset for offset in self._holders if offset in gone])

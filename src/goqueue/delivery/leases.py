@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from goqueue.delivery.receipts import HEAD_LENGTH, PLACES, TAILS, encode_head
 
+ATTEMPTS_MAX = (1 << 16) - 1  # counted; whatever comes after that is this many still
+
 
 class Delivery(NamedTuple):
     """A message on its way to a consumer."""
@@ -25,6 +27,7 @@ class Delivery(NamedTuple):
     attempt: int
     receipt: str
     until_ms: int
+    first_ms: int  # when the message was delivered for the first time, as far as is known
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +43,8 @@ class Lease:
     out: bytearray  # 1 while the message is with the consumer
     out_count: int
     wake_ms: int  # when the heap of expiries looks at this lease
+    granted_ms: int
+    firsts_ms: Sequence[int] | None  # where messages were delivered before, since when
     untils: array[int] | None = None  # where messages have times of their own
 
     def delivery(self, index: int) -> Delivery:
@@ -51,7 +56,11 @@ class Lease:
             self.attempts[index],
             self.head + TAILS[index],
             self.until_of(index),
+            self.first_of(index),
         )
+
+    def first_of(self, index: int) -> int:
+        return self.granted_ms if self.firsts_ms is None else self.firsts_ms[index]
 
     def until_of(self, index: int) -> int:
         return self.until_ms if self.untils is None else self.untils[index]
@@ -108,6 +117,8 @@ class Leases:
         attempts: Sequence[int],
         lanes: bytes,
         *,
+        now_ms: int,
+        firsts_ms: Sequence[int] | None,
         until_ms: int,
         nonce: int,
     ) -> Lease:
@@ -125,6 +136,8 @@ class Leases:
             bytearray(b"\x01") * count,
             count,
             until_ms,
+            now_ms,
+            firsts_ms,
         )
         self._live[lease.id] = lease
         self._by_head[lease.head] = lease

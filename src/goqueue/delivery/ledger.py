@@ -25,11 +25,15 @@ class Finish(IntEnum):
 
 
 class Retry(NamedTuple):
-    """A message that was delivered `attempts` times and not acknowledged."""
+    """A message that was delivered `attempts` times and not acknowledged.
+
+    One that is out for the first time has none yet, where it must come before others of its key.
+    """
 
     attempts: int
     due_ms: int
     key: int = NO_KEY  # tells keys apart where their order counts
+    first_ms: int = 0  # when it was delivered for the first time, if that is known
 
 
 @dataclass(frozen=True, slots=True)

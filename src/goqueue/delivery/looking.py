@@ -101,10 +101,18 @@ def stats(queue: Queue, now_ms: int) -> QueueStats:
         parked=sum(one.parked for one in partitions),
         dead_lettering=sum(one.dead_lettering for one in partitions),
         prepared=sum(one.prepared for one in partitions),
+        delayed=sum(one.delayed for one in partitions),
         totals=queue.totals,
         lanes=[_lane_stats(queue, lane, now_ms) for lane in range(LANE_COUNT)],
         partitions=partitions,
     )
+
+
+def _delayed(partition: PartitionQueue) -> int:
+    if partition.ripening is None:
+        return 0
+    first, end = partition.high_watermark, partition.ripening.known_end
+    return sum(partition.index.counts(first, end)) if end > first else 0
 
 
 def _lane_stats(queue: Queue, lane: int, now_ms: int) -> LaneStats:
@@ -134,6 +142,7 @@ def _partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
         parked=partition.lines.parked_count,
         dead_lettering=len(partition.dying),
         prepared=len(partition.prepared),
+        delayed=_delayed(partition),
         in_total=sum(partition.in_total),
         out_total=sum(partition.out_total),
         in_per_second=_rate([partition.in_rates], range(LANE_COUNT), now_ms),

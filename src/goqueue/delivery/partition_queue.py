@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.key_lines import KeyLines
+from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
 from goqueue.delivery.leases import Unacked
 from goqueue.delivery.ledger import (
@@ -24,6 +25,7 @@ from goqueue.delivery.ledger import (
 )
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.rates import Rates
+from goqueue.delivery.ripening import Ripening
 
 # Whoever has handed an ack over to a transaction does not hold the message any more.
 NOBODY = ""
@@ -69,17 +71,20 @@ class PartitionQueue:
         log_end: int,
         high_watermark: int,
         now_ms: int,
+        has_key_batches: bool = False,
     ) -> None:
+        """With `has_key_batches` a receive may take several messages of a key."""
         self.number = number
         self.ledger = ledger
         self.index = index
         self.arrivals = arrivals
         self.log_start = log_start
         self.high_watermark = high_watermark
-        self.lines = KeyLines()
+        self.lines: KeyLines | KeyRuns = KeyRuns() if has_key_batches else KeyLines()
         self.waiting: dict[int, int] = {}
         self.retrying_count = 0  # of those, the ones that were delivered before
         self.prepared: dict[int, int] = {}
+        self.ripening: Ripening | None = None  # where the group holds messages back
         self._burden = burden
         self._unacked = unacked
         self.dying: dict[int, DeadLetter] = {}
@@ -132,8 +137,13 @@ class PartitionQueue:
         for offset in sorted(self.ledger.retries):
             retry = self.ledger.retries[offset]
             self._set_apart(offset)
-            if self.lines.enter(offset, retry.key):
+            if self.lines.resume(offset, retry.key):
                 self.wait(offset, retry.due_ms)
+
+    def set_key_batches(self, has_key_batches: bool) -> None:
+        """Let a receive take several messages of a key, or one; not while any is under way."""
+        if self.lines.has_batches != has_key_batches and not self.lines.is_used:
+            self.lines = KeyRuns() if has_key_batches else KeyLines()
 
     def _set_apart(self, offset: int) -> None:
         self._apart_until = max(self._apart_until, offset + 1)
@@ -299,6 +309,14 @@ class PartitionQueue:
         retry = self.ledger.retries.get(offset)
         return 0 if retry is None else retry.attempts
 
+    def firsts_ms(self, offsets: Sequence[int], now_ms: int) -> list[int]:
+        """When messages that are handed out now were so for the first time."""
+        retries = self.ledger.retries
+        return [
+            retry.first_ms if (retry := retries.get(one)) is not None and retry.first_ms else now_ms
+            for one in offsets
+        ]
+
     # Settling
 
     def finish(self, offsets: Sequence[int], why: Finish) -> list[int]:
@@ -309,19 +327,33 @@ class PartitionQueue:
         return self._followers(offsets)
 
     def _followers(self, offsets: Sequence[int]) -> list[int]:
-        followers: list[int] = []
-        if self.lines.is_used:
-            for offset in offsets:
-                following = self.lines.leave(offset)
-                if following is not None:
-                    followers.append(following)
-        return followers
+        return self.lines.followers(offsets) if self.lines.is_used else []
 
-    def retry(self, offset: int, attempts: int, due_ms: int) -> None:
-        """The message comes again at `due_ms`, after so many deliveries."""
-        retry = Retry(attempts, due_ms, self.lines.key_of(offset))
-        self.record(Retried([(offset, retry)]))
-        self.wait(offset, due_ms)
+    def retry(self, offset: int, retry: Retry) -> list[int]:
+        """The message comes again; return the offsets that may be chosen from their times on."""
+        self.record(Retried([*self._before_in_key(offset), (offset, retry)]))
+        return self.come_again(offset)
+
+    def come_again(self, offset: int) -> list[int]:
+        """A message that was noted as a retry is not out any more; the same answer."""
+        lines = self.lines
+        return lines.fail(offset) if isinstance(lines, KeyRuns) else [offset]
+
+    def _before_in_key(self, offset: int) -> list[tuple[int, Retry]]:
+        """Lower messages of its key that are out and were never noted, to be noted with it.
+
+        A restart finds the keys of retries in the ledger, and those of others when it reads them.
+        It must not deliver this one first because of that.
+        """
+        lines, ledger = self.lines, self.ledger
+        if not isinstance(lines, KeyRuns):
+            return []
+        key = lines.key_of(offset)
+        return [
+            (one, Retry(0, 0, key))
+            for one in lines.out_before(offset)
+            if one not in ledger.retries and one not in self.prepared and not ledger.is_done(one)
+        ]
 
     def die(self, offset: int, attempts: int, reason: str) -> DeadLetter:
         """The message is to go to the dead-letter topic; it is done when it is there."""
@@ -412,7 +444,7 @@ class PartitionQueue:
         self.waiting.clear()
         self._count_retrying(0)
         self._leave_dying(list(self.dying.values()))
-        self.lines = KeyLines()
+        self.lines = KeyRuns() if self.lines.has_batches else KeyLines()
         self.cursors = [end] * LANE_COUNT
         self.ready = [0] * LANE_COUNT
 

@@ -20,14 +20,17 @@ from goqueue.delivery.backoff import backoff_ms
 from goqueue.delivery.choosing import Chooser, Pick
 from goqueue.delivery.handing import Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
+from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LANE_COUNT, LaneIndex
-from goqueue.delivery.leases import Lease, Leases, Unacked
+from goqueue.delivery.late_receipts import LateReceipts
+from goqueue.delivery.leases import ATTEMPTS_MAX, Lease, Leases, Unacked
 from goqueue.delivery.ledger import Event, Finish, Ledger, Prepared, Retry
 from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
-from goqueue.delivery.receipts import refusal
+from goqueue.delivery.receipts import TAILS, refusal
+from goqueue.delivery.ripening import Ripening
 from goqueue.delivery.settings import LaneSettings, QueueSettings
 from goqueue.delivery.views import Totals
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, LeaseTooLong
 
 EXHAUSTED = "deliveries_exhausted"
 
@@ -55,6 +58,8 @@ class Queue:
         self.unacked = unacked if unacked is not None else Unacked()
         self.leases = Leases(number, self.unacked)
         self.chooser = Chooser(lanes)
+        self._late = LateReceipts()
+        self._calls = 0
         self._random = random
         self._burden = Burden()
         self._chosen: list[Pick] = []
@@ -73,9 +78,18 @@ class Queue:
         log_end: int,
         high_watermark: int,
         now_ms: int,
+        arrived: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """The topic has one more partition, or the queue is being opened."""
-        number = len(self.partitions)
+        """The topic has one more partition, or the queue is being opened.
+
+        `arrived` tells when messages came that are there already, if that counts: times, each with
+        the offset before which all had come.
+        """
+        number, delay_ms = len(self.partitions), self.settings.delay_ms
+        ripening = Ripening(arrived) if delay_ms else None
+        if ripening is not None:
+            ripening.note(high_watermark, now_ms, delay_ms)
+            high_watermark = ripening.ripe_end(now_ms, delay_ms)
         partition = PartitionQueue(
             number,
             ledger,
@@ -87,7 +101,9 @@ class Queue:
             log_end=log_end,
             high_watermark=high_watermark,
             now_ms=now_ms,
+            has_key_batches=self.settings.key_batches,
         )
+        partition.ripening = ripening
         self.partitions.append(partition)
         if partition.events:
             self._changed[number] = None
@@ -97,8 +113,27 @@ class Queue:
     def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
         """There are messages up to `high_watermark`, and the lane index knows them."""
         partition = self.partitions[number]
+        if partition.ripening is not None:
+            partition.ripening.note(high_watermark, now_ms, self.settings.delay_ms)
+            high_watermark = partition.ripening.ripe_end(now_ms, self.settings.delay_ms)
         partition.advance(high_watermark, now_ms)
         self._refresh(partition)
+
+    def ripen(self, now_ms: int) -> None:
+        """Let messages be chosen that have been held back for long enough."""
+        for partition in self._ripening():
+            self.advance(partition.number, 0, now_ms)
+            if not self.settings.delay_ms:
+                partition.ripening = None
+
+    def next_ripe_ms(self) -> int | None:
+        """When the next message has been held back for long enough."""
+        delay_ms = self.settings.delay_ms
+        times = [one.ripening.next_ms(delay_ms) for one in self._ripening() if one.ripening]
+        return min((one for one in times if one is not None), default=None)
+
+    def _ripening(self) -> list[PartitionQueue]:
+        return [one for one in self.partitions if one.ripening is not None]
 
     def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
         """The log begins later now. Tell it before the lane index forgets what went."""
@@ -110,11 +145,21 @@ class Queue:
         if (settings, lanes) == (self.settings, self.chooser.settings):
             return
         self.settings = settings
+        if settings.delay_ms:
+            for partition in self.partitions:
+                if partition.ripening is None:
+                    partition.ripening = Ripening(((0, partition.high_watermark),))
         self.chooser.configure(lanes)
         for partition in self.partitions:
+            partition.set_key_batches(settings.key_batches)
             self._refresh(partition)
 
     # Receiving
+
+    def new_call(self) -> int:
+        """A number for a receive call that chooses and leases more than once."""
+        self._calls += 1
+        return self._calls
 
     @property
     def has_ready(self) -> bool:
@@ -150,12 +195,17 @@ class Queue:
         *,
         visibility_ms: int,
         gone: Iterable[tuple[int, int]] = (),
+        call: int | None = None,
     ) -> list[Handed]:
         """Hand out the chosen messages that were read; those `gone` (partition, offset) are done.
 
+        Whoever leases several times for one receive gives its `call`, so that all of them may have
+        messages of the same key.
         A message whose life is over is finished, one whose key is busy is parked, and what is not
         mentioned at all can be chosen again at once.
         """
+        if call is None:
+            call = self.new_call()
         drafts: dict[int, Draft] = {}
         for pick in self._chosen:
             drafts.setdefault(pick.partition, Draft()).choose(pick.offsets)
@@ -165,7 +215,7 @@ class Queue:
         kept: list[tuple[int, Sequence[int], int]] = []
         for run_number, run in enumerate(runs):
             draft = drafts[run.partition]
-            places = self._sift(run, draft, now_ms)
+            places = self._sift(run, draft, now_ms, call)
             if places:
                 is_whole = len(places) == len(run.offsets)
                 offsets = run.offsets if is_whole else [run.offsets[place] for place in places]
@@ -182,7 +232,7 @@ class Queue:
             for run_number, places, first in kept
         ]
 
-    def _sift(self, run: Run, draft: Draft, now_ms: int) -> Sequence[int]:
+    def _sift(self, run: Run, draft: Draft, now_ms: int, call: int) -> Sequence[int]:
         """The places of the messages that may go; the others are finished or parked."""
         is_ordered = self.settings.key_order
         keys = run.keys if is_ordered else None
@@ -194,7 +244,7 @@ class Queue:
             expires_ms = None if run.expires_ms is None else run.expires_ms[place]
             if expires_ms is not None and expires_ms <= now_ms:
                 draft.finish(offset, Finish.EXPIRED)
-            elif keys is None or lines.enter(offset, key_number(keys[place])):
+            elif keys is None or lines.enter(offset, key_number(keys[place]), call):
                 places.append(place)
             else:
                 draft.pass_over(offset)
@@ -205,9 +255,13 @@ class Queue:
     ) -> Lease:
         partition = self.partitions[number]
         attempts: Sequence[int] = b"\x01" * len(offsets)
+        firsts_ms: Sequence[int] | None = None
         if partition.ledger.retries:
-            attempts = [partition.attempts_of(offset) + 1 for offset in offsets]
+            attempts = [min(partition.attempts_of(one) + 1, ATTEMPTS_MAX) for one in offsets]
+            firsts_ms = partition.firsts_ms(offsets, now_ms)
             self.totals.redelivered += sum(1 for one in attempts if one > 1)
+        if self._late:
+            self._late.drop([(number, offset) for offset in offsets])
         lanes = partition.lanes_of(offsets)
         for lane in range(LANE_COUNT):
             if lane_count := lanes.count(lane):
@@ -221,6 +275,8 @@ class Queue:
             offsets,
             attempts,
             lanes,
+            now_ms=now_ms,
+            firsts_ms=firsts_ms,
             until_ms=until_ms,
             nonce=self._random.getrandbits(64),
         )
@@ -243,9 +299,11 @@ class Queue:
         """These messages are done."""
         settled = [_SETTLED] * len(receipts)
         taken, refused = self.leases.take_back(receipts, now_ms)
+        done: dict[int, list[Sequence[int]]] = {}
+        if refused and self.settings.late_acks:
+            refused = self._ack_late(now_ms, receipts, refused, done)
         for place in refused:
             settled[place] = Settled(refusal(receipts[place]))
-        done: dict[int, list[Sequence[int]]] = {}
         for lease, indexes in taken.items():
             self.totals.acked += len(indexes)
             done.setdefault(lease.partition, []).append(self._land(lease, indexes))
@@ -255,6 +313,27 @@ class Queue:
             self._finish(partition, offsets, Finish.ACKED, now_ms)
             self._refresh(partition)
         return settled
+
+    def _ack_late(
+        self,
+        now_ms: int,
+        receipts: Sequence[str],
+        refused: Sequence[int],
+        done: dict[int, list[Sequence[int]]],
+    ) -> list[int]:
+        """Take those that only wait to be handed out again; the places of the others."""
+        self.expire(now_ms)  # A lease may be over without anybody having looked.
+        left: list[int] = []
+        for place in refused:
+            number, offset = self._late.find(receipts[place]) or (-1, -1)
+            if number < 0 or offset not in self.partitions[number].waiting:
+                left.append(place)
+                continue
+            self._late.drop(((number, offset),))
+            self.partitions[number].take_waiting(offset)
+            self.totals.acked += 1
+            done.setdefault(number, []).append((offset,))
+        return left
 
     def _land(self, lease: Lease, indexes: list[int]) -> Sequence[int]:
         """These messages are not in flight any more, often all of a lease; their offsets."""
@@ -299,8 +378,18 @@ class Queue:
             settled.append(Settled(None, self._die(lease, index, reason)))
         return settled
 
-    def extend(self, now_ms: int, receipts: Sequence[str], *, visibility_ms: int) -> list[Settled]:
-        """Let the consumer keep these messages for so long from now on; receipts stay good."""
+    def extend(
+        self,
+        now_ms: int,
+        receipts: Sequence[str],
+        *,
+        visibility_ms: int,
+        total_ms_max: int | None = None,
+    ) -> list[Settled]:
+        """Let the consumer keep these messages for so long from now on; receipts stay good.
+
+        None for more than `total_ms_max` since it was handed out, if that is given.
+        """
         settled: list[Settled] = []
         chosen: dict[int, tuple[Lease, list[int]]] = {}
         for receipt in receipts:
@@ -308,6 +397,10 @@ class Queue:
                 lease, index = self._find(receipt, now_ms)
             except GoQueueError as error:
                 settled.append(Settled(error))
+                continue
+            total_ms = now_ms + visibility_ms - lease.granted_ms
+            if total_ms_max is not None and total_ms > total_ms_max:
+                settled.append(Settled(LeaseTooLong(total_ms_max)))
                 continue
             chosen.setdefault(lease.id, (lease, []))[1].append(index)
             settled.append(_SETTLED)
@@ -360,14 +453,22 @@ class Queue:
         """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""
         self._take_back(lease, index)
         attempts = lease.attempts[index]
-        if attempts >= self.settings.deliveries_max:
+        if self._is_last(attempts):
             return self._die(lease, index, EXHAUSTED)
         partition, offset = self.partitions[lease.partition], lease.offsets[index]
-        if not partition.ledger.is_done(offset):  # retention may have taken it meanwhile
-            partition.retry(offset, attempts, due_ms)
-            self._changed[partition.number] = None
-            self.chooser.queue_one(partition.number, offset, due_ms)
+        if partition.ledger.is_done(offset):  # retention has taken it meanwhile
+            self._resume(partition, partition.lines.followers((offset,)), due_ms)
+            return None
+        key = partition.lines.key_of(offset)
+        retry = Retry(attempts, due_ms, key, lease.first_of(index))
+        self._resume(partition, partition.retry(offset, retry), 0)
+        self._changed[partition.number] = None
+        if self.settings.late_acks:
+            self._late.add(lease.head + TAILS[index], (partition.number, offset))
         return None
+
+    def _is_last(self, attempts: int) -> bool:
+        return 0 < self.settings.deliveries_max <= attempts
 
     def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
         partition = self.partitions[lease.partition]
@@ -381,13 +482,17 @@ class Queue:
         self._resume(partition, partition.finish(offsets, why), now_ms)
         self._changed[partition.number] = None
 
-    def _resume(self, partition: PartitionQueue, offsets: Iterable[int], now_ms: int) -> None:
-        """These were held up without having been delivered; they come before all others."""
+    def _resume(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
+        """These may be chosen, retries when they are due; they come before all others."""
+        if not offsets:
+            return
+        retries, turns_ms = partition.ledger.retries, dict.fromkeys(offsets, now_ms)
         for offset in offsets:
-            due_ms = now_ms
-            retry = partition.ledger.retries.get(offset)
-            if retry is not None:
-                due_ms = max(now_ms, retry.due_ms)
+            if offset in retries:
+                turns_ms[offset] = max(now_ms, retries[offset].due_ms)
+        if isinstance(partition.lines, KeyRuns):
+            turns_ms = partition.lines.in_turn(turns_ms)
+        for offset, due_ms in turns_ms.items():
             partition.wait(offset, due_ms)
             self.chooser.queue_one(partition.number, offset, due_ms)
 
@@ -411,7 +516,7 @@ class Queue:
             seen.add(receipt)
             partition, offset = self.partitions[lease.partition], lease.offsets[index]
             key = partition.lines.key_of(offset)
-            retry = Retry(lease.attempts[index], now_ms, key)
+            retry = Retry(lease.attempts[index], now_ms, key, lease.first_of(index))
             taken.setdefault(lease, []).append(index)
             retries.setdefault(partition.number, []).append((offset, retry))
         events = [(number, Prepared(producer_id, sorted(some))) for number, some in retries.items()]
@@ -449,11 +554,10 @@ class Queue:
 
     def _retry_all(self, partition: PartitionQueue, retries: dict[int, Retry]) -> None:
         for offset, retry in retries.items():
-            if retry.attempts >= self.settings.deliveries_max:
+            if self._is_last(retry.attempts):
                 self._dead_letters.append(partition.die(offset, retry.attempts, EXHAUSTED))
             elif offset in partition.ledger.retries:
-                partition.wait(offset, retry.due_ms)
-                self.chooser.queue_one(partition.number, offset, retry.due_ms)
+                self._resume(partition, partition.come_again(offset), 0)
 
     # Moving about
 

@@ -23,7 +23,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How a group takes, returns and gives up messages."""
 
     visibility_ms: _Time = 30_000  # long enough for a slow handler, short enough to see a crash
-    deliveries_max: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    deliveries_max: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3  # 0: without limit
     backoff_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 1000
     backoff_factor: Annotated[float, msgspec.Meta(ge=1.0, le=10.0)] = 2.0
     backoff_ms_max: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 60_000
@@ -33,6 +33,13 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retrying_max: _Count = 100_000  # messages waiting for another try, per topic
     parked_max: _Count = 1000  # messages waiting behind their key, per partition
     key_order: bool = False
+    # With `key_order`: one receive may take several messages of a key, in their order. The key is
+    # then busy until all of them are settled.
+    key_batches: bool = False
+    # An ack that comes when the lease is over counts, unless the message was handed out again.
+    late_acks: bool = False
+    # How long messages are held back after they were stored.
+    delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 0
     start: Literal["earliest", "latest"] = "earliest"
     dead_letter_topic: Annotated[str, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
 

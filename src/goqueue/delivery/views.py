@@ -45,6 +45,7 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
     parked: int
     dead_lettering: int
     prepared: int  # of those in flight: acknowledged in a transaction that has not ended
+    delayed: int  # held back since they were stored
     in_total: int
     out_total: int
     in_per_second: float
@@ -77,6 +78,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     parked: int
     dead_lettering: int
     prepared: int
+    delayed: int
     totals: Totals
     lanes: Sequence[LaneStats]
     partitions: Sequence[PartitionStats]

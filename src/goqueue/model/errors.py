@@ -511,6 +511,50 @@ class InvalidGroupSettings(GoQueueError):
     code = "invalid_group_settings"
 
 
+class QueueExists(GoQueueError):
+    """A named queue of that name has other attributes."""
+
+    code = "queue_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"A queue named {name!r} exists with other attributes; change those, or choose "
+            "another name."
+        )
+
+
+class UnknownQueue(GoQueueError):
+    code = "unknown_queue"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no queue named {name!r}; create it first.")
+
+
+class DeduplicationFull(GoQueueError):
+    """More deduplication ids are remembered than fit."""
+
+    code = "deduplication_full"
+    retryable = True
+
+    def __init__(self, name: str, ids_max: int) -> None:
+        super().__init__(
+            f"Queue {name!r} remembers {ids_max} deduplication ids, which is all it can; retry "
+            "when the oldest are over."
+        )
+
+
+class LeaseTooLong(GoQueueError):
+    """A message may be out for so long and no longer, however often its lease is extended."""
+
+    code = "lease_too_long"
+
+    def __init__(self, total_ms_max: int) -> None:
+        super().__init__(
+            f"The message would be out for more than {total_ms_max} ms in all; settle it, or let "
+            "it come again."
+        )
+
+
 class InvalidReceipt(GoQueueError):
     code = "invalid_receipt"
 

@@ -38,6 +38,9 @@ from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 from goqueue.wire.peers.frames import Hello
+from goqueue.wire.sqs.dialect import SqsApplication
+from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
+from goqueue.wire.sqs.operations import OPERATIONS as SQS_OPERATIONS
 
 # So many new objects may live before the garbage collector looks for cycles among them, and so many
 # rounds of the younger go before one of the older. There are hardly any cycles: what a request
@@ -137,10 +140,10 @@ class _Node:
         self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
         kafka = _kafka_listener(loop, settings, self._kafka)
         self._applications = _http_applications(settings, self.broker)
-        http, registry = (
+        http, registry, sqs = (
             _http_listener(loop, settings, application) for application in self._applications
         )
-        self._listeners = {"kafka": kafka, "http": http, "registry": registry}
+        self._listeners = {"kafka": kafka, "http": http, "registry": registry, "sqs": sqs}
         self._internal: Listener | None = None
         if self._peers is not None:
             self._internal = _internal_listener(loop, settings, self._peers, tls)
@@ -253,8 +256,8 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _http_applications(settings: Settings, broker: Broker) -> tuple[Application, Application]:
-    """The API, and the schema registry, which is also a part of it."""
+def _http_applications(settings: Settings, broker: Broker) -> tuple[Application, ...]:
+    """The API, the schema registry, which is also a part of it, and what clients of SQS use."""
     listeners = settings.listeners
     limits = HttpLimits(
         body_bytes_max=listeners.http_body_bytes_max,
@@ -266,7 +269,13 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
     forwarder = None if broker.peers is None else Forwarder(broker, broker.peers)
     http = Application(HttpFrontEnd(broker, limits, OPERATIONS, forwarder), mounts=mounted)
     registry = Application(HttpFrontEnd(broker, limits, (), forwarder), registry_dialect())
-    return http, registry
+    front = SqsFrontEnd(broker, limits, SQS_OPERATIONS, _sqs_rules(settings), forwarder)
+    return http, registry, SqsApplication(front)
+
+
+def _sqs_rules(settings: Settings) -> SqsRules:
+    sqs = settings.sqs
+    return SqsRules(sqs.region, dict(sqs.access_keys), sqs.message_bytes_max, sqs.long_delays)
 
 
 def _kafka_listener(

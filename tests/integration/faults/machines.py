@@ -215,6 +215,7 @@ class MachineBroker(ClusterBroker):
         command += ["--listen-kafka", self.bootstrap, "--allow-unauthenticated"]
         command += ["--listen-http", f"{self._host}:{HTTP_PORT}"]
         command += ["--listen-registry", f"{self._host}:{REGISTRY_PORT}"]
+        command += ["--listen-sqs", f"127.0.0.1:{self._sqs_port}"]
         command += ["--listen-internal", f"{self._host}:{INTERNAL_PORT}"]
         command += ["--node-id", str(self.node_id), "--peers", self._peers]
         for name, value in self.settings.items():

@@ -38,7 +38,13 @@ RANGES = st.lists(st.tuples(OFFSETS, st.integers(1, 1000)).map(lambda one: (one[
 RETRIES = st.lists(
     st.tuples(
         OFFSETS,
-        st.builds(Retry, st.integers(0, 1000), st.integers(0, 1 << 42), st.integers(0, 2**64 - 1)),
+        st.builds(
+            Retry,
+            st.integers(0, 1000),
+            st.integers(0, 1 << 42),
+            st.integers(0, 2**64 - 1),
+            st.sampled_from([0, 1 << 41]),
+        ),
     )
 )
 TOPIC_IDS = st.binary(min_size=16, max_size=16)

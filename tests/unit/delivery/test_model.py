@@ -38,6 +38,7 @@ class QueueMachine(RuleBasedStateMachine):
     """The model: what is done and how, what is out until when, and how often it was delivered."""
 
     key_order = False
+    key_batches = False
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
@@ -49,6 +50,7 @@ class QueueMachine(RuleBasedStateMachine):
                 visibility_ms=1000,
                 backoff_ms=100,
                 key_order=self.key_order,
+                key_batches=self.key_batches,
                 parked_max=3,
                 unacked_max=12,
             ),
@@ -59,6 +61,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.out: dict[Place, tuple[Delivery, int]] = {}
         self.prepared: dict[Place, int] = {}
         self.tries: dict[Place, int] = {}
+        self.calls: dict[Place, int] = {}  # with which receive a message went out last
+        self.call = 0
 
     @property
     def now_ms(self) -> int:
@@ -97,6 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.desk.queue.expire(self.now_ms)
         self.desk.save()
         self.expire_model()
+        self.call += 1
         for one in self.desk.receive(count, consumer=consumer):
             place = (one.partition, one.offset)
             assert place not in self.done, "a finished message was delivered"
@@ -104,6 +109,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert place not in self.prepared, "a message that a transaction has was delivered"
             self.tries[place] = self.tries.get(place, 0) + 1
             self.out[place] = (one, self.now_ms + 1000)
+            self.calls[place] = self.call
             if self.key_order:
                 self.check_key(place)
         assert len(self.out) + len(self.prepared) <= 12
@@ -332,6 +338,35 @@ class KeyedQueueMachine(QueueMachine):
     key_order = True
 
 
+class KeyBatchesMachine(KeyedQueueMachine):
+    """One receive may have several messages of a key; all are of one lane, so that order counts."""
+
+    key_batches = True
+
+    @rule(
+        partition=st.integers(0, PARTITIONS - 1),
+        count=st.integers(1, 4),
+        lane=st.just(0),
+        key=st.sampled_from(KEYS),
+    )
+    def produce(self, partition: int, count: int, lane: int, key: bytes | None) -> None:
+        super().produce(partition, count, 2, key)
+
+    def check_key(self, place: Place) -> None:
+        partition, offset = place
+        keys = self.topic.keys[partition]
+        if keys[offset] is None:
+            return
+        for other in (*self.out, *self.prepared):
+            if other[0] == partition and keys[other[1]] == keys[offset]:
+                assert other in self.out, "a key goes on while a transaction has one of it"
+                assert self.calls[other] == self.call, "two receives have messages of one key"
+        for lower in range(self.topic.starts[partition], offset):
+            if keys[lower] == keys[offset]:
+                is_before = (partition, lower) in self.done or (partition, lower) in self.out
+                assert is_before, f"{offset} overtakes {lower} of its key"
+
+
 _SETTINGS = settings(
     max_examples=60,
     stateful_step_count=40,
@@ -342,13 +377,15 @@ TestQueue = QueueMachine.TestCase
 TestQueue.settings = _SETTINGS
 TestKeyedQueue = KeyedQueueMachine.TestCase
 TestKeyedQueue.settings = _SETTINGS
+TestKeyBatches = KeyBatchesMachine.TestCase
+TestKeyBatches.settings = _SETTINGS
 
 
-@pytest.mark.parametrize("key_order", [False, True])
-def test_a_long_life(key_order: bool) -> None:
+@pytest.mark.parametrize("kind", [QueueMachine, KeyedQueueMachine, KeyBatchesMachine])
+def test_a_long_life(kind: type[QueueMachine]) -> None:
     """Many steps at random, where hypothesis takes few: state that builds up slowly."""
     source = random.Random(11)
-    machine = (KeyedQueueMachine if key_order else QueueMachine)()
+    machine = kind()
     machine.begin(1)
     for _ in range(1500):
         step = source.random()

@@ -529,7 +529,7 @@ def test_statistics_add_up() -> None:
     "values",
     [
         {"visibility_ms": 0},
-        {"deliveries_max": 0},
+        {"deliveries_max": -1},
         {"deliveries_max": 1001},
         {"backoff_jitter": 1.5},
         {"start": "middle"},

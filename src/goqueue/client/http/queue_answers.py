@@ -36,6 +36,9 @@ class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     retrying_max: int
     parked_max: int
     key_order: bool
+    key_batches: bool
+    late_acks: bool
+    delay_ms: int
     start: str
     dead_letter_topic: str
 
@@ -83,6 +86,7 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
     parked: int
     dead_lettering: int
     prepared: int
+    delayed: int
     in_total: int
     out_total: int
     in_per_second: float
@@ -104,6 +108,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     parked: int
     dead_lettering: int
     prepared: int
+    delayed: int
     totals: Totals
     lanes: tuple[LaneStats, ...]
     partitions: tuple[PartitionStats, ...]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError
@@ -42,6 +42,9 @@ class Application:
 
     A listener may speak a dialect of its own, and so may what is under a first word of the path.
     """
+
+    # What a handler or a dialect looks at; the others are between the client and its own node.
+    headers_forwarded: ClassVar[tuple[bytes, ...]] = (b"content-type", b"accept", b"last-event-id")
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class Application:
 
     async def _when_owned(
         self,
-        owner: Coroutine[Any, Any, int],
+        owner: Coroutine[Any, Any, int | None],
         operation: Operation,
         request: Request,
         call: Call,
@@ -166,7 +169,7 @@ class Application:
         """Answer here or elsewhere, once it is known who owns what is asked for."""
         assert self.front.forwarder is not None
         node = await owner
-        if node == self.front.forwarder.node_id:
+        if node is None or node == self.front.forwarder.node_id:
             return await promised(operation.handler(self.front, call, arguments))
         return await self._forward(node, request, call, arguments)
 
@@ -181,26 +184,26 @@ class Application:
 
     def answer(self, operation: Operation, request: Request, value: Any) -> bytes:
         """The bytes of an answer, head and body."""
-        status, media_type, body = self.told(operation, request, value)
-        more = _RETRY if status == HTTPStatus.SERVICE_UNAVAILABLE else b""
+        status, media_type, body, more = self.told(operation, request, value)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            more += _RETRY
         return self._whole(request, status, media_type, body, more)
 
     def told(self, operation: Operation, request: Request, value: Any) -> Told:
         """An answer before it is put on the wire."""
         if isinstance(value, Raw):
-            return Told(value.status, value.media_type, value.body)
+            return Told(value.status, value.media_type, value.body, value.headers)
         if request.dialect is not None:
             return request.dialect.answer(request, value)
         return Told(operation.status, _JSON, b"" if operation.status == 204 else encode(value))
 
     def refusal(self, request: Request, error: Exception) -> bytes:
         """The bytes of a refusal."""
-        status, media_type, body = self.refused(request, error)
-        more = b""
+        status, media_type, body, more = self.refused(request, error)
         if isinstance(error, MethodNotAllowed):
-            more = b"allow: %s\r\n" % ", ".join(error.allowed).encode()
+            more += b"allow: %s\r\n" % ", ".join(error.allowed).encode()
         elif status == HTTPStatus.SERVICE_UNAVAILABLE:
-            more = _RETRY
+            more += _RETRY
         return self._whole(request, status, media_type, body, more)
 
     def refused(self, request: Request, error: Exception) -> Told:

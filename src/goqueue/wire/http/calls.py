@@ -114,14 +114,21 @@ class Call:
 class Raw:
     """An answer that is not the JSON of its operation, or has another status."""
 
-    __slots__ = ("body", "is_moving", "media_type", "status")
+    __slots__ = ("body", "headers", "is_moving", "media_type", "status")
 
     def __init__(
-        self, body: bytes, media_type: bytes, *, status: int = 200, is_moving: bool = False
+        self,
+        body: bytes,
+        media_type: bytes,
+        *,
+        status: int = 200,
+        is_moving: bool = False,
+        headers: bytes = b"",
     ) -> None:
         self.body = body
         self.media_type = media_type
         self.status = status
+        self.headers = headers  # whole lines besides those that every answer has
         self.is_moving = is_moving  # a refusal: another node will soon be able to answer
 
 

@@ -21,6 +21,7 @@ class Told(NamedTuple):
     status: int
     media_type: bytes
     body: bytes
+    headers: bytes = b""  # whole lines besides those that every answer has
 
 
 class Dialect(Protocol):

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 ANSWER_MS = 30_000  # for the owner to answer, besides the time that the client said it would wait
-# What a handler or a dialect looks at; the others are between the client and its own node.
-_HEADERS_SENT = (b"content-type", b"accept", b"last-event-id")
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +53,7 @@ class _Told(msgspec.Struct, frozen=True, array_like=True):
     status: int
     media_type: bytes
     is_moving: bool = False  # a refusal: another node will soon be able to answer
+    headers: bytes = b""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -100,7 +99,7 @@ class Forwarder:
         number = self._last
         headers = {
             name: value
-            for name in _HEADERS_SENT
+            for name in self._applications[application].headers_forwarded
             if (value := request.headers.get(name)) is not None
         }
         head = _encode(
@@ -126,6 +125,7 @@ class Forwarder:
                         told.media_type,
                         status=told.status,
                         is_moving=told.is_moving,
+                        headers=told.headers,
                     )
                 )
 
@@ -175,10 +175,10 @@ class Forwarder:
                 value.close()
                 error = NoOwner()
             if error is None:
-                status, media_type, content = application.told(operation, request, value)
+                status, media_type, content, more = application.told(operation, request, value)
             else:
-                status, media_type, content = application.refused(request, error)
-            head = _encode(_Told(status, media_type, is_moving(error)))
+                status, media_type, content, more = application.refused(request, error)
+            head = _encode(_Told(status, media_type, is_moving(error), more))
             answer.resolve(Answer(head, [content]))
 
         def give_up() -> None:

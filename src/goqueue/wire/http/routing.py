@@ -18,7 +18,7 @@ from goqueue.wire.http.fields import Body, Nothing
 from goqueue.wire.http.problems import MethodNotAllowed, UnknownRoute
 
 Handler = Callable[[Any, Any, Any], Any]
-Owner = Callable[[Any, Any, Any], int | Coroutine[Any, Any, int] | None]
+Owner = Callable[[Any, Any, Any], int | Coroutine[Any, Any, int | None] | None]
 Merge = Callable[[Any, list[Any]], Any]
 _PARAMETER = re.compile(r"{([a-z_]+)}")
 _WITH_BODY = ("POST", "PUT", "PATCH")

@@ -38,6 +38,7 @@ def forward(node: int, *, is_there: bool = True, is_forwarded: bool = False) -> 
     cluster = SimpleNamespace(is_there=lambda _: is_there)
     broker = SimpleNamespace(node_id=HERE, cluster=cluster)
     forwarder = Forwarder(cast(Any, broker), cast(Any, peers))
+    forwarder.attach(cast(Any, SimpleNamespace(headers_forwarded=(b"accept",))))
     errors: list[Exception | None] = []
     answer: Promise[Raw] = forwarder.forward(
         node, Request("POST", "/v1/x"), Call({}, is_forwarded=is_forwarded), application=0

@@ -88,6 +88,8 @@ def test_messages_shown_together_are_what_each_is_alone(
         [1, 2, *offsets],
         [1, 1, *range(2, 2 + len(offsets))],
         bytes(place % 5 for place in range(2 + len(offsets))),
+        now_ms=4000,
+        firsts_ms=None,
         until_ms=5000,
         nonce=7,
     )

@@ -227,6 +227,9 @@ class Stats(Answer, kw_only=True):
             )
         ),
     ]
+    delayed: Annotated[
+        int, Meta(description="Held back since they were stored, as the group's `delay_ms` says.")
+    ]
     totals: Annotated[Totals, Meta(description="Since the node was started.")]
     lanes: list[LaneStats]
     partitions: list[PartitionStats]

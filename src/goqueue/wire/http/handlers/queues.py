@@ -112,6 +112,7 @@ def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Sta
         parked=found.parked,
         dead_lettering=found.dead_lettering,
         prepared=found.prepared,
+        delayed=found.delayed,
         totals=found.totals,
         lanes=list(found.lanes),
         partitions=list(found.partitions),

@@ -1,0 +1,84 @@
+"""Which messages were sent lately, so that one that is sent again is not stored again.
+
+A sender that got no answer sends once more, under the same id. For some minutes the first message
+of an id is remembered; whoever brings the id again is told what became of the first one. Nothing
+here is written down: the ids are in the records, and a restart reads those of the last minutes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+WINDOW_MS = 5 * 60 * 1000
+
+
+class Kept(NamedTuple):
+    """The first message of an id, which is stored."""
+
+    message_id: str
+    sequence: int | None
+
+
+Slot = tuple[str, bytes | None]  # an id, and the key within which it counts if it does not for all
+
+
+class Deduplication:
+    """The ids of one queue. Each is being stored, or remembered until its time is over."""
+
+    __slots__ = ("_expiries", "_known", "ids_max", "window_ms")
+
+    def __init__(self, *, ids_max: int, window_ms: int = WINDOW_MS) -> None:
+        self.ids_max = ids_max
+        self.window_ms = window_ms
+        self._known: dict[Slot, Kept | None] = {}  # None while it is being stored
+        self._expiries: deque[tuple[int, Slot]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def is_full(self, now_ms: int) -> bool:
+        self._forget(now_ms)
+        return len(self._known) >= self.ids_max
+
+    def is_storing(self, slot: Slot) -> bool:
+        return self._known.get(slot, self) is None
+
+    def find(self, slot: Slot, now_ms: int) -> Kept | None:
+        """The first message of an id, if it was stored lately."""
+        self._forget(now_ms)
+        return self._known.get(slot)
+
+    def begin(self, slot: Slot) -> None:
+        """The first message of an id is about to be stored."""
+        assert slot not in self._known, "an id is stored once"
+        self._known[slot] = None
+
+    def stored(self, slot: Slot, kept: Kept, now_ms: int) -> None:
+        self._known[slot] = kept
+        self._expiries.append((now_ms + self.window_ms, slot))
+
+    def failed(self, slot: Slot) -> None:
+        """It was not stored after all; the next one may be."""
+        if self._known.get(slot, self) is None:
+            del self._known[slot]
+
+    def recall(self, found: Iterable[tuple[Slot, Kept, int]], now_ms: int) -> None:
+        """Take in what was read back, with the time since each was stored; oldest first counts."""
+        untils: list[tuple[int, Slot]] = []
+        for slot, kept, age_ms in found:
+            left_ms = self.window_ms - max(0, age_ms)
+            if left_ms > 0 and slot not in self._known:
+                self._known[slot] = kept
+                untils.append((now_ms + left_ms, slot))
+        self._expiries = deque(sorted([*self._expiries, *untils], key=_until))
+
+    def _forget(self, now_ms: int) -> None:
+        expiries, known = self._expiries, self._known
+        while expiries and expiries[0][0] <= now_ms:
+            del known[expiries.popleft()[1]]
+
+
+def _until(entry: tuple[int, Slot]) -> int:
+    return entry[0]

@@ -1,0 +1,180 @@
+"""Per-key order where one receive may take several messages of a key.
+
+The messages of a key that are out are all with one receive call; as long as one of them is, nobody
+else gets any of that key. Those that came back stand in line with those that were never handed
+out, lowest first, and a message may go only when no lower one stands in line. So a consumer sees a
+key in order within each receive, and never has a message while a lower one waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+
+from goqueue.delivery.ledger import NO_KEY
+
+# How many that stand in line are offered at once to the next receive, which may take them all.
+OFFERED_MAX = 10
+NO_CALL = -1  # the call of messages that are out since an earlier life
+
+
+class _Line:
+    """One key: who is out, with which call, and who stands in line, lowest first."""
+
+    __slots__ = ("call", "out", "standing")
+
+    def __init__(self) -> None:
+        self.call = NO_CALL
+        self.out: set[int] = set()
+        self.standing: list[int] = []
+
+
+class KeyRuns:
+    """Of one partition: which messages of each key are out, and who stands in line for it.
+
+    Of those in line the first few are offered: they can be chosen. An offered message that is
+    chosen too soon is refused and stands in line again. Whenever nobody of a key is out, the first
+    in its line is offered, so that a line never waits for nothing.
+    """
+
+    __slots__ = ("_key_of", "_lines", "_offered", "parked_count")
+
+    has_batches = True
+
+    def __init__(self) -> None:
+        self._key_of: dict[int, int] = {}
+        self._lines: dict[int, _Line] = {}
+        self._offered: set[int] = set()
+        self.parked_count = 0  # in line and not offered
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._key_of)
+
+    def held(self) -> list[int]:
+        """The messages that are out or may be chosen."""
+        out = [offset for line in self._lines.values() for offset in line.out]
+        return [*out, *self._offered]
+
+    def key_of(self, offset: int) -> int:
+        return self._key_of.get(offset, NO_KEY)
+
+    def parked(self) -> list[int]:
+        return [
+            offset
+            for line in self._lines.values()
+            for offset in line.standing
+            if offset not in self._offered
+        ]
+
+    def out_before(self, offset: int) -> list[int]:
+        """Lower messages of the same key that are out."""
+        line = self._lines.get(self.key_of(offset))
+        return [] if line is None else sorted(one for one in line.out if one < offset)
+
+    # Handing out
+
+    def enter(self, offset: int, key: int, call: int = NO_CALL) -> bool:
+        """Let the message go with this call if its key is free or the call's; else it waits."""
+        if key == NO_KEY:
+            return True
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
+        standing = line.standing
+        is_first = not standing or standing[0] >= offset
+        if is_first and (not line.out or line.call == call):
+            if standing and standing[0] == offset:
+                del standing[0]
+                self._leave_standing(offset)
+            line.call = call
+            line.out.add(offset)
+            self._key_of[offset] = key
+            return True
+        if self._key_of.get(offset) == key:
+            # It was offered, and stands in line still.
+            self._offered.remove(offset)
+        else:
+            insort(standing, offset)
+            self._key_of[offset] = key
+        self.parked_count += 1
+        return False
+
+    def resume(self, offset: int, key: int) -> bool:
+        """A message of an earlier life comes again, after all lower ones; whether it is offered."""
+        if key == NO_KEY:
+            return True
+        line = self._lines.setdefault(key, _Line())
+        insort(line.standing, offset)
+        self._key_of[offset] = key
+        if line.out or len(line.standing) > OFFERED_MAX:
+            self.parked_count += 1
+            return False
+        self._offered.add(offset)
+        return True
+
+    # Coming back
+
+    def fail(self, offset: int) -> list[int]:
+        """The message comes again: it stands in line, and these may be chosen from now on."""
+        key = self._key_of.get(offset, NO_KEY)
+        if key == NO_KEY:
+            return [offset]
+        line = self._lines[key]
+        line.out.remove(offset)
+        insort(line.standing, offset)
+        self.parked_count += 1
+        return self._offer(key, line)
+
+    def followers(self, offsets: Iterable[int]) -> list[int]:
+        """These messages are done; those that may be chosen because of it."""
+        keys: dict[int, None] = {}
+        for offset in offsets:
+            key = self._key_of.pop(offset, NO_KEY)
+            if key == NO_KEY:
+                continue
+            keys[key] = None
+            line = self._lines[key]
+            if offset in line.out:
+                line.out.remove(offset)
+            else:
+                del line.standing[bisect_left(line.standing, offset)]
+                self._leave_standing(offset)
+        following: list[int] = []
+        for key in keys:
+            following += self._offer(key, self._lines[key])
+        return following
+
+    def drop(self, gone: set[int]) -> list[int]:
+        """Forget these messages, wherever they stand; those that may go on because of it."""
+        return self.followers([offset for offset in self._key_of if offset in gone])
+
+    def _leave_standing(self, offset: int) -> None:
+        if offset in self._offered:
+            self._offered.remove(offset)
+        else:
+            self.parked_count -= 1
+
+    def _offer(self, key: int, line: _Line) -> list[int]:
+        if line.out:
+            return []
+        if not line.standing:
+            del self._lines[key]
+            return []
+        offered = self._offered
+        fresh = [offset for offset in line.standing[:OFFERED_MAX] if offset not in offered]
+        offered.update(fresh)
+        self.parked_count -= len(fresh)
+        return fresh
+
+    def in_turn(self, due_ms: Mapping[int, int]) -> dict[int, int]:
+        """When each of these may be chosen: no message of a key before a lower one of it."""
+        latest_ms: dict[int, int] = {}
+        turns_ms: dict[int, int] = {}
+        for offset in sorted(due_ms):
+            key = self.key_of(offset)
+            turn_ms = due_ms[offset]
+            if key != NO_KEY:
+                turn_ms = latest_ms[key] = max(turn_ms, latest_ms.get(key, turn_ms))
+            turns_ms[offset] = turn_ms
+        return turns_ms

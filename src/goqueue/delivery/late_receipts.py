@@ -1,0 +1,43 @@
+"""Receipts whose leases are over, of messages that nobody else has been given since.
+
+A consumer that took a little longer than its lease has done its work all the same. Where a group
+wants that, its ack still counts, as long as the message waits to be handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LATE_RECEIPTS_MAX = 100_000  # the oldest are forgotten; their messages then come again
+
+Message = tuple[int, int]  # partition and offset
+
+
+class LateReceipts:
+    """The last receipt of each message that has come back."""
+
+    __slots__ = ("_by_message", "_by_receipt")
+
+    def __init__(self) -> None:
+        self._by_receipt: dict[str, Message] = {}
+        self._by_message: dict[Message, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_message)
+
+    def add(self, receipt: str, message: Message) -> None:
+        self.drop((message,))
+        self._by_receipt[receipt] = message
+        self._by_message[message] = receipt
+        if len(self._by_message) > LATE_RECEIPTS_MAX:
+            self.drop((next(iter(self._by_message)),))
+
+    def find(self, receipt: str) -> Message | None:
+        return self._by_receipt.get(receipt)
+
+    def drop(self, messages: Iterable[Message]) -> None:
+        """These were handed out again, or are done."""
+        for message in messages:
+            receipt = self._by_message.pop(message, None)
+            if receipt is not None:
+                del self._by_receipt[receipt]

@@ -1,0 +1,171 @@
+"""How SQS is spoken over HTTP: two protocols on one listener, told apart by what clients send.
+
+JSON requests name their action in a header; those of the Query protocol in their form. Each is
+answered in its own way, refusals too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.broker.promise import Promise
+from goqueue.model.errors import GoQueueError
+from goqueue.wire.http.application import Application
+from goqueue.wire.http.calls import Call, Request
+from goqueue.wire.http.dialects import Told
+from goqueue.wire.http.problems import ForeignOrigin
+from goqueue.wire.http.routing import Operation
+from goqueue.wire.sqs import json_codec, query_codec, signatures
+from goqueue.wire.sqs.errors import InvalidAction, MissingAction, told
+from goqueue.wire.sqs.front_end import SqsFrontEnd
+from goqueue.wire.sqs.shapes import SHAPES
+
+ACTION = "Action"  # the parameter that names the action of a request
+_TARGET = b"x-amz-target"
+_PREFIX = "AmazonSQS."
+_XML = b"text/xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for: the input of its action, and how the client knows this node."""
+
+    body: Any
+    base_url: str  # what addresses of queues begin with
+    region: str
+
+    @property
+    def wait_ms(self) -> int:
+        """How much longer than others the answer may take."""
+        return int(getattr(self.body, "wait_ms", 0))
+
+
+class SqsDialect:
+    """Reads requests and writes answers."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        *,
+        region: str,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self._operations = operations
+        self._region = region
+        self._new_id = new_id
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """A path alone never says what is wanted."""
+        raise MissingAction
+
+    def find_action(self, request: Request) -> Operation:
+        """The action of a request; the form of one that has a form becomes its parameters."""
+        target = request.header(_TARGET).decode("latin-1")
+        if target:
+            action = target.removeprefix(_PREFIX)
+            request.parameters = {ACTION: action}
+        else:
+            request.parameters = query_codec.read_form(request.query, request.body)
+            action = request.parameters.get(ACTION, "")
+        operation = self._operations.get(action)
+        if operation is None:
+            raise InvalidAction(action) if action else MissingAction
+        return operation
+
+    def arguments(self, operation: Operation, request: Request) -> Asked:
+        shape, _ = SHAPES[operation.name]
+        if _is_json(request):
+            body = json_codec.decode(request.body, shape)
+        else:
+            body = query_codec.decode(request.parameters, shape)
+            # The older protocol is spoken at the address of the queue itself.
+            if getattr(body, "queue_url", "") is None and request.path.count("/") > 1:
+                body.queue_url = request.path
+        region = signatures.region_of(request) or self._region
+        return Asked(body, _base_url(request), region)
+
+    def answer(self, request: Request, value: Any) -> Told:
+        request_id = self._request_id()
+        head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
+        if _is_json(request):
+            return Told(200, json_codec.MEDIA_TYPE, json_codec.encode_answer(value), head)
+        action = request.parameters[ACTION]
+        return Told(200, _XML, query_codec.encode_answer(action, value, request_id), head)
+
+    def refuse(self, request: Request, error: GoQueueError) -> Told:
+        refusal = told(error)
+        request_id = self._request_id()
+        head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
+        if _is_json(request):
+            whose = "Sender" if refusal.is_of_sender else "Receiver"
+            head += f"x-amzn-query-error: {refusal.query_name};{whose}\r\n".encode("ascii")
+            body = json_codec.encode_error(refusal)
+            return Told(refusal.status, json_codec.MEDIA_TYPE, body, head)
+        return Told(refusal.status, _XML, query_codec.encode_error(refusal, request_id), head)
+
+    def _request_id(self) -> str:
+        text = self._new_id().hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class SqsApplication(Application):
+    """Everything behind the SQS listener."""
+
+    headers_forwarded = (
+        b"content-type",
+        b"host",
+        b"x-forwarded-proto",
+        b"x-amz-target",
+        b"authorization",  # only for the region in it
+    )
+
+    def __init__(self, front: SqsFrontEnd) -> None:
+        operations = {one.name: one for one in front.operations}
+        rules = front.rules
+        self._sqs = SqsDialect(operations, region=rules.region, new_id=front.broker.new_id)
+        self._keys = dict(rules.access_keys)
+        super().__init__(front, self._sqs)
+
+    def find(self, request: Request) -> Operation:
+        request.dialect = self._sqs
+        return self._sqs.find_action(request)
+
+    def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
+        """Carry out an action, of somebody who knows a key if there are keys.
+
+        What another node passes on it has checked.
+        """
+        try:
+            _check_site(request)
+            if self._keys and not call.is_forwarded:
+                signatures.verify(request, self._keys, now_ms=self.scheduler.wall_ms())
+        except GoQueueError as error:
+            refused: Promise[Any] = Promise()
+            refused.reject(error)
+            return refused
+        return super().perform(operation, request, call)
+
+
+def _check_site(request: Request) -> None:
+    """Refuse a browser that was sent here by a page of somebody else.
+
+    Unlike elsewhere a plain address can change something here, and pictures on any page may have
+    such an address. Browsers say so in a header that no page can set.
+    """
+    site = request.header(b"sec-fetch-site")
+    if site in (b"cross-site", b"same-site"):
+        raise ForeignOrigin(site.decode("ascii"))
+
+
+def _is_json(request: Request) -> bool:
+    """Whether to answer in JSON; also to what cannot be read at all."""
+    is_target = _TARGET in request.headers
+    return is_target or not request.headers or b"json" in request.header(b"content-type")
+
+
+def _base_url(request: Request) -> str:
+    scheme = "https" if request.header(b"x-forwarded-proto") == b"https" else "http"
+    host = request.header(b"host").decode("latin-1") or "localhost"
+    return f"{scheme}://{host}"

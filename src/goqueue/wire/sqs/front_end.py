@@ -1,0 +1,50 @@
+"""What all SQS requests of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.wire.http.front_end import FrontEnd, Limits
+from goqueue.wire.sqs.attempts import Attempts
+from goqueue.wire.sqs.deleted import Deleted
+from goqueue.wire.sqs.purges import Purges
+
+if TYPE_CHECKING:
+    from goqueue.broker import Broker
+    from goqueue.wire.http.forwarding import Forwarder
+    from goqueue.wire.http.routing import Operation
+
+DELAY_SECONDS_MAX = 900
+LONG_DELAY_SECONDS_MAX = 100 * 366 * 24 * 3600
+
+
+class SqsRules(NamedTuple):
+    """What a node was told about its SQS clients."""
+
+    region: str = "us-east-1"
+    access_keys: Mapping[str, str] = {}
+    message_bytes_max: int = 1 << 20
+    has_long_delays: bool = False
+
+    @property
+    def delay_seconds_max(self) -> int:
+        return LONG_DELAY_SECONDS_MAX if self.has_long_delays else DELAY_SECONDS_MAX
+
+
+class SqsFrontEnd(FrontEnd):
+    """The broker behind the API, its rules, and the little that SQS itself must remember."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits,
+        operations: Sequence[Operation],
+        rules: SqsRules,
+        forwarder: Forwarder | None = None,
+    ) -> None:
+        super().__init__(broker, limits, operations, forwarder)
+        self.rules = rules
+        self.attempts = Attempts()
+        self.purges = Purges()
+        self.deleted = Deleted()

@@ -1,0 +1,1 @@
+"""What each action does: checks its input as SQS would, and calls the broker."""

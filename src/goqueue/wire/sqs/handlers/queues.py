@@ -1,0 +1,196 @@
+"""Queues: make, find, list, delete, purge, and their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from goqueue.broker.named_queues import NamedQueueSpec
+from goqueue.wire.sqs import queue_attributes as attributes
+from goqueue.wire.sqs import shapes
+from goqueue.wire.sqs.errors import (
+    InvalidAttributeName,
+    InvalidParameterValue,
+    MissingParameter,
+    QueueNameExists,
+)
+from goqueue.wire.sqs.handlers.finding import named, queue_of
+from goqueue.wire.sqs.handlers.tags import check_tags
+from goqueue.wire.sqs.names import arn_of, check_name, url_of
+from goqueue.wire.sqs.paging import page_of
+from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
+
+if TYPE_CHECKING:
+    from goqueue.broker.named_queues import NamedQueue
+    from goqueue.wire.http.calls import Call
+    from goqueue.wire.sqs.dialect import Asked
+    from goqueue.wire.sqs.front_end import SqsFrontEnd
+
+DELAYED_PER_STEP = 1000
+
+
+async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUrl:
+    body: shapes.CreateQueue = asked.body
+    given = body.attributes or {}
+    is_fifo = attributes.is_fifo(given)
+    name = check_name(body.queue_name, is_fifo=is_fifo)
+    checked = attributes.check_attributes(given, front.rules, is_of_fifo=is_fifo, is_new=True)
+    known = await front.broker.named_queues.find_surely(name)
+    if known is not None:
+        _check_same(known, checked)
+        return shapes.QueueUrl(url_of(name, asked.base_url))
+    tags = body.tags or {}
+    check_tags(tags)
+    whole = attributes.with_defaults(checked, front.rules)
+    attributes.check_together(whole)
+    await front.broker.named_queues.create(
+        NamedQueueSpec(
+            name=name,
+            topic=checked.get(attributes.TOPIC),
+            attributes=whole,
+            tags=tags,
+            queue_settings=attributes.queue_settings(
+                whole, await _dead_letter_topic(front, name, whole)
+            ),
+            topic_settings=attributes.topic_settings(whole, front.rules),
+            is_ordered=is_fifo,
+        )
+    )
+    return shapes.QueueUrl(url_of(name, asked.base_url))
+
+
+def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
+    """Making a queue again is fine as long as nothing about it would be different."""
+    for name, text in wanted.items():
+        its = known.topic if name == attributes.TOPIC else known.attributes.get(name, "")
+        if its != text:
+            raise QueueNameExists(name)
+
+
+async def _dead_letter_topic(front: SqsFrontEnd, name: str, whole: Mapping[str, str]) -> str:
+    """The topic of the queue that dead letters go to; empty if they stay."""
+    text = whole.get("RedrivePolicy", "")
+    policy = RedrivePolicy.read(text)
+    if policy is None:
+        return ""
+    assert policy.target is not None, "a policy that was read names a queue"
+    target = await front.broker.named_queues.find_surely(policy.target)
+    reason = ""
+    if target is None:
+        reason = "Dead letter target does not exist."
+    elif target.is_ordered != attributes.is_fifo(whole):
+        reason = "Dead-letter queue must be same type of queue as the source."
+    elif not lets_in(target.attributes.get("RedriveAllowPolicy", "{}"), name):
+        reason = "Dead letter target does not allow this queue; see its RedriveAllowPolicy."
+    if reason or target is None:
+        raise InvalidParameterValue.of("RedrivePolicy", text, reason)
+    return target.topic
+
+
+async def url(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUrl:
+    name = asked.body.queue_name
+    if not name:
+        raise MissingParameter("QueueName")
+    return shapes.QueueUrl(url_of((await named(front, name)).name, asked.base_url))
+
+
+async def list_all(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.ListedQueues:
+    body: shapes.ListQueues = asked.body
+    prefix = body.queue_name_prefix or ""
+    queues = await front.broker.named_queues.all_surely()
+    names = [one.name for one in queues if one.name.startswith(prefix)]
+    page, token = page_of(names, body.max_results, body.next_token)
+    urls = [url_of(name, asked.base_url) for name in page]
+    return shapes.ListedQueues(urls or None, token)
+
+
+async def list_sources(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.SourceQueues:
+    body: shapes.ListDeadLetterSourceQueues = asked.body
+    target = await queue_of(front, asked)
+    names = []
+    for one in await front.broker.named_queues.all_surely():
+        policy = RedrivePolicy.read(one.attributes.get("RedrivePolicy", ""))
+        if policy is not None and policy.target == target.name:
+            names.append(one.name)
+    page, token = page_of(names, body.max_results, body.next_token)
+    return shapes.SourceQueues([url_of(name, asked.base_url) for name in page], token)
+
+
+async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
+    queue = await queue_of(front, asked)
+    await front.broker.named_queues.delete(queue.name)
+    return shapes.Nothing()
+
+
+async def purge(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
+    queue = await queue_of(front, asked)
+    front.purges.begin(queue.id, queue.name, front.now_ms())
+    try:
+        await front.broker.queues.begin(queue.group, queue.topic)
+        await _cancel_delayed(front, queue)
+        await front.broker.queues.purge(queue.group, queue.topic)
+    except BaseException:
+        front.purges.undo(queue.id)
+        raise
+    return shapes.Nothing()
+
+
+async def _cancel_delayed(front: SqsFrontEnd, queue: NamedQueue) -> None:
+    """Let what is delayed never appear, unless others who read the topic wait for it too."""
+    named_queues, schedules = front.broker.named_queues, front.broker.schedules
+    readers = [one.name for one in named_queues.all() if one.topic == queue.topic]
+    if not queue.made_topic or readers != [queue.name]:
+        return
+    while True:
+        page = await schedules.list(topic=queue.topic, limit=DELAYED_PER_STEP)
+        if not page.entries:
+            return
+        outcomes = await schedules.cancel_many([one.id for one in page.entries])
+        if all(outcomes):
+            return  # Their releases are under way, and so they are purged as messages.
+
+
+# Attributes
+
+
+async def get_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueAttributes:
+    queue = await queue_of(front, asked)
+    names = set(asked.body.attribute_names or ())
+    unknown = sorted(names - attributes.READABLE)
+    if unknown:
+        raise InvalidAttributeName(unknown[0])
+    known = dict(queue.attributes)
+    if "KmsMasterKeyId" not in known:
+        known.pop("KmsDataKeyReusePeriodSeconds", None)
+    if queue.topic != queue.name:
+        known[attributes.TOPIC] = queue.topic
+    known["QueueArn"] = arn_of(queue.name, asked.region)
+    known["CreatedTimestamp"] = str(queue.created_ms // attributes.SECOND_MS)
+    known["LastModifiedTimestamp"] = str(queue.modified_ms // attributes.SECOND_MS)
+    is_all = attributes.ALL in names
+    if is_all or names & set(attributes.COUNTS):
+        counts = await front.broker.queue_counting.count(queue)
+        known.update(zip(attributes.COUNTS, map(str, counts), strict=True))
+    told = {name: text for name, text in known.items() if is_all or name in names}
+    return shapes.QueueAttributes(told or None)
+
+
+async def set_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
+    queue = await queue_of(front, asked)
+    given = asked.body.attributes
+    if given is None:
+        raise MissingParameter("Attributes")
+    checked = attributes.check_attributes(
+        given, front.rules, is_of_fifo=queue.is_ordered, is_new=False
+    )
+    whole = {name: text for name, text in {**queue.attributes, **checked}.items() if text}
+    attributes.check_together(whole)
+    await front.broker.named_queues.change(
+        queue.name,
+        attributes={name: text or None for name, text in checked.items()},
+        queue_settings=attributes.queue_settings(
+            whole, await _dead_letter_topic(front, queue.name, whole)
+        ),
+        topic_settings=attributes.topic_settings(whole, front.rules),
+    )
+    return shapes.Nothing()

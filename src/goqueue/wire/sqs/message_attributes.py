@@ -1,0 +1,239 @@
+"""Message attributes: which are allowed, how they lie in a record, and which a reader wants.
+
+An attribute is a header of the record with the same name and the bare value, so that clients of
+other protocols see what they would have set themselves. Data types that are not plain text stand
+in one more header. Headers that other clients have set are attributes too, as far as they can be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from goqueue.model.batch import Header
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
+from goqueue.model.dead_letters import REDRIVEN_HEADER
+from goqueue.model.queue_headers import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER
+from goqueue.wire.sqs.errors import InvalidMessageContents, InvalidParameterValue
+from goqueue.wire.sqs.shapes import AttributeValue
+from goqueue.wire.sqs.text import FORBIDDEN
+
+ATTRIBUTES_MAX = 10
+NAME_LENGTH_MAX = 256
+TYPE_LENGTH_MAX = 256
+TRACE = "AWSTraceHeader"
+ENCODING = "GoQueueEncoding"
+SENT_HEADER = "sqs.sent"
+_OWN_PREFIX = "sqs."
+_USER_PREFIX = "sqs.user."
+_TYPES_HEADER = "sqs.types"
+_BROKER_PREFIX = "goqueue-schedule"
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_NUMBER = re.compile(r"[+-]?(\d{1,200}(\.\d{0,200})?|\.\d{1,200})([eE][+-]?\d{1,3})?")
+_TYPES = ("String", "Number", "Binary")
+
+_encode = msgspec.json.Encoder().encode
+_types_decoder = msgspec.json.Decoder(dict[str, str])
+
+Attributes = Mapping[str, AttributeValue]
+
+
+def check_attributes(attributes: Attributes | None) -> None:
+    """Raise unless SQS would take these attributes."""
+    if not attributes:
+        return
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise InvalidParameterValue(
+            f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum "
+            f"[{ATTRIBUTES_MAX}]."
+        )
+    for name, one in attributes.items():
+        _check_name(name)
+        _check_value(name, one)
+
+
+def check_trace(attributes: Attributes | None) -> str | None:
+    """The only system attribute that can be sent; it does not count as part of the message."""
+    for name, one in (attributes or {}).items():
+        if name != TRACE:
+            raise InvalidParameterValue(
+                f"Message system attribute name '{name[:100]}' is invalid; {TRACE} is the only one."
+            )
+        if one.data_type != "String" or not one.string_value:
+            raise InvalidParameterValue(
+                f"The message system attribute '{TRACE}' must contain a value of type 'String'."
+            )
+        check_text(one.string_value)
+        return one.string_value
+    return None
+
+
+def check_text(text: str) -> None:
+    if FORBIDDEN.search(text):
+        raise InvalidMessageContents(
+            "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
+            "#xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF."
+        )
+
+
+def _check_name(name: str) -> None:
+    lowered = name.lower()
+    is_reserved = lowered.startswith(("aws.", "amazon."))
+    has_odd_dots = name.startswith(".") or name.endswith(".") or ".." in name
+    if not _NAME.fullmatch(name) or is_reserved or has_odd_dots:
+        raise InvalidParameterValue(
+            f"The message attribute name '{name[:100]}' is invalid. Attribute name can contain "
+            "A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.) characters, must not start "
+            "or end with a period, have periods in succession, start with AWS. or Amazon., and "
+            f"can have up to {NAME_LENGTH_MAX} characters."
+        )
+
+
+def _check_value(name: str, one: AttributeValue) -> None:
+    data_type = one.data_type
+    if not data_type:
+        raise InvalidParameterValue(
+            f"The message attribute '{name}' must contain non-empty message attribute type."
+        )
+    if one.string_list_values or one.binary_list_values:
+        raise InvalidParameterValue(
+            "Message attribute list values in SendMessage operation are not supported."
+        )
+    base = data_type.partition(".")[0]
+    if base not in _TYPES or len(data_type) > TYPE_LENGTH_MAX or FORBIDDEN.search(data_type):
+        raise InvalidParameterValue(
+            f"The message attribute '{name}' has an invalid message attribute type, the set of "
+            "supported type prefixes is Binary, Number, and String."
+        )
+    is_binary = base == "Binary"
+    value: str | bytes | None = one.binary_value if is_binary else one.string_value
+    if not value:
+        raise InvalidParameterValue(
+            f"Message (user) attribute '{name}' must contain a non-empty value of type '{base}'."
+        )
+    if isinstance(value, str):
+        check_text(value)
+        if base == "Number" and not _NUMBER.fullmatch(value):
+            raise InvalidParameterValue(
+                f"Can't cast the value of message (user) attribute '{name}' to a number."
+            )
+
+
+# Into a record and back
+
+
+def to_headers(
+    attributes: Attributes | None, trace: str | None, sent_ms: int | None
+) -> tuple[Header, ...]:
+    """The headers that say the same, but for ids, which the broker adds itself."""
+    headers: list[Header] = []
+    types: dict[str, str] = {}
+    for name, one in (attributes or {}).items():
+        assert one.data_type is not None
+        if one.data_type != "String" or name == TRACE:
+            types[name] = one.data_type
+        is_binary = one.data_type.partition(".")[0] == "Binary"
+        content = one.binary_value if is_binary else (one.string_value or "").encode()
+        is_ours = name.startswith(_OWN_PREFIX)
+        headers.append((_USER_PREFIX + name if is_ours else name, content))
+    if types:
+        headers.append((_TYPES_HEADER, _encode(types)))
+    if trace is not None:
+        headers.append((TRACE, trace.encode()))
+    if sent_ms is not None:
+        headers.append((SENT_HEADER, b"%d" % sent_ms))
+    return tuple(headers)
+
+
+class Read(NamedTuple):
+    """What the headers of a record say to a client of SQS."""
+
+    attributes: dict[str, AttributeValue]
+    message_id: str | None = None
+    deduplication_id: str | None = None
+    trace: str | None = None
+    sent_ms: int | None = None
+
+
+_NOTHING = Read({})
+
+
+def read_headers(headers: Sequence[Header]) -> Read:
+    if not headers:
+        return _NOTHING
+    types: dict[str, str] = {}
+    own: dict[str, str] = {}
+    given: list[Header] = []
+    for name, content in headers:
+        if name == _TYPES_HEADER:
+            types = _read_types(content)
+        elif name in (MESSAGE_ID_HEADER, DEDUPLICATION_HEADER, SENT_HEADER):
+            own[name] = (content or b"").decode("utf-8", "replace")
+        else:
+            given.append((name, content))
+    attributes: dict[str, AttributeValue] = {}
+    trace = None
+    for name, content in given:
+        if name == TRACE and (TRACE not in types or TRACE in attributes):
+            trace = (content or b"").decode("utf-8", "replace")
+            continue
+        shown = name.removeprefix(_USER_PREFIX)
+        value = _to_value(content, types.get(shown))
+        if value is not None and _is_attribute(name, shown):
+            attributes[shown] = value
+    sent = own.get(SENT_HEADER, "")
+    return Read(
+        attributes,
+        own.get(MESSAGE_ID_HEADER) or None,
+        own.get(DEDUPLICATION_HEADER),
+        trace,
+        int(sent) if sent.isascii() and sent.isdigit() and len(sent) < 16 else None,
+    )
+
+
+def wanted(attributes: Attributes, names: Iterable[str]) -> dict[str, AttributeValue]:
+    """Those that a reader asks for: all, some by name, or all whose names begin with something."""
+    exact = set()
+    prefixes = []
+    for name in names:
+        if name in ("All", ".*"):
+            return dict(attributes)
+        if name.endswith(".*"):
+            prefixes.append(name[:-2])
+        else:
+            exact.add(name)
+    return {
+        name: one
+        for name, one in attributes.items()
+        if name in exact or any(name.startswith(prefix) for prefix in prefixes)
+    }
+
+
+def _read_types(content: bytes | None) -> dict[str, str]:
+    try:
+        return _types_decoder.decode(content or b"{}")
+    except (msgspec.DecodeError, ValueError):
+        return {}  # A header of this name that somebody else has written.
+
+
+def _to_value(content: bytes | None, data_type: str | None) -> AttributeValue | None:
+    if not content:
+        return None  # SQS knows no empty values.
+    if data_type is None or data_type.partition(".")[0] != "Binary":
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if not FORBIDDEN.search(text):
+            return AttributeValue(string_value=text, data_type=data_type or "String")
+        data_type = "Binary"
+    return AttributeValue(binary_value=content, data_type=data_type)
+
+
+def _is_attribute(name: str, shown: str) -> bool:
+    """Whether a header is one that a client of SQS could have sent, and not the broker's."""
+    is_ours = name.startswith((DEAD_PREFIX, _BROKER_PREFIX)) or name == REDRIVEN_HEADER
+    return not is_ours and bool(_NAME.fullmatch(shown))

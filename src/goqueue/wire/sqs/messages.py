@@ -1,0 +1,112 @@
+"""Records as messages of SQS."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from hashlib import md5
+from uuid import UUID
+
+from goqueue.broker.queue_host import ReceivedMessage
+from goqueue.model.dead_letters import read_origin
+from goqueue.wire.sqs import digests
+from goqueue.wire.sqs.message_attributes import ENCODING, Read, read_headers, wanted
+from goqueue.wire.sqs.names import ACCOUNT
+from goqueue.wire.sqs.shapes import AttributeValue, Message
+from goqueue.wire.sqs.text import FORBIDDEN
+
+SEQUENCE_DIGITS = 20
+SYSTEM_ATTRIBUTES = (
+    "SenderId",
+    "SentTimestamp",
+    "ApproximateReceiveCount",
+    "ApproximateFirstReceiveTimestamp",
+    "SequenceNumber",
+    "MessageDeduplicationId",
+    "MessageGroupId",
+    "AWSTraceHeader",
+    "DeadLetterQueueSourceArn",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What one receive call wants to know of its messages."""
+
+    topic_id: bytes
+    is_fifo: bool
+    system_names: Collection[str]
+    attribute_names: Collection[str]
+    source_arn: Callable[[str], str | None]  # of the queue that has this group
+
+    def show(self, received: ReceivedMessage) -> Message:
+        record, delivery = received.record, received.delivery
+        read = read_headers(record.headers)
+        body, content, is_encoded = _body(record.value)
+        attributes: dict[str, AttributeValue] = read.attributes
+        if is_encoded:
+            encoding = AttributeValue(string_value="base64", data_type="String")
+            attributes = {**attributes, ENCODING: encoding}
+        chosen = wanted(attributes, self.attribute_names) if self.attribute_names else {}
+        if is_encoded:
+            chosen[ENCODING] = encoding  # Whoever reads the body must know.
+        return Message(
+            message_id=read.message_id
+            or foreign_id(self.topic_id, delivery.partition, record.offset),
+            receipt_handle=delivery.receipt,
+            md5_of_body=digests.of_body(content),
+            body=body,
+            attributes=self._system(received, read) if self.system_names else None,
+            md5_of_message_attributes=digests.of_attributes(chosen),
+            message_attributes=chosen or None,
+        )
+
+    def _system(self, received: ReceivedMessage, read: Read) -> dict[str, str] | None:
+        record, delivery = received.record, received.delivery
+        sent_ms = record.timestamp_ms if read.sent_ms is None else read.sent_ms
+        origin = read_origin(record.headers) if record.headers else None
+        known: dict[str, str | None] = {
+            "SenderId": ACCOUNT,
+            "SentTimestamp": str(sent_ms),
+            # A message that was given up has been received before, and that counts.
+            "ApproximateReceiveCount": str(
+                delivery.attempt + max(0, origin.attempts if origin is not None else 0)
+            ),
+            "ApproximateFirstReceiveTimestamp": str(delivery.first_ms),
+            "AWSTraceHeader": read.trace,
+        }
+        if record.key is not None:
+            known["MessageGroupId"] = record.key.decode("utf-8", "replace")
+        if self.is_fifo:
+            known["SequenceNumber"] = sequence_number(record.offset)
+            known["MessageDeduplicationId"] = read.deduplication_id
+        if origin is not None:
+            known["DeadLetterQueueSourceArn"] = self.source_arn(origin.group)
+        names = self.system_names
+        shown = {name: text for name, text in known.items() if text is not None and name in names}
+        return shown or None
+
+
+def sequence_number(offset: int) -> str:
+    """Grows with every message of a message group, since these share a partition."""
+    return str(offset).zfill(SEQUENCE_DIGITS)
+
+
+def foreign_id(topic_id: bytes, partition: int, offset: int) -> str:
+    """An id for a message that was not sent over SQS: always the same one."""
+    place = topic_id + partition.to_bytes(4, "big") + offset.to_bytes(8, "big")
+    return str(UUID(bytes=md5(place, usedforsecurity=False).digest(), version=4))
+
+
+def _body(value: bytes | None) -> tuple[str, bytes, bool]:
+    """The text of a message, its bytes, and whether it had to be encoded to be text."""
+    content = value or b""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if not FORBIDDEN.search(text):
+        return text, content, False
+    encoded = b64encode(content)
+    return encoded.decode("ascii"), encoded, True

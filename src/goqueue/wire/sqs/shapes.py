@@ -1,0 +1,345 @@
+"""What every action takes and gives: the one table that both protocols are made from.
+
+In JSON the names of fields are those below. In the Query protocol lists and maps are spread over
+numbered parameters, or repeated elements, whose names are those that are given beside the type.
+Fields that are absent are None: what is required depends on the queue and is for handlers to say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+
+def _listed(element: str) -> Meta:
+    """The items of a list, by the name that they have in the Query protocol."""
+    return Meta(extra={"element": element})
+
+
+def _mapped(element: str, *, key: str = "Name") -> Meta:
+    """The entries of a map, likewise; each has a key and a value."""
+    return Meta(extra={"element": element, "key": key, "value": "Value"})
+
+
+class Shape(msgspec.Struct, rename="pascal", omit_defaults=True):
+    """Anything that crosses the wire."""
+
+
+AttributeNames = Annotated[list[str], _listed("AttributeName")]
+AttributeMap = Annotated[dict[str, str], _mapped("Attribute")]
+TagMap = Annotated[dict[str, str], _mapped("Tag", key="Key")]
+QueueUrls = Annotated[list[str], _listed("QueueUrl")]
+
+
+# Messages
+
+
+class AttributeValue(Shape):
+    """The value of a message attribute, of the user or of the system."""
+
+    string_value: str | None = None
+    binary_value: bytes | None = None
+    string_list_values: Annotated[list[str], _listed("StringListValue")] | None = None
+    binary_list_values: Annotated[list[bytes], _listed("BinaryListValue")] | None = None
+    data_type: str | None = None
+
+
+MessageAttributes = Annotated[dict[str, AttributeValue], _mapped("MessageAttribute")]
+SystemAttributes = Annotated[dict[str, AttributeValue], _mapped("MessageSystemAttribute")]
+
+
+class Outgoing(Shape):
+    """A message as it is sent, alone or in a batch."""
+
+    message_body: str | None = None
+    delay_seconds: int | None = None
+    message_attributes: MessageAttributes | None = None
+    message_system_attributes: SystemAttributes | None = None
+    message_deduplication_id: str | None = None
+    message_group_id: str | None = None
+
+
+class OutgoingEntry(Outgoing):
+    id: str | None = None
+
+
+class Message(Shape, kw_only=True):
+    """A message as it is received."""
+
+    message_id: str
+    receipt_handle: str
+    md5_of_body: str = field(name="MD5OfBody")
+    body: str
+    attributes: AttributeMap | None = None
+    md5_of_message_attributes: str | None = field(name="MD5OfMessageAttributes", default=None)
+    message_attributes: MessageAttributes | None = None
+
+
+class Sent(Shape, kw_only=True):
+    md5_of_message_body: str = field(name="MD5OfMessageBody")
+    md5_of_message_attributes: str | None = field(name="MD5OfMessageAttributes", default=None)
+    md5_of_message_system_attributes: str | None = field(
+        name="MD5OfMessageSystemAttributes", default=None
+    )
+    message_id: str
+    sequence_number: str | None = None
+
+
+# Batches
+
+
+class Done(Shape):
+    """An entry of a batch that was carried out."""
+
+    id: str
+
+
+class SentEntry(Sent, kw_only=True):
+    id: str
+
+
+class Failed(Shape):
+    """An entry of a batch that was not."""
+
+    id: str
+    sender_fault: bool
+    code: str
+    message: str | None = None
+
+
+FailedEntries = Annotated[list[Failed], _listed("BatchResultErrorEntry")]
+
+
+class SendMessageBatchResult(Shape):
+    successful: Annotated[list[SentEntry], _listed("SendMessageBatchResultEntry")] | None = None
+    failed: FailedEntries | None = None
+
+
+class DeleteMessageBatchResult(Shape):
+    successful: Annotated[list[Done], _listed("DeleteMessageBatchResultEntry")] | None = None
+    failed: FailedEntries | None = None
+
+
+class ChangeMessageVisibilityBatchResult(Shape):
+    successful: Annotated[list[Done], _listed("ChangeMessageVisibilityBatchResultEntry")] | None = (
+        None
+    )
+    failed: FailedEntries | None = None
+
+
+# What actions take
+
+
+class OfQueue(Shape):
+    """What concerns one queue."""
+
+    queue_url: str | None = None
+
+
+class SendMessage(Outgoing):
+    queue_url: str | None = None
+
+
+class SendMessageBatch(OfQueue):
+    entries: Annotated[list[OutgoingEntry], _listed("SendMessageBatchRequestEntry")] | None = None
+
+
+class ReceiveMessage(OfQueue):
+    attribute_names: AttributeNames | None = None
+    message_system_attribute_names: (
+        Annotated[list[str], _listed("MessageSystemAttributeName")] | None
+    ) = None
+    message_attribute_names: Annotated[list[str], _listed("MessageAttributeName")] | None = None
+    max_number_of_messages: int | None = None
+    visibility_timeout: int | None = None
+    wait_time_seconds: int | None = None
+    receive_request_attempt_id: str | None = None
+
+    @property
+    def wait_ms(self) -> int:
+        """How long the answer may take; what the queue says by itself is not more than this."""
+        return 20_000 if self.wait_time_seconds is None else 1000 * self.wait_time_seconds
+
+
+class DeleteMessage(OfQueue):
+    receipt_handle: str | None = None
+
+
+class DeleteEntry(Shape):
+    id: str | None = None
+    receipt_handle: str | None = None
+
+
+class DeleteMessageBatch(OfQueue):
+    entries: Annotated[list[DeleteEntry], _listed("DeleteMessageBatchRequestEntry")] | None = None
+
+
+class ChangeMessageVisibility(OfQueue):
+    receipt_handle: str | None = None
+    visibility_timeout: int | None = None
+
+
+class ChangeEntry(Shape):
+    id: str | None = None
+    receipt_handle: str | None = None
+    visibility_timeout: int | None = None
+
+
+class ChangeMessageVisibilityBatch(OfQueue):
+    entries: (
+        Annotated[list[ChangeEntry], _listed("ChangeMessageVisibilityBatchRequestEntry")] | None
+    ) = None
+
+
+class CreateQueue(Shape):
+    queue_name: str | None = None
+    attributes: AttributeMap | None = None
+    tags: TagMap | None = field(name="tags", default=None)
+
+
+class GetQueueUrl(Shape):
+    queue_name: str | None = None
+    queue_owner_account_id: str | None = field(name="QueueOwnerAWSAccountId", default=None)
+
+
+class ListQueues(Shape):
+    queue_name_prefix: str | None = None
+    next_token: str | None = None
+    max_results: int | None = None
+
+
+class ListDeadLetterSourceQueues(OfQueue):
+    next_token: str | None = None
+    max_results: int | None = None
+
+
+class GetQueueAttributes(OfQueue):
+    attribute_names: AttributeNames | None = None
+
+
+class SetQueueAttributes(OfQueue):
+    attributes: AttributeMap | None = None
+
+
+class TagQueue(OfQueue):
+    tags: TagMap | None = None
+
+
+class UntagQueue(OfQueue):
+    tag_keys: Annotated[list[str], _listed("TagKey")] | None = None
+
+
+class AddPermission(OfQueue):
+    label: str | None = None
+    account_ids: Annotated[list[str], _listed("AWSAccountId")] | None = field(
+        name="AWSAccountIds", default=None
+    )
+    actions: Annotated[list[str], _listed("ActionName")] | None = None
+
+
+class RemovePermission(OfQueue):
+    label: str | None = None
+
+
+class StartMessageMoveTask(Shape):
+    source_arn: str | None = None
+    destination_arn: str | None = None
+    max_number_of_messages_per_second: int | None = None
+
+
+class ListMessageMoveTasks(Shape):
+    source_arn: str | None = None
+    max_results: int | None = None
+
+
+class CancelMessageMoveTask(Shape):
+    task_handle: str | None = None
+
+
+# What actions give
+
+
+class Nothing(Shape):
+    """The answer of an action that has nothing to tell."""
+
+
+class QueueUrl(Shape):
+    queue_url: str
+
+
+class ListedQueues(Shape):
+    queue_urls: QueueUrls | None = None
+    next_token: str | None = None
+
+
+class SourceQueues(Shape):
+    queue_urls: QueueUrls = field(name="queueUrls")
+    next_token: str | None = None
+
+
+class QueueAttributes(Shape):
+    attributes: AttributeMap | None = None
+
+
+class QueueTags(Shape):
+    tags: TagMap | None = None
+
+
+class Received(Shape):
+    messages: Annotated[list[Message], _listed("Message")] | None = None
+
+
+class MoveTaskStarted(Shape):
+    task_handle: str
+
+
+class MoveTaskCancelled(Shape):
+    approximate_number_of_messages_moved: int
+
+
+class MoveTask(Shape, kw_only=True):
+    task_handle: str | None = None
+    status: str
+    source_arn: str
+    destination_arn: str | None = None
+    max_number_of_messages_per_second: int | None = None
+    approximate_number_of_messages_moved: int
+    approximate_number_of_messages_to_move: int | None = None
+    failure_reason: str | None = None
+    started_timestamp: int
+
+
+class MoveTasks(Shape):
+    results: Annotated[list[MoveTask], _listed("ListMessageMoveTasksResultEntry")] | None = None
+
+
+SHAPES: dict[str, tuple[type[Shape], type[Shape]]] = {
+    "AddPermission": (AddPermission, Nothing),
+    "CancelMessageMoveTask": (CancelMessageMoveTask, MoveTaskCancelled),
+    "ChangeMessageVisibility": (ChangeMessageVisibility, Nothing),
+    "ChangeMessageVisibilityBatch": (
+        ChangeMessageVisibilityBatch,
+        ChangeMessageVisibilityBatchResult,
+    ),
+    "CreateQueue": (CreateQueue, QueueUrl),
+    "DeleteMessage": (DeleteMessage, Nothing),
+    "DeleteMessageBatch": (DeleteMessageBatch, DeleteMessageBatchResult),
+    "DeleteQueue": (OfQueue, Nothing),
+    "GetQueueAttributes": (GetQueueAttributes, QueueAttributes),
+    "GetQueueUrl": (GetQueueUrl, QueueUrl),
+    "ListDeadLetterSourceQueues": (ListDeadLetterSourceQueues, SourceQueues),
+    "ListMessageMoveTasks": (ListMessageMoveTasks, MoveTasks),
+    "ListQueueTags": (OfQueue, QueueTags),
+    "ListQueues": (ListQueues, ListedQueues),
+    "PurgeQueue": (OfQueue, Nothing),
+    "ReceiveMessage": (ReceiveMessage, Received),
+    "RemovePermission": (RemovePermission, Nothing),
+    "SendMessage": (SendMessage, Sent),
+    "SendMessageBatch": (SendMessageBatch, SendMessageBatchResult),
+    "SetQueueAttributes": (SetQueueAttributes, Nothing),
+    "StartMessageMoveTask": (StartMessageMoveTask, MoveTaskStarted),
+    "TagQueue": (TagQueue, Nothing),
+    "UntagQueue": (UntagQueue, Nothing),
+}

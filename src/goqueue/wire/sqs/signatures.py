@@ -1,0 +1,206 @@
+"""Signature Version 4: whether whoever sent a request knows the secret of the key it names.
+
+What is signed is the request in one canonical form, the time, and what the key may be used for.
+The signature is in a header, or in the query of an address that was signed to be handed on.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from calendar import timegm
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from time import strptime
+from urllib.parse import parse_qsl, quote, unquote
+
+from goqueue.wire.http.calls import Request
+from goqueue.wire.sqs.errors import (
+    IncompleteSignature,
+    InvalidClientToken,
+    MissingAuthentication,
+    SignatureDoesNotMatch,
+)
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+SERVICE = "sqs"
+SKEW_SECONDS_MAX = 15 * 60  # between the clock of a client and ours
+EXPIRY_SECONDS_MAX = 7 * 24 * 3600  # of an address that was signed
+QUERY_FIELDS_MAX = 1000
+_TERMINATOR = "aws4_request"
+_PART = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
+_SIGNATURE = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who says to have signed a request, how and when."""
+
+    key_id: str
+    day: str
+    region: str
+    service: str
+    headers: tuple[str, ...]
+    signature: str
+    time: str
+    expires_seconds: int | None = None  # of an address that was signed
+
+    @property
+    def scope(self) -> str:
+        return f"{self.day}/{self.region}/{self.service}/{_TERMINATOR}"
+
+
+def claim_of(request: Request) -> Claim | None:
+    """What a request says about its signature; None if it has none."""
+    header = request.header(b"authorization").decode("latin-1")
+    if header:
+        if not header.startswith(ALGORITHM):
+            raise IncompleteSignature(f"Only signatures by {ALGORITHM} are understood.")
+        parts = dict(_PART.findall(header))
+        # A request without its own time says it in the Date header, which nobody has used in years.
+        return _claim(
+            parts.get("Credential", ""),
+            parts.get("SignedHeaders", ""),
+            parts.get("Signature", ""),
+            request.header(b"x-amz-date").decode("latin-1"),
+        )
+    if b"X-Amz-Signature=" not in request.query:
+        return None
+    query = dict(_query(request))
+    return _claim(
+        query.get("X-Amz-Credential", ""),
+        query.get("X-Amz-SignedHeaders", ""),
+        query.get("X-Amz-Signature", ""),
+        query.get("X-Amz-Date", ""),
+        query.get("X-Amz-Expires", ""),
+    )
+
+
+def region_of(request: Request) -> str:
+    """The region that a client believes to speak to; empty if it does not say."""
+    found = re.search(
+        rb"Credential=[^/,]*/\d{8}/([a-z0-9-]{1,50})/", request.header(b"authorization")
+    )
+    return found[1].decode("ascii") if found else ""
+
+
+def verify(request: Request, secrets: Mapping[str, str], *, now_ms: int) -> None:
+    """Raise unless a request was signed with one of the keys, and lately."""
+    claim = claim_of(request)
+    if claim is None:
+        raise MissingAuthentication
+    secret = secrets.get(claim.key_id)
+    if secret is None:
+        raise InvalidClientToken
+    _check_time(claim, now_ms // 1000)
+    if claim.service != SERVICE:
+        raise SignatureDoesNotMatch(f"Credential should be scoped to correct service: '{SERVICE}'.")
+    if "host" not in claim.headers:
+        raise SignatureDoesNotMatch("'Host' must be a 'SignedHeader' in the AWS Authorization.")
+    wanted = sign(canonical_request(request, claim), claim, secret)
+    if not hmac.compare_digest(wanted, claim.signature):
+        raise SignatureDoesNotMatch(
+            "The request signature we calculated does not match the signature you provided. Check "
+            "your AWS Secret Access Key and signing method. Consult the service documentation for "
+            "details."
+        )
+
+
+def canonical_request(request: Request, claim: Claim) -> str:
+    """A request in the one form that both sides sign."""
+    is_presigned = claim.expires_seconds is not None
+    pairs = [pair for pair in _query(request) if pair[0] != "X-Amz-Signature" or not is_presigned]
+    query = "&".join(f"{name}={value}" for name, value in sorted(map(_escaped, pairs)))
+    headers = "".join(f"{name}:{_header(request, name)}\n" for name in claim.headers)
+    names = ";".join(claim.headers)
+    digest = sha256(request.body).hexdigest()
+    # Paths are escaped once more than they came, since that is how SDKs sign all but storage.
+    path = quote(_normal_path(request.path), safe="/-_.~", encoding="latin-1")
+    return f"{request.method}\n{path}\n{query}\n{headers}\n{names}\n{digest}"
+
+
+def sign(canonical: str, claim: Claim, secret: str) -> str:
+    digest = sha256(canonical.encode("latin-1")).hexdigest()
+    text = f"{ALGORITHM}\n{claim.time}\n{claim.scope}\n{digest}"
+    key = _signing_key(secret, claim.day, claim.region, claim.service)
+    return hmac.new(key, text.encode(), sha256).hexdigest()
+
+
+@lru_cache(maxsize=128)
+def _signing_key(secret: str, day: str, region: str, service: str) -> bytes:
+    """The key of one day, region and service; clients sign thousands of requests with it."""
+    key = f"AWS4{secret}".encode()
+    for word in (day, region, service, _TERMINATOR):
+        key = hmac.new(key, word.encode(), sha256).digest()
+    return key
+
+
+def _claim(credential: str, headers: str, signature: str, time: str, expires: str = "") -> Claim:
+    words = unquote(credential).split("/")
+    is_whole = len(words) == 5 and words[-1] == _TERMINATOR and bool(headers) and bool(time)
+    if not is_whole or not _SIGNATURE.fullmatch(signature):
+        raise IncompleteSignature(
+            "Authorization needs Credential=KEY/DATE/REGION/SERVICE/aws4_request, SignedHeaders "
+            "and a Signature of 64 hexadecimal digits, and the request a header X-Amz-Date."
+        )
+    key_id, day, region, service, _ = words
+    seconds = int(expires) if expires.isdigit() and len(expires) < 10 else None
+    names = tuple(headers.lower().split(";"))
+    return Claim(key_id, day, region, service, names, signature, time, seconds)
+
+
+def _check_time(claim: Claim, now_seconds: int) -> None:
+    try:
+        at = timegm(strptime(claim.time, "%Y%m%dT%H%M%SZ"))
+    except ValueError:
+        raise IncompleteSignature(
+            f"Date must be in ISO-8601 'basic format'. Got '{claim.time[:40]}'."
+        ) from None
+    if claim.time[:8] != claim.day:
+        raise SignatureDoesNotMatch("Date in Credential scope does not match YYYYMMDD of the date.")
+    valid = SKEW_SECONDS_MAX
+    if claim.expires_seconds is not None:
+        valid = min(claim.expires_seconds, EXPIRY_SECONDS_MAX)
+    if now_seconds > at + valid:
+        raise SignatureDoesNotMatch(f"Signature expired: {claim.time} is too long ago.")
+    if at > now_seconds + SKEW_SECONDS_MAX:
+        raise SignatureDoesNotMatch(f"Signature not yet current: {claim.time} is still to come.")
+
+
+def _query(request: Request) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            request.query.decode("latin-1"),
+            keep_blank_values=True,
+            encoding="latin-1",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except ValueError:
+        raise IncompleteSignature("The query of the address cannot be read.") from None
+
+
+def _escaped(pair: tuple[str, str]) -> tuple[str, str]:
+    name, value = pair
+    return (
+        quote(name, safe="-_.~", encoding="latin-1"),
+        quote(value, safe="-_.~", encoding="latin-1"),
+    )
+
+
+def _header(request: Request, name: str) -> str:
+    text = request.header(name.encode("latin-1", "replace")).decode("latin-1")
+    return " ".join(text.split())
+
+
+def _normal_path(path: str) -> str:
+    """A path without empty segments and without dots."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            kept = kept[:-1]
+        elif segment not in ("", "."):
+            kept.append(segment)
+    tail = "/" if path.endswith("/") and kept else ""
+    return "/" + "/".join(kept) + tail

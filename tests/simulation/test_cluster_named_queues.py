@@ -1,0 +1,164 @@
+"""An ordered named queue of a cluster: no duplicate is stored, whoever owns it and whoever did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from goqueue.broker.named_queues import NamedQueue, Posted, Posting
+from goqueue.broker.topics import DELIVERY_TOPIC
+from goqueue.model.batch import Record
+from goqueue.model.errors import GoQueueError, NotCoordinator
+from goqueue.model.key_hash import partition_of_key
+from tests.simulation.cluster_queues import owner_of, records_of
+from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+from tests.simulation.named_queue_work import (
+    KEYS,
+    NAME,
+    SPEC,
+    Seen,
+    Sender,
+    Taker,
+    Where,
+    check_stored,
+)
+
+KEYS_TRIED = [b"a", b"b", b"c", b"d", b"e"]
+QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
+
+
+def _begin(seed: int) -> ClusterWorld:
+    world = ClusterWorld(
+        seed,
+        delivery__snapshot_bytes="4KiB",
+        delivery__lanes_save_ms="500ms",
+        topics__partitions="2",
+    )
+    world.heal()
+    named = world.random.choice(world.up()).broker.named_queues
+    maker = world.nodes[named.maker_of(NAME)]
+    world.wait(maker.broker.named_queues.create(SPEC))
+    world.run_until(lambda: owner_of(world, NAME) is not None)
+    world.run_until(lambda: all(one.broker.named_queues.find(NAME) for one in world.up()))
+    return world
+
+
+def _where(world: ClusterWorld) -> Where | None:
+    node = owner_of(world, NAME)
+    return None if node is None else _at(node)
+
+
+def _at(node: ClusterNode) -> Where:
+    place = node.broker.queues.place_of(NAME)
+    epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(place).leader_epoch
+    return Where(node.broker, (node.number, node.life, epoch), node.clock.now_ms())
+
+
+def _strike(world: ClusterWorld) -> None:
+    """Something happens to the cluster, mostly to the owner."""
+    chance, faults = world.random, world.network.faults
+    faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
+    faults.duplication = chance.choice([0.0, 0.1])
+    faults.delay_ms = chance.choice([1.0, 5.0, 50.0])
+    owner = owner_of(world, NAME)
+    victim = chance.choice(list(world.nodes.values()))
+    if owner is not None and chance.random() < 0.6:
+        victim = owner
+    deeds: list[Callable[[], None]] = [
+        victim.crash,
+        victim.kill,
+        lambda: world.network.cut([victim.number], list(world.nodes)),
+        faults.cut.clear,
+        faults.cut.clear,
+    ]
+    deed = chance.choice(deeds)
+    if victim.is_up or deed not in deeds[:2]:
+        deed()
+    if chance.random() < 0.6:
+        for node in world.nodes.values():
+            if not node.is_up:
+                node.start()
+
+
+@pytest.mark.seeds(8)
+def test_each_id_is_stored_once_and_each_key_stays_in_order_whoever_owns_it(seed: int) -> None:
+    world = _begin(seed)
+    seen = Seen(f"seed {seed}")
+    senders = [Sender(world.random, lambda: _where(world), key) for key in range(KEYS)]
+    takers = [Taker(world.random, lambda: _where(world), f"t{one}", seen) for one in range(2)]
+    for _ in range(8):
+        for _ in range(world.random.randint(2, 6)):
+            for sender in senders:
+                sender.step()
+            for taker in takers:
+                taker.step(is_kind=False)
+            world.run_for(world.random.uniform(10, 400))
+        _strike(world)
+    world.heal()
+    quiet = 0
+    while quiet < QUIET_STEPS:
+        before = seen.deliveries
+        for taker in takers:
+            taker.step(is_kind=True)
+        world.run_for(100)
+        quiet = quiet + 1 if seen.deliveries == before else 0
+    records = [record for _, record in records_of(world, NAME)]
+    check_stored(records, senders, f"seed {seed}")
+    assert sum(one.acked for one in senders) > 20
+
+
+def _send(
+    node: ClusterNode, name: str, value: bytes, key: bytes = b"k"
+) -> list[Posted | GoQueueError]:
+    """Send one message; what comes of it, when it does."""
+    outcome: list[Posted | GoQueueError] = []
+    posting = Posting(Record(key, value), f"{name} of {node.number}", deduplication_id=name)
+
+    def sent(results: list[Posted | GoQueueError] | None, error: Exception | None) -> None:
+        assert error is None or isinstance(error, GoQueueError)
+        outcome.extend(results or ([error] if error is not None else []))
+
+    queue: NamedQueue = node.broker.named_queues.get(NAME)
+    node.broker.named_queues.send(queue, [posting]).then(sent)
+    return outcome
+
+
+def test_an_owner_that_knows_no_better_stores_nothing_after_another_has_taken_over() -> None:
+    world = _begin(1)
+    former = owner_of(world, NAME)
+    assert former is not None
+    first = _send(former, "one", b"first")
+    world.run_until(lambda: bool(first))
+    world.network.cut([former.number], list(world.nodes))
+    # It tries to store this until somebody answers, and does not hear that it owns nothing now.
+    stray = _send(former, "two", b"of the former owner")
+    world.run_until(lambda: owner_of(world, NAME) not in (former, None), ms_max=20_000)
+    owner = owner_of(world, NAME)
+    assert owner is not None
+    # The same id, in a partition where the former owner has nothing under way.
+    other = next(key for key in KEYS_TRIED if partition_of_key(key, 2) != partition_of_key(b"k", 2))
+    kept = _send(owner, "two", b"of the owner", other)
+    world.run_until(lambda: bool(kept), ms_max=30_000)
+    assert isinstance(kept[0], Posted)
+    assert not stray
+    world.network.heal()
+    world.run_until(lambda: bool(stray), ms_max=60_000)
+    assert isinstance(stray[0], GoQueueError)
+    assert stray[0].retryable
+    again = _send(owner, "one", b"again")
+    world.run_until(lambda: bool(again))
+    assert isinstance(again[0], Posted)
+    assert again[0] == Posted(f"one of {former.number}", first[0].sequence, is_duplicate=True)  # type: ignore[union-attr]
+    values = [record.value for _, record in records_of(world, NAME)]
+    assert sorted(values) == [b"first", b"of the owner"]
+
+
+def test_who_does_not_own_a_queue_says_so() -> None:
+    world = _begin(2)
+    owner = owner_of(world, NAME)
+    others = [node for node in world.up() if node is not owner]
+    for node in others:
+        refused = _send(node, "one", b"x")
+        world.run_until(lambda refused=refused: bool(refused))  # type: ignore[misc]
+        assert isinstance(refused[0], NotCoordinator)

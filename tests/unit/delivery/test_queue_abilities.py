@@ -1,0 +1,216 @@
+"""What a group may be told besides: no limit of deliveries, late acks, long leases, delays."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.delivery import QueueSettings, stats
+from goqueue.delivery.late_receipts import LATE_RECEIPTS_MAX, LateReceipts
+from goqueue.delivery.leases import ATTEMPTS_MAX
+from goqueue.delivery.ledger import Retried, Retry
+from goqueue.delivery.ripening import STEPS, Ripening
+from tests.unit.delivery.desk import Desk, errors, receipts
+
+
+def desk(**settings: object) -> Desk:
+    values = {"backoff_ms": 0, "backoff_jitter": 0.0, **settings}
+    return Desk(None, QueueSettings(**values))  # type: ignore[arg-type]
+
+
+# Deliveries without limit
+
+
+def test_without_a_limit_no_message_dies() -> None:
+    one = desk(deliveries_max=0)
+    one.topic.produce(1)
+    for attempt in range(1, 50):
+        received = one.receive()
+        assert [each.attempt for each in received] == [attempt]
+        one.nack(received)
+    one.bury()
+    assert one.buried == []
+
+
+def test_a_transaction_that_fails_over_and_over_kills_nothing_either() -> None:
+    one = desk(deliveries_max=0)
+    one.topic.produce(1)
+    for _ in range(5):
+        one.prepare(one.receive())
+        one.end(is_commit=False)
+    one.bury()
+    assert (one.buried, one.offsets()) == ([], [0])
+
+
+def test_attempts_are_counted_up_to_a_bound() -> None:
+    one = desk(deliveries_max=0)
+    one.topic.produce(1)
+    one.queue.partitions[0].record(Retried([(0, Retry(ATTEMPTS_MAX, 0))]))
+    one.queue.mark_changed(0)
+    one.save()
+    one.open()
+    assert [each.attempt for each in one.receive()] == [ATTEMPTS_MAX]
+
+
+# The first delivery
+
+
+def test_every_delivery_tells_when_the_first_one_was() -> None:
+    one = desk(deliveries_max=0)
+    one.topic.produce(2)
+    first_ms = one.topic.now_ms
+    one.nack(one.receive(1))
+    one.pass_time(500)
+    assert [each.first_ms for each in one.receive()] == [first_ms, first_ms + 500]
+    one.pass_time(one.settings.visibility_ms)
+    one.open()
+    assert [each.first_ms for each in one.receive()] == [first_ms, first_ms + 500]
+
+
+# Late acks
+
+
+def test_an_ack_after_the_lease_counts_until_the_message_is_handed_out_again() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(2)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.ack(first[:1])) == [None]
+    assert errors(one.ack(first[:1])) == ["stale_receipt"]
+    second = one.receive()
+    assert [each.offset for each in second] == [1]
+    assert errors(one.ack(first[1:])) == ["stale_receipt"]
+    assert errors(one.ack(second)) == [None]
+    one.open()
+    assert one.receive() == []
+
+
+def test_a_lease_that_nobody_has_noticed_to_be_over_counts_too() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.topic.now_ms += one.settings.visibility_ms
+    assert errors(one.ack(first)) == [None]
+    assert one.receive() == []
+
+
+def test_a_message_that_was_given_back_can_be_acked_still() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.nack(first, 0)
+    assert errors(one.ack(first)) == [None]
+    assert one.receive() == []
+
+
+def test_without_the_setting_a_late_ack_is_refused() -> None:
+    one = desk()
+    one.topic.produce(1)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.ack(first)) == ["stale_receipt"]
+    assert one.offsets() == [0]
+
+
+def test_a_dead_message_cannot_be_acked_late() -> None:
+    one = desk(late_acks=True, deliveries_max=1)
+    one.topic.produce(1)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.ack(first)) == ["stale_receipt"]
+    one.bury()
+    assert [offset for _, offset, _, _ in one.buried] == [0]
+
+
+def test_late_receipts_are_bounded() -> None:
+    late = LateReceipts()
+    for number in range(LATE_RECEIPTS_MAX + 5):
+        late.add(str(number), (0, number))
+    assert len(late) == LATE_RECEIPTS_MAX
+    assert late.find("4") is None
+    assert late.find("5") == (0, 5)
+
+
+# Long leases
+
+
+def test_a_lease_can_be_bounded_in_all() -> None:
+    one = desk()
+    one.topic.produce(1)
+    first = one.receive()
+    one.topic.now_ms += 1000
+    now_ms, held = one.topic.now_ms, receipts(first)
+    late = one.queue.extend(now_ms, held, visibility_ms=9001, total_ms_max=10_000)
+    assert errors(late) == ["lease_too_long"]
+    good = one.queue.extend(now_ms, held, visibility_ms=9000, total_ms_max=10_000)
+    assert errors(good) == [None]
+    one.pass_time(8999)
+    assert errors(one.ack(first)) == [None]
+
+
+# Delays
+
+
+def test_messages_are_held_back_for_a_while_and_come_in_order() -> None:
+    one = desk(delay_ms=1000)
+    one.topic.produce(2)
+    one.topic.now_ms += 400
+    one.topic.produce(1)
+    assert one.receive() == []
+    figures = stats(one.queue, one.topic.now_ms)
+    assert (figures.ready, figures.delayed) == (0, 3)
+    assert one.queue.next_ripe_ms() == one.topic.now_ms + 600
+    one.topic.now_ms += 600
+    one.queue.ripen(one.topic.now_ms)
+    assert one.offsets() == [0, 1]
+    one.topic.now_ms += 400
+    one.queue.ripen(one.topic.now_ms)
+    assert one.offsets() == [2]
+    assert one.queue.next_ripe_ms() is None
+
+
+def test_another_delay_goes_for_what_is_there_too() -> None:
+    one = desk(delay_ms=1000)
+    one.topic.produce(1)
+    one.queue.configure(QueueSettings(delay_ms=3000), one.lanes)
+    one.topic.now_ms += 1000
+    one.queue.ripen(one.topic.now_ms)
+    assert one.receive() == []
+    one.queue.configure(QueueSettings(delay_ms=0), one.lanes)
+    one.queue.ripen(one.topic.now_ms)
+    assert one.offsets() == [0]
+
+
+def test_a_delay_that_comes_later_holds_nothing_back_that_could_be_had() -> None:
+    one = desk()
+    one.topic.produce(1)
+    one.queue.configure(QueueSettings(delay_ms=1000), one.lanes)
+    one.topic.produce(1)
+    assert one.offsets() == [0]
+    one.topic.now_ms += 1000
+    one.queue.ripen(one.topic.now_ms)
+    assert one.offsets() == [1]
+
+
+def test_whoever_opens_a_queue_tells_how_old_its_messages_are() -> None:
+    ripening = Ripening([(1000, 10), (1500, 20)])
+    ripening.note(15, 2000, 1000)  # so far its lanes are known
+    assert ripening.ripe_end(2000, 1000) == 10
+    assert ripening.next_ms(1000) == 2500
+    assert ripening.ripe_end(2500, 1000) == 15
+    ripening.note(25, 2600, 1000)
+    assert ripening.ripe_end(2600, 1000) == 20
+    assert ripening.ripe_end(3600, 1000) == 25
+
+
+@pytest.mark.parametrize("delay_ms", [1, 1000, 900_000])
+def test_what_is_remembered_of_arrivals_is_bounded_and_nothing_comes_too_soon(
+    delay_ms: int,
+) -> None:
+    ripening = Ripening()
+    for step in range(10_000):
+        now_ms = step * delay_ms // 5000
+        ripening.note(step + 1, now_ms, delay_ms)
+        ripe = ripening.ripe_end(now_ms, delay_ms)
+        assert ripe <= max(0, step + 1 - 5000 + 5000 // max(1, delay_ms))
+    assert len(ripening._entries) <= STEPS + 2
+    assert ripening.ripe_end(now_ms + delay_ms, delay_ms) == 10_000
