@@ -25,7 +25,7 @@ from bench.rows import ROWS
 from bench.session import KAFKA, Session
 
 CACHE = REPOSITORY / ".cache" / "bench"
-PEERS = ("kafka", "rabbitmq", "nats")
+PEERS = ("kafka", "rabbitmq", "nats", "moto", "elasticmq")
 RESULTS = REPOSITORY / "bench" / "results"
 
 
@@ -86,7 +86,7 @@ def _versions(session: Session) -> dict[str, str]:
         versions |= run_load([str(session.tools.rdkafka_bench()), "version"], seconds_max=10)
     if session.is_running(KAFKA):
         versions["apache_kafka"] = getattr(session.system(KAFKA), "version", "unknown")
-    return versions | session.queue_peer_versions()
+    return versions | session.peer_versions()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -29,6 +29,9 @@ class Plan:
     http_requests: int = 60_000
     http_batches: int = 4_000
     schema_messages: int = 300_000
+    sqs_messages: int = 20_000
+    # moto looks through all messages of a queue in every call, and would take minutes.
+    sqs_messages_moto: int = 2_000
     # By messages per call.
     queue_messages: tuple[tuple[int, int], ...] = ((1, 20_000), (10, 100_000), (100, 400_000))
     # The last is close to a million: the highest limit that a group takes is a million in all.
@@ -77,6 +80,8 @@ QUICK = Plan(
     http_requests=5_000,
     http_batches=200,
     schema_messages=30_000,
+    sqs_messages=2_000,
+    sqs_messages_moto=300,
     queue_messages=((1, 1_000), (10, 5_000), (100, 20_000)),
     unacked_levels=(100, 10_000, 50_000),
     unacked_probe=5_000,

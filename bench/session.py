@@ -14,9 +14,11 @@ from confluent_kafka import KafkaException
 from bench import load
 from bench.clients.build import Toolbox, ToolMissing
 from bench.peers import Peer, PeerUnavailable
+from bench.peers.sqs import SqsPeer
 from bench.plan import PARTITIONS, Plan
 from bench.processes import LoadFailed
 from bench.report import Outcome, Runs, Section
+from bench.sqs_load import send_and_consume
 from bench.systems import KafkaNode, Server, System, Unavailable, goqueue
 from bench.topics import fresh_topic
 
@@ -30,6 +32,8 @@ ASGI_ECHO = "bare uvicorn echo"
 KAFKA = "Apache Kafka"
 RABBITMQ = "RabbitMQ quorum queue"
 NATS = "NATS JetStream"
+MOTO = "moto's server"
+ELASTICMQ = "ElasticMQ"
 
 Case = Callable[[], Outcome]
 
@@ -46,6 +50,7 @@ class Session:
     sections: list[Section] = field(default_factory=list)
     _systems: dict[str, System | Unavailable] = field(default_factory=dict)
     _queue_peers: dict[str, Peer | Unavailable] = field(default_factory=dict)
+    _sqs_peers: dict[str, SqsPeer | Unavailable] = field(default_factory=dict)
 
     def system(self, name: str) -> System:
         """The running server of this name; raises `Unavailable` with the reason."""
@@ -84,12 +89,29 @@ class Session:
         asked = {"rabbitmq": RABBITMQ, "nats": NATS}
         return [name for key, name in asked.items() if key in self.peers]
 
-    def queue_peer_versions(self) -> dict[str, str]:
+    def sqs_peer(self, name: str) -> SqsPeer:
+        """The running peer of this name, which speaks SQS."""
+        if name not in self._sqs_peers:
+            self.say(f"starting {name}")
+            try:
+                self._sqs_peers[name] = self._start_sqs_peer(name)
+            except PeerUnavailable as error:
+                self._sqs_peers[name] = Unavailable(str(error))
+        found = self._sqs_peers[name]
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    def sqs_peers(self) -> list[str]:
+        """Those that speak SQS and were asked for."""
+        asked = {"moto": MOTO, "elasticmq": ELASTICMQ}
+        return [name for key, name in asked.items() if key in self.peers]
+
+    def peer_versions(self) -> dict[str, str]:
         """What was compared with."""
+        peers: dict[str, Peer | SqsPeer | Unavailable] = {**self._queue_peers, **self._sqs_peers}
         return {
-            name: peer.version
-            for name, peer in self._queue_peers.items()
-            if not isinstance(peer, Unavailable)
+            name: peer.version for name, peer in peers.items() if not isinstance(peer, Unavailable)
         }
 
     def is_running(self, name: str) -> bool:
@@ -172,6 +194,24 @@ class Session:
             peer = Nats(home)
         self.stack.callback(peer.close)
         peer.start()
+        return peer
+
+    def _start_sqs_peer(self, name: str) -> SqsPeer:
+        home = self.work / name.replace(" ", "-").replace("'", "")
+        peer: SqsPeer
+        if name == MOTO:
+            from bench.peers.moto import Moto
+
+            peer = Moto(home)
+        else:
+            from bench.peers.elasticmq import ElasticMq
+
+            peer = ElasticMq(home)
+        self.stack.callback(peer.close)
+        peer.start()
+        if name == ELASTICMQ:  # A JVM compiles while it runs.
+            count = self.plan.sqs_messages
+            send_and_consume(peer.endpoint, peer.pid, connections=16, count=count, size=1000)
         return peer
 
     def _warm_up(self, system: System) -> None:

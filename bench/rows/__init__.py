@@ -21,6 +21,7 @@ from bench.rows import (
     schemas,
     single,
     spark,
+    sqs,
     startup,
 )
 from bench.session import Session
@@ -36,6 +37,7 @@ ROWS: dict[str, Callable[[Session], None]] = {
     "http": http.measure,
     "receive": receive.measure,
     "queues": queues.measure,
+    "sqs": sqs.measure,
     "schedules": schedules.measure,
     "schemas": schemas.measure,
     "spark": spark.measure,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +21,27 @@ from goqueue.model.names import TopicPartition
 from tests.integration.process import Broker
 
 TEST_SECONDS_MAX = 300
+CLASSES = Path(sys.prefix) / "spark-classes.jsa"  # by tools/spark_classes.py
 # Small, so that several sessions fit beside one another.
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.log.level": "ERROR",
 }
+
+
+def java_options() -> str:
+    """For a short session: most of its work would be to read classes and to compile them well."""
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    if CLASSES.exists():
+        options += f' "-XX:SharedArchiveFile={CLASSES}" -Xlog:disable'
+    return options
+
+
+# For every session that a test starts, in this process or another.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 NewTopic = Callable[..., str]
 Table = Callable[..., DataFrameReader]

@@ -22,6 +22,8 @@ PROTOCOLS = ("json", "query")
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 BATCH = 10
+# For a node that was killed meanwhile: a cluster whose nodes come back says so until they are back.
+ATTEMPTS_AFTER_CRASH = 10
 
 Answer = dict[str, Any]
 
@@ -58,15 +60,16 @@ def connect(
     key: str = "testing",
     secret: str = "testing",
     region: str = REGION,
+    attempts_max: int = 1,
 ) -> Any:
-    """A boto3 client that asks once, so that every error is seen."""
+    """A boto3 client that asks once, so that every error is seen, unless it is told otherwise."""
     return _session(protocol).client(
         "sqs",
         endpoint_url=endpoint,
         region_name=region,
         aws_access_key_id=key,
         aws_secret_access_key=secret,
-        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=20),
+        config=Config(retries={"mode": "standard", "total_max_attempts": attempts_max}),
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 from . import celery_tasks
 from .conftest import StartBroker
 from .process import END_WITH_US, STOP_SECONDS_MAX
-from .sqs import Queue, connect
+from .sqs import ATTEMPTS_AFTER_CRASH, Queue, connect
 from .waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -150,5 +150,5 @@ def test_a_task_of_later_waits_at_the_broker(
 
 
 def _queue(endpoint: str) -> Queue:
-    client = connect(endpoint)
+    client = connect(endpoint, attempts_max=ATTEMPTS_AFTER_CRASH)
     return Queue(client, client.get_queue_url(QueueName=QUEUE)["QueueUrl"])

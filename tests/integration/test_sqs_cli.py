@@ -73,9 +73,7 @@ def test_a_message_goes_through_a_queue(aws: Aws, unique: str) -> None:
     assert aws("list-queues", queue_name_prefix=unique) == {"QueueUrls": [url]}
 
     attributes = json.dumps({"kind": {"DataType": "String", "StringValue": "greeting"}})
-    sent = aws(
-        "send-message", queue_url=url, message_body="héllo", message_attributes=attributes
-    )
+    sent = aws("send-message", queue_url=url, message_body="héllo", message_attributes=attributes)
     assert sent["MD5OfMessageBody"] == md5("héllo")
     [message] = aws(
         "receive-message",
@@ -89,9 +87,7 @@ def test_a_message_goes_through_a_queue(aws: Aws, unique: str) -> None:
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
 
     receipt = message["ReceiptHandle"]
-    aws(
-        "change-message-visibility", queue_url=url, receipt_handle=receipt, visibility_timeout=90
-    )
+    aws("change-message-visibility", queue_url=url, receipt_handle=receipt, visibility_timeout=90)
     aws("delete-message", queue_url=url, receipt_handle=receipt)
     aws("delete-queue", queue_url=url)
     assert "NonExistentQueue" in aws.fails("get-queue-url", queue_name=unique)
@@ -120,9 +116,7 @@ def test_messages_go_through_a_queue_in_batches(aws: Aws, unique: str) -> None:
 def test_a_queue_is_described_changed_and_purged(aws: Aws, unique: str) -> None:
     url = aws("create-queue", queue_name=unique, tags="team=blue")["QueueUrl"]
     aws("set-queue-attributes", queue_url=url, attributes="DelaySeconds=7")
-    found = aws(
-        "get-queue-attributes", queue_url=url, attribute_names=["DelaySeconds", "QueueArn"]
-    )
+    found = aws("get-queue-attributes", queue_url=url, attribute_names=["DelaySeconds", "QueueArn"])
     arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{unique}"
     assert found == {"Attributes": {"DelaySeconds": "7", "QueueArn": arn}}
 
@@ -166,9 +160,7 @@ def test_a_fifo_queue_is_used(aws: Aws, unique: str) -> None:
     url = aws("create-queue", queue_name=f"{unique}.fifo", attributes=attributes)["QueueUrl"]
     for body in ("1", "2", "1"):
         aws("send-message", queue_url=url, message_body=body, message_group_id="g")
-    answer = aws(
-        "receive-message", queue_url=url, max_number_of_messages=10, wait_time_seconds=20
-    )
+    answer = aws("receive-message", queue_url=url, max_number_of_messages=10, wait_time_seconds=20)
     assert [one["Body"] for one in answer["Messages"]] == ["1", "2"]
 
 

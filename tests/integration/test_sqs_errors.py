@@ -249,9 +249,7 @@ def test_a_name_that_no_queue_can_have_is_refused(sqs: Any, name: str) -> None:
 
 
 def test_a_fifo_queue_is_named_so(sqs: Any, unique: str) -> None:
-    code, _, text = error_of(
-        sqs.create_queue, QueueName=unique, Attributes={"FifoQueue": "true"}
-    )
+    code, _, text = error_of(sqs.create_queue, QueueName=unique, Attributes={"FifoQueue": "true"})
     assert code == INVALID
     assert ".fifo suffix" in text
     assert error_of(sqs.get_queue_url, QueueName=unique)[0] == PREFIX + "NonExistentQueue"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .conftest import NewQueue, StartBroker
-from .sqs import Answer, Queue, bodies, connect, error_of
+from .sqs import ATTEMPTS_AFTER_CRASH, Answer, Queue, bodies, connect, error_of
 from .waiting import eventually
 
 WINDOW_SECONDS = 300
@@ -122,8 +122,9 @@ def test_equal_bodies_are_one_message_where_content_decides(fifo: Queue) -> None
     text = {"a": {"DataType": "String", "StringValue": "1"}}
     first = fifo.send("x", MessageGroupId="g")
     # Neither attributes nor the group are part of the content.
-    assert fifo.send("x", MessageGroupId="g", MessageAttributes=text)["MessageId"] == (
-        first["MessageId"]
+    assert (
+        fifo.send("x", MessageGroupId="g", MessageAttributes=text)["MessageId"]
+        == (first["MessageId"])
     )
     assert fifo.send("x", MessageGroupId="h")["MessageId"] == first["MessageId"]
     assert fifo.send("y", MessageGroupId="g")["MessageId"] != first["MessageId"]
@@ -218,9 +219,7 @@ def test_dead_letters_of_a_fifo_queue_keep_their_group(new_queue: NewQueue) -> N
 
 
 def test_a_delay_is_that_of_the_queue(new_queue: NewQueue) -> None:
-    queue = new_queue(
-        {"DelaySeconds": "1", "ContentBasedDeduplication": "true"}, is_fifo=True
-    )
+    queue = new_queue({"DelaySeconds": "1", "ContentBasedDeduplication": "true"}, is_fifo=True)
     for n in range(3):
         queue.send(str(n), MessageGroupId="g")
     assert queue.counts() == (0, 0, 3)
@@ -231,7 +230,7 @@ def test_duplicates_are_known_after_a_crash_and_forgotten_after_five_minutes(
     start_broker: StartBroker,
 ) -> None:
     node = start_broker()
-    client = connect(node.sqs)
+    client = connect(node.sqs, attempts_max=ATTEMPTS_AFTER_CRASH)
     made = client.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})
     queue = Queue(client, made["QueueUrl"])
 

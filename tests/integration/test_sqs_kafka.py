@@ -60,7 +60,6 @@ def test_what_boto3_sends_a_kafka_client_reads(orders: Queue, bootstrap: str) ->
     assert orders.receive_one()["MessageId"] == sent["MessageId"]
 
 
-@pytest.mark.on_cluster
 def test_what_a_kafka_client_writes_boto3_receives(orders: Queue, bootstrap: str) -> None:
     headers = (("text", "é".encode()), ("raw", b"\x00\xff"), ("not a name!", b"x"))
     Confluent(bootstrap).write(
@@ -84,9 +83,7 @@ def test_what_a_kafka_client_writes_boto3_receives(orders: Queue, bootstrap: str
     assert orders.counts() == (0, 0, 0)
 
 
-def test_a_value_that_is_no_text_comes_in_base64_and_says_so(
-    orders: Queue, bootstrap: str
-) -> None:
+def test_a_value_that_is_no_text_comes_in_base64_and_says_so(orders: Queue, bootstrap: str) -> None:
     Confluent(bootstrap).write(orders.name, [Message(value=b"\xff\x00\xfe")])
     message = orders.receive_one(MessageAttributeNames=["All"])
     assert base64.b64decode(message["Body"]) == b"\xff\x00\xfe"
@@ -162,7 +159,6 @@ def test_several_queues_on_one_topic_each_get_everything(
     assert len(Confluent(bootstrap).read(topic, 3)) == 3
 
 
-@pytest.mark.on_cluster
 def test_a_queue_is_played_again_from_a_moment_on(orders: Queue, broker: Broker) -> None:
     orders.send_all(str(n) for n in range(10))
     for message in orders.receive_all(10):
@@ -183,14 +179,15 @@ def test_a_delayed_message_is_a_schedule_that_can_be_cancelled(
     eventually(lambda: orders.counts() == (0, 0, 0), because="nothing waits any more")
 
 
-def test_a_kafka_group_of_the_same_name_is_left_in_peace(
+def test_a_kafka_group_keeps_its_name_and_shares_its_topic(
     client: Any, new_topic: NewTopicName, bootstrap: str
 ) -> None:
     topic = new_topic()
     kafka = Confluent(bootstrap)
     kafka.write(topic, [Message(value=b"1")])
     assert len(kafka.read(topic, 1, group=topic)) == 1
-    queue = Queue(client, client.create_queue(QueueName=topic)["QueueUrl"])
+
+    queue = on_topic(client, topic, topic)
     assert bodies(queue.receive_all(1)) == ["1"]
     kafka.write(topic, [Message(value=b"2")])
     assert [record.value for record in kafka.read(topic, 1, group=topic)] == [b"2"]

@@ -1,8 +1,7 @@
-"""Messages of standard queues by boto3: sent, received, hidden, delayed, buried and moved back."""
+"""Messages of standard queues by boto3: sent, received, hidden and delayed."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from typing import Any
@@ -10,11 +9,20 @@ from typing import Any
 import pytest
 
 from .conftest import NewQueue, StartBroker
-from .sqs import Answer, Queue, bodies, connect, error_of, md5, md5_of_attributes
+from .sqs import (
+    ATTEMPTS_AFTER_CRASH,
+    Answer,
+    Queue,
+    bodies,
+    connect,
+    error_of,
+    md5,
+    md5_of_attributes,
+)
 from .waiting import eventually
 
 MESSAGE_BYTES_MAX = 1_048_576
-AWKWARD = "tab\t, line\n, return\r, <xml attribute=\"1\"/>&amp;, é, 漢字, 🐇, \ue000 end  "
+AWKWARD = 'tab\t, line\n, return\r, <xml attribute="1"/>&amp;, é, 漢字, 🐇, \ue000 end  '
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "text": {"DataType": "String", "StringValue": AWKWARD},
     "labelled": {"DataType": "String.label", "StringValue": "x"},
@@ -26,7 +34,6 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.on_cluster
 @pytest.mark.parametrize("body", ["hello", AWKWARD, "x" * 100_000])
 def test_what_is_sent_is_received_until_it_is_deleted(queue: Queue, body: str) -> None:
     sent = queue.send(body)
@@ -42,7 +49,6 @@ def test_what_is_sent_is_received_until_it_is_deleted(queue: Queue, body: str) -
     assert queue.counts() == (0, 0, 0)
 
 
-@pytest.mark.on_cluster
 def test_attributes_of_every_type_arrive_as_they_were_sent(queue: Queue) -> None:
     sent = queue.send("x", MessageAttributes=ATTRIBUTES)
     assert sent["MD5OfMessageAttributes"] == md5_of_attributes(ATTRIBUTES)
@@ -233,7 +239,6 @@ def test_a_receive_that_hides_nothing_leaves_the_message(queue: Queue) -> None:
     assert bodies(queue.receive(1, wait_seconds=20, VisibilityTimeout=0)) == ["x"]
 
 
-@pytest.mark.on_cluster
 def test_a_message_comes_back_when_its_time_is_over(new_queue: NewQueue) -> None:
     queue = new_queue({"VisibilityTimeout": "1"})
     queue.send("x")
@@ -299,86 +304,6 @@ def test_a_delayed_message_is_not_there_before_its_time(new_queue: NewQueue) -> 
     eventually(lambda: queue.counts()[2] == 1, because="only one is still delayed")
 
 
-def test_a_message_that_fails_too_often_is_in_the_dead_letter_queue(new_queue: NewQueue) -> None:
-    dead = new_queue()
-    source = new_queue({"RedrivePolicy": _redrive(dead, 2)})
-    sent = source.send("bad", MessageAttributes=ATTRIBUTES)
-    for _ in range(2):
-        source.hide(source.receive_one(), 0)
-    assert source.receive() == []
-
-    message = dead.receive_one(AttributeNames=["All"], MessageAttributeNames=["All"])
-    assert (message["MessageId"], message["Body"]) == (sent["MessageId"], "bad")
-    assert message["MessageAttributes"] == ATTRIBUTES
-    assert message["Attributes"]["DeadLetterQueueSourceArn"] == source.arn
-    assert source.counts() == (0, 0, 0)
-
-
-@pytest.mark.parametrize("is_named", [False, True], ids=["to-its-source", "to-another-queue"])
-def test_a_move_task_brings_dead_letters_back(new_queue: NewQueue, is_named: bool) -> None:
-    dead, other = new_queue(), new_queue()
-    source = new_queue({"RedrivePolicy": _redrive(dead, 1)})
-    sent = {source.send(f"bad {n}")["MessageId"] for n in range(3)}
-    for message in source.receive_all(3):
-        source.hide(message, 0)
-    assert source.receive() == []
-    eventually(lambda: dead.counts()[0] == 3, because="three dead letters")
-
-    named = {"DestinationArn": other.arn} if is_named else {}
-    client = source.client
-    handle = client.start_message_move_task(SourceArn=dead.arn, **named)["TaskHandle"]
-    assert handle
-    found = (other if is_named else source).receive_all(3)
-    assert {message["MessageId"] for message in found} == sent
-
-    def finished() -> Answer | None:
-        [task] = client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
-        return task if task["Status"] == "COMPLETED" else None
-
-    task = eventually(finished, because="the task is completed")
-    assert task["SourceArn"] == dead.arn
-    assert task.get("DestinationArn") == named.get("DestinationArn")
-    assert task["ApproximateNumberOfMessagesMoved"] == 3
-    assert task["ApproximateNumberOfMessagesToMove"] == 3
-    assert dead.counts() == (0, 0, 0)
-
-
-def test_a_move_task_can_be_cancelled_and_nothing_is_lost(new_queue: NewQueue) -> None:
-    dead = new_queue()
-    source = new_queue({"RedrivePolicy": _redrive(dead, 1)})
-    source.send_all(str(n) for n in range(10))
-    for message in source.receive_all(10):
-        source.hide(message, 0)
-    assert source.receive() == []
-    eventually(lambda: dead.counts()[0] == 10, because="ten dead letters")
-
-    client = source.client
-    started = client.start_message_move_task(SourceArn=dead.arn, MaxNumberOfMessagesPerSecond=1)
-    assert error_of(client.start_message_move_task, SourceArn=dead.arn)[:2] == (
-        "InvalidParameterValue",
-        400,
-    )
-    [task] = client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
-    assert (task["Status"], task["TaskHandle"]) == ("RUNNING", started["TaskHandle"])
-    assert task["MaxNumberOfMessagesPerSecond"] == 1
-
-    client.cancel_message_move_task(TaskHandle=started["TaskHandle"])
-
-    def status() -> str:
-        [task] = client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
-        return str(task["Status"])
-
-    eventually(lambda: status() == "CANCELLED", because="the task is cancelled")
-    found: list[str] = []
-
-    def is_whole() -> bool:
-        found.extend(source.drain() + dead.drain())
-        return len(found) >= 10
-
-    eventually(is_whole, because="ten messages are in one queue or the other")
-    assert sorted(found) == [str(n) for n in range(10)]
-
-
 def test_a_standard_queue_tells_the_group_of_a_message(queue: Queue) -> None:
     queue.send("x", MessageGroupId="tenant-1")
     message = queue.receive_one(AttributeNames=["MessageGroupId"])
@@ -403,7 +328,7 @@ def test_more_than_aws_allows_is_there_for_those_who_ask_for_it(
     start_broker: StartBroker,
 ) -> None:
     node = start_broker({"sqs.long_delays": "true", "sqs.message_bytes_max": 3_000_000})
-    client = connect(node.sqs)
+    client = connect(node.sqs, attempts_max=ATTEMPTS_AFTER_CRASH)
     queue = Queue(client, client.create_queue(QueueName="beyond")["QueueUrl"])
     year_seconds = 365 * 24 * 3600
     sent = queue.send("next year", DelaySeconds=year_seconds)
@@ -421,7 +346,3 @@ def test_more_than_aws_allows_is_there_for_those_who_ask_for_it(
 
 def _numbered(n: int) -> dict[str, dict[str, str]]:
     return {"n": {"DataType": "Number", "StringValue": str(n)}}
-
-
-def _redrive(dead: Queue, receives_max: int) -> str:
-    return json.dumps({"deadLetterTargetArn": dead.arn, "maxReceiveCount": receives_max})

@@ -32,8 +32,8 @@ def test_a_form_at_the_root_names_its_queue(sqs_endpoint: str, plain: Queue) -> 
     assert root.tag == f"{NAMESPACE}SendMessageResponse"
     result = _found(root, "SendMessageResult")
     assert _text(result, "MD5OfMessageBody") == md5("a & <b>")
-    assert _text(_found(root, "ResponseMetadata"), "RequestId") == (
-        answer.headers["x-amzn-requestid"]
+    assert (
+        _text(_found(root, "ResponseMetadata"), "RequestId") == (answer.headers["x-amzn-requestid"])
     )
     assert plain.receive_one()["MessageId"] == _text(result, "MessageId")
 
@@ -97,13 +97,10 @@ def test_an_error_of_a_query_is_xml(sqs_endpoint: str) -> None:
     error = _found(root, "Error")
     assert _text(error, "Type") == "Sender"
     assert _text(error, "Code") == NO_SUCH_QUEUE
-    assert _text(error, "Message") == (
-        "The specified queue does not exist for this wsdl version."
-    )
+    assert _text(error, "Message") == ("The specified queue does not exist for this wsdl version.")
     assert _text(root, "RequestId") == answer.headers["x-amzn-requestid"]
 
 
-@pytest.mark.on_cluster
 def test_an_error_of_aws_json_names_the_code_of_a_query_too(sqs_endpoint: str) -> None:
     answer = _json(sqs_endpoint, "GetQueueUrl", {"QueueName": "never-there"})
     assert answer.status_code == 400

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .conftest import NewQueue, StartBroker
-from .sqs import ACCOUNT, REGION, Queue, bodies, connect, error_of
+from .sqs import ACCOUNT, ATTEMPTS_AFTER_CRASH, REGION, Queue, bodies, connect, error_of
 
 NO_SUCH_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
 DEFAULTS = {
@@ -220,7 +220,7 @@ def test_a_purged_queue_is_empty_and_goes_on(sqs: Any, queue: Queue) -> None:
 
 def test_a_queue_and_its_messages_survive_a_crash(start_broker: StartBroker) -> None:
     node = start_broker()
-    client = connect(node.sqs)
+    client = connect(node.sqs, attempts_max=ATTEMPTS_AFTER_CRASH)
     made = client.create_queue(
         QueueName="orders", Attributes={"VisibilityTimeout": "600"}, tags={"team": "blue"}
     )

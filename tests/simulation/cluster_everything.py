@@ -53,6 +53,8 @@ class Everything:
         create_groups(world)
         places = [(name, number) for name, count in topics.items() for number in range(count)]
         self.trouble = Trouble(world, places + self._internal_places())
+        if seed % 3 == 2:
+            self._aim_at_coordinators()
         self.streams = Streams(world, EVENTS, partitions=PARTITIONS)
         self.history = History(world, TASKS)
         self.tasks = cluster_queues.Writer(world, TASKS)
@@ -85,6 +87,12 @@ class Everything:
             for name in (DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC)
         ]
         return [(one.name, number) for one in found if one for number in range(len(one.partitions))]
+
+    def _aim_at_coordinators(self) -> None:
+        """What they stand on rots, and again and again another one has to go on with it."""
+        trouble = self.trouble
+        trouble.places = self._internal_places()
+        trouble.deeds += 8 * [trouble.rot] + 8 * [trouble.kill_the_leader] + 6 * [trouble.restart]
 
     # Work
 
@@ -134,6 +142,7 @@ class Everything:
     def recover(self) -> None:
         """All trouble ends, work goes on for a little, and everybody gets what was promised."""
         self.stage.is_quiet = True
+        self._stop_applications_soon()
         self.trouble.end()
         # Clocks are right again, and none is set back: what one of them said was soon is soon.
         for node in self.world.nodes.values():
@@ -144,6 +153,13 @@ class Everything:
         self.streams.settle()
         self._finish_transactions()
         self.delays.until_released()
+
+    def _stop_applications_soon(self) -> None:
+        """Without trouble they would get far, for nothing."""
+        for application in self.applications:
+            attempts = (one.split(":") for one in self.stage.committable)
+            positions = [int(number) for name, number, _ in attempts if name == application.name]
+            application.positions = max(positions, default=0) + 2
 
     def _limit_transactions(self) -> None:
         for application in self.applications:

@@ -59,6 +59,7 @@ class History:
         self.world = world
         self.topic = topic
         self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
+        self.seen: dict[str, set[Place]] = {group: set() for group in GROUPS}
         self.deliveries = 0
         self.failures: Counter[str] = Counter()
         self._held: dict[tuple[str, Place], tuple[float, tuple[int, ...]]] = {}
@@ -71,6 +72,7 @@ class History:
         assert self._values.setdefault(place, one.record.value) == one.record.value, told
         if owner_of(self.world, group) is not node:
             return  # A former owner that knows no better; what it hears is never answered.
+        self.seen[group].add(place)
         assert place not in self.acked[group], f"{told} was acked and came back"
         tenure = self._tenure(group, node)
         until_ms, held_in = self._held.get((group, place), (0.0, ()))
@@ -101,6 +103,8 @@ class History:
             dead = {place for name, place in letters if name == group}
             assert not dead & self.acked[group], f"{told} acked and buried"
             assert dead | self.acked[group] <= stored, f"{told} knows what is not stored"
+            lost = stored - dead - self.seen[group]
+            assert not lost, f"{told} was never given {lost}"
             node = owner_of(self.world, group)
             assert node is not None
             for number in range(PARTITIONS):

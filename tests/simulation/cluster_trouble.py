@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from goqueue.broker.own_records import readable_batches
 from goqueue.model.errors import CorruptBatch
+from goqueue.partition import Partition
 from tests.simulation.cluster_watch import Place
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
@@ -13,6 +15,7 @@ from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 _EPOCH_BITS = range(12 * 8, 16 * 8)
 _JOURNALS = ("meta/commit-journal-0", "meta/commit-journal-1")
 _JOURNAL_USED_BYTES = 40_000
+REPAIR_MS = 30_000
 
 
 class Trouble:
@@ -68,10 +71,17 @@ class Trouble:
         self.world.heal()
         self.rot()
         if self._rotting is not None:
-            # A start finds what has rotted, and whatever it finds is had again from others.
+            # A start finds what has rotted in files that are written to, and readers find the
+            # rest. Whatever is found is had again from others.
             self.random.choice([self._rotting.kill, self._rotting.crash])()
             self.world.heal()
+            _read_all(self._rotting)
+            self.world.run_until(partial(self._is_repaired, self._rotting), ms_max=REPAIR_MS)
             self._rotting.is_rotten = False
+
+    def _is_repaired(self, node: ClusterNode) -> bool:
+        has_holes = any(one.first_damage is not None for one in _copies(node))
+        return not has_holes and self.world.is_whole()
 
     # Nodes
 
@@ -237,6 +247,17 @@ class Trouble:
 
     def _others(self, number: int) -> list[int]:
         return [one for one in self.world.nodes if one != number]
+
+
+def _copies(node: ClusterNode) -> list[Partition]:
+    topics = node.broker.topics
+    return [one for topic in topics for one in topic.partitions if topics.keeps(one)]
+
+
+def _read_all(node: ClusterNode) -> None:
+    for partition in _copies(node):
+        for _ in readable_batches(partition, name="what is in a copy"):
+            pass
 
 
 def _has_failed(node: ClusterNode) -> bool:

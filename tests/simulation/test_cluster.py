@@ -113,7 +113,7 @@ class Run:
         self.world.watch.check_whole()
 
 
-@pytest.mark.seeds(150)
+@pytest.mark.seeds(100)
 def test_nothing_that_all_have_acknowledged_is_lost(seed: int) -> None:
     run = Run(seed)
     run.go_through_trouble()

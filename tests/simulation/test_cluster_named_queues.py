@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.named_queues import NamedQueue, Posted, Posting
+from goqueue.broker.leaders import Marker
+from goqueue.broker.named_queue_claims import producer_name
+from goqueue.broker.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
 from goqueue.broker.topics import DELIVERY_TOPIC
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError, NotCoordinator
+from goqueue.model.errors import GoQueueError, NotCoordinator, QueueExists
 from goqueue.model.key_hash import partition_of_key
 from tests.simulation.cluster_queues import owner_of, records_of
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
@@ -152,6 +154,113 @@ def test_an_owner_that_knows_no_better_stores_nothing_after_another_has_taken_ov
     assert again[0] == Posted(f"one of {former.number}", first[0].sequence, is_duplicate=True)  # type: ignore[union-attr]
     values = [record.value for _, record in records_of(world, NAME)]
     assert sorted(values) == [b"first", b"of the owner"]
+
+
+@pytest.mark.seeds(4)
+def test_what_nobody_could_confirm_is_stored_once_when_it_is_sent_again(seed: int) -> None:
+    world = _begin(seed)
+    owner = owner_of(world, NAME)
+    assert owner is not None
+    before = _send(owner, "before", b"x")
+    world.run_until(lambda: bool(before))
+    # Whatever the leaders take now, nobody else has: they cannot say that it is safe.
+    others = [node for node in world.up() if node is not owner]
+    for node in others:
+        world.network.cut([node.number], list(world.nodes))
+    doubtful = _send(owner, "one", b"first")
+    world.run_for(20_000)
+    assert not any(isinstance(one, Posted) for one in doubtful)
+    world.network.heal()
+    world.heal()
+    for _ in range(2):
+        world.run_until(lambda: owner_of(world, NAME) is not None)
+        owner = owner_of(world, NAME)
+        assert owner is not None
+        again = _send(owner, "one", b"again")
+        world.run_until(lambda again=again: bool(again), ms_max=60_000)  # type: ignore[misc]
+        assert isinstance(again[0], Posted)
+    assert again[0].is_duplicate
+    world.run_until(lambda: bool(doubtful), ms_max=60_000)
+    assert isinstance(doubtful[0], Posted) or doubtful[0].retryable
+    assert len(records_of(world, NAME)) == 2
+
+
+def test_a_queue_that_is_deleted_leaves_nothing_behind() -> None:
+    world = _begin(3)
+    owner = owner_of(world, NAME)
+    assert owner is not None
+    sent = _send(owner, "one", b"x")
+    world.run_until(lambda: bool(sent))
+    facts = owner.broker.topics.facts
+    queue = owner.broker.named_queues.get(NAME)
+    assert facts.producer_named(producer_name(queue)) is not None
+    world.wait(owner.broker.named_queues.delete(NAME))
+    for node in world.up():
+        world.run_until(lambda node=node: node.broker.named_queues.find(NAME) is None)  # type: ignore[misc]
+        assert node.broker.topics.find(NAME) is None
+        assert not node.broker.queues.is_known(NAME)
+        assert node.broker.topics.facts.producer_named(producer_name(queue)) is None
+
+
+def test_nodes_that_change_a_queue_at_the_same_time_lose_nothing() -> None:
+    world = _begin(4)
+    changes = [
+        node.broker.named_queues.change(
+            NAME, attributes={f"a{node.number}": "x"}, tags={f"t{node.number}": "y"}
+        )
+        for node in world.up()
+    ]
+    for change in changes:
+        world.wait(change)
+    queue = world.wait(world.up()[0].broker.named_queues.find_surely(NAME))
+    world.run_for(2_000)
+    queue = world.up()[0].broker.named_queues.get(NAME)
+    assert queue.attributes == {"a1": "x", "a2": "x", "a3": "x"}
+    assert queue.tags == {"t1": "y", "t2": "y", "t3": "y"}
+
+
+def test_nodes_that_make_a_queue_at_the_same_time_make_one() -> None:
+    world = _begin(5)
+    spec = NamedQueueSpec("mail", attributes={"a": "1"})
+    made = [world.wait(one) for one in [n.broker.named_queues.create(spec) for n in world.up()]]
+    assert len({one.id for one in made}) == 1
+    other = world.up()[0].broker.named_queues.create(spec._replace(attributes={"a": "2"}))
+    with pytest.raises(QueueExists):
+        world.wait(other)
+
+
+def test_a_claim_that_another_has_overtaken_is_refused_and_can_be_repeated() -> None:
+    """Two nodes that both take themselves for the owner; neither stores what the other has."""
+    world = _begin(6)
+    owner = owner_of(world, NAME)
+    assert owner is not None
+    first = _send(owner, "one", b"first")
+    world.run_until(lambda: bool(first))
+    facts = world.up()[0].broker.topics.facts
+    queue = owner.broker.named_queues.get(NAME)
+    later = world.wait(facts.take_over_producer(producer_name(queue)))
+    topic = owner.broker.topics.get(NAME)
+    for number in range(len(topic.partitions)):
+        marker = Marker(
+            topic.id,
+            number,
+            later.producer_id,
+            later.epoch,
+            is_commit=False,
+            coordinator_epoch=later.epoch,
+            turn=0,
+            leader_epoch=owner.broker.leaders.epoch_of(topic, number),
+        )
+        told = owner.broker.leaders.end_transaction(topic, marker, timeout_ms=5_000)
+        world.wait(told)
+    refused = _send(owner, "two", b"of an epoch that is over")
+    world.run_until(lambda: bool(refused))
+    assert isinstance(refused[0], NotCoordinator)
+    again = _send(owner, "two", b"second")
+    world.run_until(lambda: bool(again))
+    assert isinstance(again[0], Posted)
+    values = sorted(record.value or b"" for _, record in records_of(world, NAME))
+    assert values == [b"first", b"second"]
 
 
 def test_who_does_not_own_a_queue_says_so() -> None:

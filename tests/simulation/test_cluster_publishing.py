@@ -18,6 +18,7 @@ from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 TOPIC = "orders"
 PARTITIONS = 3
 STEPS = 8
+READ_MS = 20_000
 
 
 class Publisher:
@@ -59,10 +60,17 @@ def read_all(world: ClusterWorld, node: ClusterNode) -> list[tuple[int, Record]]
     topic = node.broker.topics.get(TOPIC)
     found: list[tuple[int, Record]] = []
     places = [Place(one, 0) for one in topic.partitions]
+    deadline_ms = world.age_ms + READ_MS
     while True:
-        page = world.wait(
-            node.broker.read(places, records_max=7, bytes_max=1 << 20, wait_ms=0).promise
-        )
+        reading = node.broker.read(places, records_max=7, bytes_max=1 << 20, wait_ms=0)
+        try:
+            page = world.wait(reading.promise)
+        except GoQueueError as error:
+            if not error.retryable or world.age_ms > deadline_ms:
+                raise
+            world.run_for(100)
+            continue
+        assert not page.damaged
         found += [(partition.name.partition, record) for partition, record in page.records]
         if not page.records:
             return found
@@ -171,3 +179,22 @@ def _deeds(world: ClusterWorld) -> list[Callable[[], None]]:
         world.network.cut([alone], [one for one in numbers if one != alone])
 
     return [crash, kill, lose, repeat, isolate, world.network.heal, world.heal]
+
+
+def test_what_has_rotted_at_the_leader_alone_is_read_from_the_next() -> None:
+    world = founded(4)
+    publisher = Publisher(world)
+    publisher.publish(30)
+    world.run_until(lambda: publisher.out == 0)
+    world.run_until(world.is_whole)
+    leader = world.leader_of(TOPIC)
+    assert leader is not None
+    partition = leader.partition(TOPIC)
+    assert partition is not None
+    segment, place = next(iter(partition.log.located(0)))
+    leader.is_rotten = True
+    leader.disk.flip_bit(segment.file.path, 8 * place.end - 1)
+    partition.log.distrust(0)
+    found = read_all(world, leader)
+    assert sorted((record.value or b"").decode() for _, record in found) == sorted(publisher.acked)
+    assert world.leader_of(TOPIC) is not leader

@@ -140,6 +140,8 @@ def test_two_names_of_one_setting_must_agree() -> None:
         ({"--listen-kafka": "broker.example:9092"}, "--allow-unauthenticated"),
         ({"--listen-http": "10.1.2.3:8080"}, "--allow-unauthenticated"),
         ({"--listen-registry": "10.1.2.3:8081"}, "--allow-unauthenticated"),
+        ({"--listen-sqs": "10.1.2.3:9324", "--allow-unauthenticated": "true"}, "sqs.access_keys"),
+        ({"sqs.message_bytes_max": "6MiB"}, "must be at least three times as much"),
         ({"listeners.http_body_bytes_max": "300MiB"}, "receive_buffer_bytes_total_max = 256MiB"),
         (
             {"--listen-kafka": "0.0.0.0:9092", "--allow-unauthenticated": "true"},
@@ -181,6 +183,21 @@ def test_a_listener_beyond_loopback_is_allowed_when_asked_for() -> None:
         }
     )
     assert settings.listeners.kafka_advertised == Address("queue.example", 9092)
+
+
+def test_clients_that_sign_with_a_key_may_come_from_anywhere() -> None:
+    keys = {"--listen-sqs": "0.0.0.0:9324", "sqs.access_keys": "me:top/secret+1=,you:other"}
+    settings = load(overrides=keys)
+    assert dict(settings.sqs.access_keys) == {"me": "top/secret+1=", "you": "other"}
+    assert "secret" not in render(settings)
+
+
+@pytest.mark.parametrize("text", ["me", "me:", ":secret", "me:a b", "me:a,me:b", "me:(hidden)"])
+def test_a_key_that_cannot_be_read_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(InvalidSettings) as error:
+        load(overrides={"sqs.access_keys": text})
+    assert "expected ID:SECRET" in str(error.value)
+    assert text not in str(error.value)
 
 
 def test_other_nodes_prove_who_they_are_with_tls_so_nothing_need_be_allowed() -> None:

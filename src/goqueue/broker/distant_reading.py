@@ -242,6 +242,7 @@ class DistantReader:
                 records_max=records_max,
                 bytes_max=bytes_max,
                 is_committed_only=is_committed_only,
+                is_curable=self._is_curable,
             )
             self._start(reading, wait_ms)
             return reading.promise, reading.cancel
@@ -275,6 +276,12 @@ class DistantReader:
         until = _NONE if place.until_offset is None else place.until_offset
         return self._topics.get(name.topic).id, name.partition, place.offset, until
 
+    def _is_curable(self, partition: Partition) -> bool:
+        topic = self._topics.find(partition.name.topic)
+        if topic is None:
+            return False
+        return self._leaders.is_curable(topic.id, partition.name.partition)
+
     # Answering
 
     def _led(self, topic_id: bytes, number: int) -> Partition:
@@ -303,6 +310,7 @@ class DistantReader:
             records_max=asked.records_max,
             bytes_max=asked.bytes_max,
             is_committed_only=asked.is_committed_only,
+            is_curable=self._is_curable,
         )
         answer: Promise[Answer] = Promise()
 

@@ -90,6 +90,19 @@ class Doubts:
             return False
         return partition.shortage is not None or self._to_give_up(fact) is not None
 
+    def is_curable(self, topic_id: bytes, number: int) -> bool:
+        """Whether what cannot be read now of a partition will be, for another copy may have it.
+
+        Whoever reads here reads the copy of this node, or asks the leader where there is none.
+        """
+        fact = self._metadata.partitions.get(topic_id, number)
+        if fact is None or len(fact.members) == 1:
+            return False
+        if self._copy(fact) is None:
+            after = elections.given_up(fact, fact.leader, Standing(self._metadata.nodes))
+            return after is not fact
+        return fact.leader != self._node_id or self.is_unfit(topic_id, number)
+
     @property
     def _metadata(self) -> Metadata:
         return self._log.metadata

@@ -21,6 +21,7 @@ from goqueue.cluster.commands import (
     TakeOverProducer,
 )
 from goqueue.cluster.facts import (
+    NAMED_PRODUCER_PREFIX,
     Decision,
     JobFact,
     NamedProducer,
@@ -179,6 +180,10 @@ class Facts:
         except GoQueueError as error:
             promise.reject(error)
         return promise
+
+    def forget_producer(self, name: str) -> Promise[None]:
+        """Nobody will be this producer any more."""
+        return done(self.log.request(ForgetKey(NAMED_PRODUCER_PREFIX + name.encode())))
 
     # Queue groups
 

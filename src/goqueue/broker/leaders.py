@@ -107,6 +107,10 @@ class Leaders:
         """Whether a partition is led here by a copy with a hole that others need not have."""
         return self._cluster is not None and self._cluster.doubts.is_unfit(topic_id, number)
 
+    def is_curable(self, topic_id: bytes, number: int) -> bool:
+        """Whether what has rotted of a partition will be had again from another copy."""
+        return self._cluster is not None and self._cluster.doubts.is_curable(topic_id, number)
+
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
     ) -> Promise[Answered]:

@@ -19,7 +19,12 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer, NamedQueueFact
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import (
+    FencedProducer,
+    GoQueueError,
+    NotCoordinator,
+    TransactionCoordinatorFenced,
+)
 
 CLAIM_MS_MAX = 10_000  # for all leaders to take the marker
 RETRY_MS = 100
@@ -111,6 +116,10 @@ class ClusterClaims:
         for number, marked in zip(numbers, told, strict=True):
             try:
                 await marked
+            except (FencedProducer, TransactionCoordinatorFenced) as error:
+                raise NotCoordinator(
+                    f"Another node has claimed the queue on {topic.name} meanwhile; retry there."
+                ) from error
             except GoQueueError as error:
                 if not error.retryable or self._scheduler.now_ms() >= deadline_ms:
                     raise

@@ -17,8 +17,14 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic
 from goqueue.delivery import Kept
 from goqueue.model.batch import Record
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import RequestTimedOut
-from goqueue.model.queue_headers import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER, header_text
+from goqueue.model.queue_headers import (
+    DEDUPLICATED_AT_HEADER,
+    DEDUPLICATION_HEADER,
+    MESSAGE_ID_HEADER,
+    header_text,
+)
 
 PAGE_RECORDS_MAX = 1000
 PAGE_BYTES_MAX = 4 << 20
@@ -105,9 +111,15 @@ def _is_left(place: Place) -> bool:
 
 
 def _recent(record: Record, now_ms: int) -> RecentId | None:
-    deduplication_id = header_text(record.headers, DEDUPLICATION_HEADER)
-    message_id = header_text(record.headers, MESSAGE_ID_HEADER)
+    """What a record tells of its id, unless it is a copy of one that was sent elsewhere."""
+    headers = record.headers
+    deduplication_id = header_text(headers, DEDUPLICATION_HEADER)
+    message_id = header_text(headers, MESSAGE_ID_HEADER)
     if deduplication_id is None or message_id is None:
         return None
+    if any(name.startswith(DEAD_PREFIX) for name, _ in headers):
+        return None
+    sent = header_text(headers, DEDUPLICATED_AT_HEADER) or ""
+    sent_ms = int(sent) if sent.isascii() and sent.isdigit() else record.timestamp_ms
     kept = Kept(message_id, record.offset)
-    return RecentId(deduplication_id, record.key, kept, now_ms - record.timestamp_ms)
+    return RecentId(deduplication_id, record.key, kept, now_ms - sent_ms)

@@ -9,7 +9,7 @@ owner of the queue works on it, and whoever becomes the owner goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -159,8 +159,11 @@ class NamedQueueMoves:
         return job
 
     def _forget_old(self, queue: NamedQueue) -> None:
+        """Make room for one more; what moved out of queues that are gone goes as well."""
+        there = {one.id for one in self._named_queues.all()}
         ended = [job for job in self.jobs(queue) if job.is_ended]
-        for job in ended[JOBS_KEPT_MAX - 1 :]:
+        strays = [job for job in self._known() if job.is_ended and job.queue_id not in there]
+        for job in (*ended[JOBS_KEPT_MAX - 1 :], *strays):
             self._facts.forget_job(JobFact(JOB_KIND, job.id, b""))
 
     def _known(self) -> list[Move]:
@@ -233,26 +236,36 @@ class NamedQueueMoves:
             visibility_ms=STEP_LEASE_MS,
         )
         received = list(await receiver.promise)
+        homes = {one.group: one.topic for one in self._named_queues.all()}
         by_target: dict[str, list[ReceivedMessage]] = {}
         homeless = []
         for one in received:
-            target = self._target_of(job, one)
+            target = self._target_of(job, one, homes)
             if target is None:
                 homeless.append(one.delivery.receipt)
             else:
                 by_target.setdefault(target, []).append(one)
-        moved = 0
-        for topic, some in by_target.items():
-            moved += await self._deliver(job, queue, topic, some)
+        before = job.moved
+        try:
+            for topic, some in by_target.items():
+                await self._deliver(job, queue, topic, some)
+        except GoQueueError:
+            # Whatever is still held of this step must be there for the next one.
+            held = [one.delivery.receipt for one in received]
+            await self._queues.nack(queue.group, held, delay_ms=0)
+            raise
         if homeless:
             job.problem = TARGET_GONE if job.target else SOURCE_UNKNOWN
             await self._queues.nack(queue.group, homeless, delay_ms=0)
-        return moved
+        return job.moved - before
 
     async def _deliver(
         self, job: Move, queue: NamedQueue, topic: str, some: Sequence[ReceivedMessage]
-    ) -> int:
-        """Store messages in a topic, and acknowledge those that are stored."""
+    ) -> None:
+        """Store messages in a topic, and acknowledge those that are stored.
+
+        Trouble that passes is raised, so that the move tries again; any other ends it.
+        """
         records = [
             one.record._replace(
                 headers=without_origin(one.record.headers), timestamp_ms=NO_TIMESTAMP, offset=-1
@@ -261,28 +274,35 @@ class NamedQueueMoves:
         ]
         stored: list[str] = []
         refused: list[str] = []
+        trouble: GoQueueError | None = None
         for one, result in zip(some, await self._publish(topic, records), strict=True):
             is_refused = isinstance(result, GoQueueError)
             if isinstance(result, GoQueueError):
-                job.problem = str(result)
+                trouble = result
             (refused if is_refused else stored).append(one.delivery.receipt)
         if stored:
             await self._queues.ack(queue.group, stored)
             job.moved += len(stored)
-        if refused:
-            await self._queues.nack(queue.group, refused, delay_ms=0)
-        return len(stored)
+        if trouble is None:
+            return
+        if trouble.retryable:
+            await self._save(job)
+            raise trouble
+        job.problem = str(trouble)
+        await self._queues.nack(queue.group, refused, delay_ms=0)
 
-    def _target_of(self, job: Move, message: ReceivedMessage) -> str | None:
-        """The topic that a message goes to; None when nobody can say where it came from."""
+    def _target_of(
+        self, job: Move, message: ReceivedMessage, homes: Mapping[str, str]
+    ) -> str | None:
+        """The topic that a message goes to; None when nobody can say where it came from.
+
+        `homes` are the topics of queues by their groups.
+        """
         if job.target:
             target = self._named_queues.find(job.target)
             return None if target is None else target.topic
         origin = read_origin(message.record.headers)
-        if origin is None:
-            return None
-        homes = (one.topic for one in self._named_queues.all() if one.group == origin.group)
-        return next(homes, None)
+        return None if origin is None else homes.get(origin.group)
 
     def _pause(self, wait_ms: int) -> Promise[None]:
         promise: Promise[None] = Promise()

@@ -21,7 +21,7 @@ from goqueue.broker.queues import Queues
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.facts import NamedQueueFact
-from goqueue.delivery import Deduplication, Kept, Slot
+from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
 from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
@@ -35,9 +35,14 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownProducer,
 )
-from goqueue.model.queue_headers import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER
+from goqueue.model.queue_headers import (
+    DEDUPLICATED_AT_HEADER,
+    DEDUPLICATION_HEADER,
+    MESSAGE_ID_HEADER,
+)
 
-IDS_MAX = 1_000_000  # of one queue within the time for which ids are remembered
+# Ids of all queues together within the time for which they are remembered, at some 500 bytes each.
+IDS_MAX = 1_000_000
 # How often a message waits for another of its id, which then fails, before it fails too.
 ROUNDS_MAX = 4
 
@@ -74,7 +79,13 @@ class _Window:
     """The ids of one queue, as long as this node owns it and is sure of them."""
 
     def __init__(
-        self, scope: Scope, topic: Topic, place: int, publish: Publish, before: _Window | None
+        self,
+        scope: Scope,
+        topic: Topic,
+        place: int,
+        ids: Deduplication,
+        publish: Publish,
+        before: _Window | None,
     ) -> None:
         """`place` is where the queue's state is; `before` is what was known until now."""
         self.scope = scope
@@ -83,7 +94,7 @@ class _Window:
         self.partition_count = len(topic.partitions)
         self.publish = publish  # replaced by that of the claim
         self.is_over = False
-        self.ids = Deduplication(ids_max=IDS_MAX)
+        self.ids = ids
         self.loaded: Promise[None] = Promise()
         self.waiting: dict[Slot, Promise[None]] = {}  # kept when the first of an id is settled
         # What is still being stored by those who knew what was known before.
@@ -118,6 +129,7 @@ class QueueSender:
         self._publish = publish
         self._recent_ids = recent_ids
         self._claims = claims
+        self._room = IdRoom(IDS_MAX)
         self._windows: dict[bytes, _Window] = {}  # by id of the queue, the last one of each
 
     def forget(self, place: int) -> None:
@@ -141,10 +153,11 @@ class QueueSender:
         results: list[PostResult] = []
         outgoing: list[Record | Outgoing] = []
         places: list[int] = []
+        now_ms = self._scheduler.wall_ms()
         for place, posting in enumerate(postings):
             results.append(Posted(posting.message_id, None))
             try:
-                outgoing.append(_outgoing(posting))
+                outgoing.append(_outgoing(posting, now_ms))
                 places.append(place)
             except GoQueueError as error:
                 results[place] = error
@@ -198,7 +211,7 @@ class QueueSender:
             elif ids.is_storing(slot):
                 waits.append(slot)
             elif ids.is_full(now_ms):
-                results[place] = DeduplicationFull(queue.name, ids.ids_max)
+                results[place] = DeduplicationFull(self._room.count_max)
             else:
                 ids.begin(slot)
                 window.waiting[slot] = Promise()
@@ -271,9 +284,11 @@ class QueueSender:
         self, queue: NamedQueueFact, scope: Scope, topic: Topic, before: _Window | None
     ) -> _Window:
         known = {one.id for one in self._topics.facts.named_queues().values()}
-        self._windows = {one: kept for one, kept in self._windows.items() if one in known}
-        place = self._queues.place_of(queue.group)
-        window = self._windows[queue.id] = _Window(scope, topic, place, self._publish, before)
+        for queue_id in [one for one in self._windows if one not in known or one == queue.id]:
+            self._windows.pop(queue_id).ids.close()
+        place, ids = self._queues.place_of(queue.group), Deduplication(self._room)
+        window = _Window(scope, topic, place, ids, self._publish, before)
+        self._windows[queue.id] = window
         promised(self._load(queue, topic, window)).then(window.loaded.settle)
         return window
 
@@ -300,12 +315,15 @@ _LOST = (FencedProducer, UnknownProducer, OutOfOrderSequence, DuplicateSequence)
 _UNSETTLED = "Messages with this deduplication id could not be stored one after the other; retry."
 
 
-def _outgoing(posting: Posting) -> Record | Outgoing:
+def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
     """The record with its ids; one that is delayed says so by its attributes."""
     record = posting.record
     headers = (*record.headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
     if posting.deduplication_id is not None:
-        headers += ((DEDUPLICATION_HEADER, posting.deduplication_id.encode()),)
+        headers += (
+            (DEDUPLICATION_HEADER, posting.deduplication_id.encode()),
+            (DEDUPLICATED_AT_HEADER, b"%d" % now_ms),
+        )
     record = record._replace(headers=headers)
     if not posting.delay_ms:
         return record

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from goqueue.broker.named_queue_claims import producer_name
 from goqueue.broker.named_queue_sending import Posted, Posting, PostResult, QueueSender
 from goqueue.broker.promise import Promise, promised
 from goqueue.broker.queues import Queues
@@ -34,6 +35,7 @@ from goqueue.model.names import check_topic_name
 
 # How often a change is repeated because another node has changed the queue meanwhile.
 CHANGE_ATTEMPTS_MAX = 10
+GROUP_SUFFIX = ".queue"
 
 Changes = Mapping[str, str | None]  # what is None goes
 NamedQueue = NamedQueueFact
@@ -144,7 +146,7 @@ class NamedQueues:
             self._new_id(),
             spec.name,
             topic_name,
-            spec.name,
+            self._group_of(spec.name),
             now_ms,
             now_ms,
             dict(spec.attributes),
@@ -162,6 +164,10 @@ class NamedQueues:
         # A group of that name may have been there before; it is the queue's from now on.
         await self._queues.create(fact.group, spec.queue_settings)
         return fact
+
+    def _group_of(self, name: str) -> str:
+        """The group of a new queue: of its name, unless a stream group has that."""
+        return name + GROUP_SUFFIX if self._queues.is_stream_group(name) else name
 
     def _check_new(self, spec: NamedQueueSpec) -> None:
         check_topic_name(spec.name)
@@ -275,7 +281,10 @@ class NamedQueues:
         if known.made_topic and not is_shared:
             await _though_gone(self._topics.delete, known.topic)
         await _though_gone(self._queues.delete, known.group)
-        await self._topics.facts.forget_named_queue(known)
+        facts, producer = self._topics.facts, producer_name(known)
+        if facts.producer_named(producer) is not None:
+            await facts.forget_producer(producer)
+        await facts.forget_named_queue(known)
 
     # Sending
 

@@ -178,6 +178,7 @@ class HostedQueue:
         self._hasty: dict[Receiver, int] = {}
         self._is_serving_due = False
         self._is_awaiting = False  # what the last receive had chosen is on its way
+        self._is_searching = False  # it has found nothing so far, and has not seen everything
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
@@ -238,7 +239,7 @@ class HostedQueue:
             if self._try(receiver):
                 self.settle()
                 return
-        if self._is_awaiting and wait_ms < AWAIT_MS:
+        if (self._is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
             self._hasty[receiver] = self._scheduler.now_ms() + wait_ms
             wait_ms = AWAIT_MS
         if wait_ms <= 0 or self._room.count >= self._room.count_max:
@@ -265,15 +266,17 @@ class HostedQueue:
             self._scheduler.call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._is_serving_due = False
+        self._is_serving_due = self._is_searching = False
         if self._is_closed:
             return
         for receiver in list(self._receivers):
             # One who may not have more must not hold up those behind.
             if self.queue.room_for(receiver.consumer) and not self._try(receiver):
                 break
-        if self._hasty and not self._is_awaiting:
+        if self._hasty and not (self._is_awaiting or self._is_searching):
             self._dismiss()
+        if self._is_searching:
+            self.wake()
         self.settle()
 
     def _dismiss(self) -> None:
@@ -296,7 +299,7 @@ class HostedQueue:
     def _collect(self, receiver: Receiver) -> Received:
         received = Received(self.topic.name)
         room = self._receive_bytes_max
-        self._is_awaiting = bool(self._unknown)
+        self._is_awaiting, self._is_searching = bool(self._unknown), False
         call = self.queue.new_call()
         for _ in range(ROUNDS_MAX):
             now_ms = self._scheduler.now_ms()
@@ -323,6 +326,9 @@ class HostedQueue:
             room, is_stopped = reading.room, reading.error is not None or reading.is_awaiting
             if is_stopped or room <= 0 or len(received) >= receiver.count_max:
                 break
+        else:
+            # Nothing but what waits behind its key, or is over: look further in another turn.
+            self._is_searching = not received
         return received
 
     def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:

@@ -16,7 +16,13 @@ from typing import NamedTuple
 from goqueue.broker.queue_copies import Awaited, DistantCopy
 from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, decode_columns
-from goqueue.model.errors import CorruptBatch, GoQueueError, OffsetOutOfRange
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    CorruptBatch,
+    GoQueueError,
+    OffsetOutOfRange,
+    StorageFailed,
+)
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 256 << 10
@@ -90,8 +96,12 @@ class _Decoded:
 class RecordReader:
     """Reads single records, and keeps the batches they were in for the next call."""
 
-    def __init__(self, cache_bytes_max: int) -> None:
+    def __init__(
+        self, cache_bytes_max: int, *, is_curable: Callable[[Source], bool] = lambda _: False
+    ) -> None:
+        """`is_curable` tells whether what is damaged will be had again from elsewhere."""
         self._cache_bytes_max = cache_bytes_max
+        self._is_curable = is_curable
         self._cache_bytes = 0
         self._cache: OrderedDict[tuple[Source, int], _Decoded] = OrderedDict()
         self._bases: dict[Source, list[int]] = {}
@@ -99,9 +109,16 @@ class RecordReader:
 
     def read(self, source: Source, offsets: Sequence[int]) -> Found:
         """Look for these offsets, sorted or not. What is not decided yet is in no part of it."""
-        found = Found()
         wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
-        wanted = wanted[: bisect_left(wanted, source.last_stable_offset)]
+        decided = wanted[: bisect_left(wanted, source.last_stable_offset)]
+        found = self._read(source, decided)
+        if len(decided) < len(wanted) and found.error is None and found.awaited is None:
+            # Its queues know more than the copy does, which has lost its end and gets it again.
+            found.error = CoordinatorNotAvailable(f"{source.name} is catching up here; retry.")
+        return found
+
+    def _read(self, source: Source, wanted: Sequence[int]) -> Found:
+        found = Found()
         at = 0
         while at < len(wanted):
             offset = wanted[at]
@@ -194,7 +211,16 @@ class RecordReader:
         at: int,
         found: Found,
     ) -> int:
-        """Go on after damage; without a place to go on, what is left cannot be read."""
+        """Go on after damage; without a place to go on, what is left cannot be read.
+
+        Nor do messages go that other copies still have: they are worth waiting for.
+        """
+        if self._is_curable(source):
+            found.error = StorageFailed(
+                f"A part of {source.name} is damaged on one node and is had again from another; "
+                "retry."
+            )
+            return at
         if error.next_offset is None or error.next_offset <= wanted[at]:
             found.error = error
             return at

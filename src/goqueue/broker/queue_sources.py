@@ -37,7 +37,7 @@ class QueueSources:
     ) -> None:
         """`is_awaited` tells of a topic whether somebody reads it who is no queue yet."""
         self.by_topic: dict[bytes, list[HostedQueue]] = {}
-        self.reader = RecordReader(settings.batch_cache_bytes)
+        self.reader = RecordReader(settings.batch_cache_bytes, is_curable=self._is_curable)
         self.lanes = Lanes(
             disk,
             scheduler,
@@ -47,6 +47,7 @@ class QueueSources:
         )
         self._scheduler = scheduler
         self._topics = topics
+        self._leaders = leaders
         self._is_awaited = is_awaited
         self._distant: DistantCopies | None = None
         self._supply: QueueSupply | None = None
@@ -72,6 +73,12 @@ class QueueSources:
     def source_of(self, topic: Topic, number: int) -> Source:
         """What the records of a partition are read from."""
         return self.of(topic, number).source
+
+    def _is_curable(self, source: Source) -> bool:
+        topic = self._topics.find(source.name.topic)
+        if self._leaders is None or topic is None:
+            return False
+        return self._leaders.is_curable(topic.id, source.name.partition)
 
     def stop(self) -> None:
         if self._distant is not None:

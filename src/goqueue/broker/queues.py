@@ -147,6 +147,10 @@ class Queues:
     def is_known(self, name: str) -> bool:
         return name in self._hosts.groups
 
+    def is_stream_group(self, name: str) -> bool:
+        """Whether a stream group has this name, as far as this node knows."""
+        return self._is_stream_group(name)
+
     def all(self) -> list[QueueGroup]:
         """All groups; the topics only of those that this node owns."""
         return [self._describe(group) for group in self._hosts.groups.values()]

@@ -20,7 +20,7 @@ from goqueue.model.batch import (
     read_header,
     unpack_payload,
 )
-from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.errors import CorruptBatch, GoQueueError, StorageFailed
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 64 << 10  # taken from the log at once, or one whole batch where that is larger
@@ -53,6 +53,7 @@ class Page:
     records: list[tuple[Partition, Record]] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
+    error: GoQueueError | None = None  # why no more is read of a place now, though there is more
 
     @property
     def is_empty(self) -> bool:
@@ -71,6 +72,13 @@ class _Fetcher(Protocol):
     ) -> Fetch: ...
 
 
+IsCurable = Callable[[Partition], bool]
+
+
+def _is_lost(_: Partition) -> bool:
+    return False
+
+
 class Reading:
     """One read that may wait for records; `promise` brings the page, `cancel` ends the wait."""
 
@@ -81,13 +89,16 @@ class Reading:
         records_max: int,
         bytes_max: int,
         is_committed_only: bool = True,
+        is_curable: IsCurable = _is_lost,
     ) -> None:
+        """Damage is stepped over, unless it `is_curable`: then it is worth waiting for."""
         self.promise: Promise[Page] = Promise()
         self.cancel: Callable[[], None] = _nothing
         self._places = places
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._is_committed_only = is_committed_only
+        self._is_curable = is_curable
 
     def start(self, fetch: _Fetcher, wait_ms: int) -> None:
         """Read now, and if there is nothing yet, again when there is or when time is up."""
@@ -127,6 +138,7 @@ class Reading:
             records_max=self._records_max,
             bytes_max=self._bytes_max,
             is_committed_only=self._is_committed_only,
+            is_curable=self._is_curable,
         )
 
 
@@ -136,13 +148,14 @@ def read_page(
     records_max: int,
     bytes_max: int,
     is_committed_only: bool = True,
+    is_curable: IsCurable = _is_lost,
 ) -> Page:
     """The oldest records of all places, up to a number and about up to a size.
 
     Unless `is_committed_only` these may be records of transactions that are open or were aborted.
     """
     page = Page()
-    cursors = [_Cursor(place, page, is_committed_only=is_committed_only) for place in places]
+    cursors = [_Cursor(place, page, is_curable, is_committed_only) for place in places]
     heap: list[tuple[int, int]] = []
     for number, cursor in enumerate(cursors):
         if (head := cursor.head()) is not None:
@@ -160,6 +173,8 @@ def read_page(
         else:
             heapq.heappop(heap)
     page.places = [cursor.place() for cursor in cursors]
+    if page.error is not None and page.is_empty:
+        raise page.error
     return page
 
 
@@ -172,6 +187,7 @@ class _Cursor:
         "_data",
         "_head",
         "_is_committed_only",
+        "_is_curable",
         "_page",
         "_position",
         "_records",
@@ -180,7 +196,9 @@ class _Cursor:
         "partition",
     )
 
-    def __init__(self, place: Place, page: Page, *, is_committed_only: bool) -> None:
+    def __init__(
+        self, place: Place, page: Page, is_curable: IsCurable, is_committed_only: bool
+    ) -> None:
         self.partition = place.partition
         self.offset = place.offset
         self._page = page
@@ -191,6 +209,7 @@ class _Cursor:
         self._records: Iterator[Record] = iter(())
         self._head: Record | None = None
         self._is_committed_only = is_committed_only
+        self._is_curable = is_curable
         self._aborted = AbortedSpans()
 
     def head(self) -> Record | None:
@@ -219,6 +238,12 @@ class _Cursor:
                 if header is None:
                     return None
             except CorruptBatch as error:
+                if self._is_curable(self.partition):
+                    self._page.error = StorageFailed(
+                        f"A part of {self.partition.name} is damaged on one node and is had again "
+                        "from another; retry."
+                    )
+                    return None
                 self._step_over(error)
         return None
 

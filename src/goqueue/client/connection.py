@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from goqueue.client.addresses import Address
+from goqueue.client.buffers import ReceiveBuffers
 from goqueue.client.errors import UNSUPPORTED_VERSION, ConnectionLost, Unreachable, check
 from goqueue.client.settings import ClientSettings
 from goqueue.client.versions import API_BY_MODULE, VersionRange, choose_version
@@ -95,6 +96,7 @@ class Connection:
         self._settings = settings
         self._correlation_id = 0
         self._waiting: deque[Pending[Any]] = deque()
+        self._buffers = ReceiveBuffers(settings.buffers_kept_max)
 
     @classmethod
     def open(cls, address: Address, settings: ClientSettings) -> Connection:
@@ -207,20 +209,22 @@ class Connection:
             raise self._break(self._loss(error)) from error
 
     def _read_frame(self, deadline: float) -> Buffer:
-        (length,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size, deadline))
+        head = bytearray(_LENGTH.size)
+        self._fill(memoryview(head), deadline)
+        (length,) = _LENGTH.unpack(head)
         if not 0 <= length <= self._settings.answer_bytes_max:
             raise self._break(
                 MalformedRequest(
                     f"{self.address} sent a frame of {length} bytes; is it a Kafka listener?"
                 )
             )
-        return self._read_exactly(length, deadline)
+        frame = self._buffers.take(length)
+        self._fill(frame, deadline)
+        return frame
 
-    def _read_exactly(self, count: int, deadline: float) -> bytearray:
+    def _fill(self, view: memoryview, deadline: float) -> None:
         if not self.is_open:
             raise ConnectionLost(f"The connection to {self.address} is closed.")
-        data = bytearray(count)
-        view = memoryview(data)
         try:
             while view:
                 self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -230,7 +234,6 @@ class Connection:
                 view = view[received:]
         except OSError as error:
             raise self._break(self._loss(error)) from error
-        return data
 
     def _loss(self, error: OSError) -> GoQueueError:
         if isinstance(error, TimeoutError):

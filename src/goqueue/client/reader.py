@@ -20,7 +20,7 @@ from goqueue.model.batch import (
     HEADER_BYTES,
     BatchHeader,
     Header,
-    check_batch,
+    check_header,
     decode_records,
     read_header,
     unpack_payload,
@@ -42,6 +42,7 @@ class RawBatch(NamedTuple):
 
     topic: str
     partition: int
+    header: BatchHeader
     data: memoryview
 
 
@@ -122,7 +123,7 @@ class Reader:
                 self.positions[partition] = max(wanted, header.next_offset)
                 is_hidden = aborted.covers(header, data) or header.is_control
                 if not is_hidden and header.next_offset > wanted:
-                    yield RawBatch(partition.topic, partition.partition, data), wanted
+                    yield RawBatch(partition.topic, partition.partition, header, data), wanted
 
     def _fetch(self, wait_ms: int) -> list[tuple[TopicPartition, fetch.PartitionData]]:
         by_leader = self._cluster.by_leader(self._in_turn())
@@ -188,18 +189,19 @@ class Reader:
         data = memoryview(records or b"")
         position = 0
         while len(data) - position >= HEADER_BYTES:
-            size = read_header(data, position).size
-            if size < HEADER_BYTES:
+            header = read_header(data, position)
+            end = position + header.size
+            if header.size < HEADER_BYTES:
                 raise self._corrupt(partition)
-            if position + size > len(data):
+            if end > len(data):
                 break
-            batch = data[position : position + size]
+            batch = data[position:end]
             try:
-                header = check_batch(batch)
+                check_header(header, batch)
             except CorruptBatch as error:
                 raise self._corrupt(partition) from error
             yield header, batch
-            position += size
+            position = end
         if position == 0 and len(data) > 0:
             raise RecordTooLarge(
                 f"A batch of {partition} is larger than a fetch of "
@@ -207,7 +209,7 @@ class Reader:
             )
 
     def _records_of(self, batch: RawBatch, start: int) -> Iterator[ReadRecord]:
-        header = read_header(batch.data)
+        header = batch.header
         end = self._ends.get(TopicPartition(batch.topic, batch.partition))
         for record in decode_records(header, unpack_payload(batch.data, header)):
             if record.offset < start:

@@ -25,6 +25,7 @@ class ClientSettings:
     backoff_ms_max: int = 1_000
     metadata_age_ms_max: int = 300_000  # then ask again, to see partitions that were added
     answer_bytes_max: int = 512 << 20  # a larger frame is taken for garbage
+    buffers_kept_max: int = 0  # of a connection, for its large answers: memory for less work
     answer_wait_ms: int = 15_000  # what a broker may take to answer an administrative request
 
 

@@ -7,7 +7,7 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
-from goqueue.delivery.deduplication import Deduplication, Kept, Slot
+from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.handing import Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
@@ -77,6 +77,7 @@ __all__ = [
     "Finish",
     "Forgotten",
     "Handed",
+    "IdRoom",
     "Kept",
     "LaneIndex",
     "LaneSettings",

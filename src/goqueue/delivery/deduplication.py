@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 WINDOW_MS = 5 * 60 * 1000
@@ -24,23 +25,39 @@ class Kept(NamedTuple):
 Slot = tuple[str, bytes | None]  # an id, and the key within which it counts if it does not for all
 
 
+@dataclass(slots=True)
+class IdRoom:
+    """How many ids are remembered, of all queues together, and how many may be."""
+
+    count_max: int
+    count: int = 0
+
+
 class Deduplication:
     """The ids of one queue. Each is being stored, or remembered until its time is over."""
 
-    __slots__ = ("_expiries", "_known", "ids_max", "window_ms")
+    __slots__ = ("_expiries", "_is_closed", "_known", "_room", "window_ms")
 
-    def __init__(self, *, ids_max: int, window_ms: int = WINDOW_MS) -> None:
-        self.ids_max = ids_max
+    def __init__(self, room: IdRoom, *, window_ms: int = WINDOW_MS) -> None:
         self.window_ms = window_ms
+        self._room = room
+        self._is_closed = False
         self._known: dict[Slot, Kept | None] = {}  # None while it is being stored
         self._expiries: deque[tuple[int, Slot]] = deque()
 
     def __len__(self) -> int:
         return len(self._known)
 
+    def close(self) -> None:
+        """Nobody asks any more. What is being stored comes to its end all the same."""
+        self._is_closed = True
+        self._room.count -= len(self._known)
+        self._known.clear()
+        self._expiries.clear()
+
     def is_full(self, now_ms: int) -> bool:
         self._forget(now_ms)
-        return len(self._known) >= self.ids_max
+        return self._room.count >= self._room.count_max
 
     def is_storing(self, slot: Slot) -> bool:
         return self._known.get(slot, self) is None
@@ -54,23 +71,30 @@ class Deduplication:
         """The first message of an id is about to be stored."""
         assert slot not in self._known, "an id is stored once"
         self._known[slot] = None
+        self._room.count += 1
 
     def stored(self, slot: Slot, kept: Kept, now_ms: int) -> None:
-        self._known[slot] = kept
-        self._expiries.append((now_ms + self.window_ms, slot))
+        if not self._is_closed:
+            self._known[slot] = kept
+            self._expiries.append((now_ms + self.window_ms, slot))
 
     def failed(self, slot: Slot) -> None:
         """It was not stored after all; the next one may be."""
         if self._known.get(slot, self) is None:
             del self._known[slot]
+            self._room.count -= 1
 
     def recall(self, found: Iterable[tuple[Slot, Kept, int]], now_ms: int) -> None:
-        """Take in what was read back, with the time since each was stored; oldest first counts."""
+        """Take in what was read back, with the time since each was stored.
+
+        Of several the first counts. There is room for all: they are in the log, after all.
+        """
         untils: list[tuple[int, Slot]] = []
         for slot, kept, age_ms in found:
             left_ms = self.window_ms - max(0, age_ms)
             if left_ms > 0 and slot not in self._known:
                 self._known[slot] = kept
+                self._room.count += 1
                 untils.append((now_ms + left_ms, slot))
         self._expiries = deque(sorted([*self._expiries, *untils], key=_until))
 
@@ -78,6 +102,7 @@ class Deduplication:
         expiries, known = self._expiries, self._known
         while expiries and expiries[0][0] <= now_ms:
             del known[expiries.popleft()[1]]
+            self._room.count -= 1
 
 
 def _until(entry: tuple[int, Slot]) -> int:

@@ -35,6 +35,11 @@ class LateReceipts:
     def find(self, receipt: str) -> Message | None:
         return self._by_receipt.get(receipt)
 
+    def clear(self) -> None:
+        """Messages were moved about, and what came back before that is of another time."""
+        self._by_receipt.clear()
+        self._by_message.clear()
+
     def drop(self, messages: Iterable[Message]) -> None:
         """These were handed out again, or are done."""
         for message in messages:

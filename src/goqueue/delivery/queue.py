@@ -12,147 +12,20 @@ of messages are in the records: `choose`, then, with what was read, `lease`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from random import Random
 
-from goqueue.delivery.arrivals import Arrivals
-from goqueue.delivery.backoff import backoff_ms
-from goqueue.delivery.choosing import Chooser, Pick
+from goqueue.delivery.choosing import Pick
 from goqueue.delivery.handing import Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
-from goqueue.delivery.key_runs import KeyRuns
-from goqueue.delivery.lanes import LANE_COUNT, LaneIndex
-from goqueue.delivery.late_receipts import LateReceipts
-from goqueue.delivery.leases import ATTEMPTS_MAX, Lease, Leases, Unacked
-from goqueue.delivery.ledger import Event, Finish, Ledger, Prepared, Retry
-from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
-from goqueue.delivery.receipts import TAILS, refusal
-from goqueue.delivery.ripening import Ripening
-from goqueue.delivery.settings import LaneSettings, QueueSettings
-from goqueue.delivery.views import Totals
-from goqueue.model.errors import GoQueueError, LeaseTooLong
-
-EXHAUSTED = "deliveries_exhausted"
+from goqueue.delivery.lanes import LANE_COUNT
+from goqueue.delivery.leases import ATTEMPTS_MAX, Lease
+from goqueue.delivery.ledger import Finish, Prepared, Retry
+from goqueue.delivery.partition_queue import PartitionQueue
+from goqueue.delivery.queue_settling import EXHAUSTED, SETTLED, QueueSettling
+from goqueue.delivery.receipts import refusal
 
 
-_SETTLED = Settled()
-
-
-class Queue:
-    """All partitions of one topic, for one group."""
-
-    def __init__(
-        self,
-        number: int,
-        settings: QueueSettings,
-        lanes: LaneSettings,
-        *,
-        random: Random,
-        unacked: Unacked | None = None,
-    ) -> None:
-        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues."""
-        self.number = number
-        self.settings = settings
-        self.totals = Totals()
-        self.partitions: list[PartitionQueue] = []
-        self.unacked = unacked if unacked is not None else Unacked()
-        self.leases = Leases(number, self.unacked)
-        self.chooser = Chooser(lanes)
-        self._late = LateReceipts()
-        self._calls = 0
-        self._random = random
-        self._burden = Burden()
-        self._chosen: list[Pick] = []
-        self._changed: dict[int, None] = {}
-        self._dead_letters: list[DeadLetter] = []
-
-    # The log
-
-    def add_partition(
-        self,
-        ledger: Ledger,
-        index: LaneIndex,
-        arrivals: Arrivals,
-        *,
-        log_start: int,
-        log_end: int,
-        high_watermark: int,
-        now_ms: int,
-        arrived: Iterable[tuple[int, int]] = (),
-    ) -> None:
-        """The topic has one more partition, or the queue is being opened.
-
-        `arrived` tells when messages came that are there already, if that counts: times, each with
-        the offset before which all had come.
-        """
-        number, delay_ms = len(self.partitions), self.settings.delay_ms
-        ripening = Ripening(arrived) if delay_ms else None
-        if ripening is not None:
-            ripening.note(high_watermark, now_ms, delay_ms)
-            high_watermark = ripening.ripe_end(now_ms, delay_ms)
-        partition = PartitionQueue(
-            number,
-            ledger,
-            index,
-            arrivals,
-            self._burden,
-            self.unacked,
-            log_start=log_start,
-            log_end=log_end,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
-            has_key_batches=self.settings.key_batches,
-        )
-        partition.ripening = ripening
-        self.partitions.append(partition)
-        if partition.events:
-            self._changed[number] = None
-        self.chooser.add(partition)
-        self._refresh(partition)
-
-    def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
-        """There are messages up to `high_watermark`, and the lane index knows them."""
-        partition = self.partitions[number]
-        if partition.ripening is not None:
-            partition.ripening.note(high_watermark, now_ms, self.settings.delay_ms)
-            high_watermark = partition.ripening.ripe_end(now_ms, self.settings.delay_ms)
-        partition.advance(high_watermark, now_ms)
-        self._refresh(partition)
-
-    def ripen(self, now_ms: int) -> None:
-        """Let messages be chosen that have been held back for long enough."""
-        for partition in self._ripening():
-            self.advance(partition.number, 0, now_ms)
-            if not self.settings.delay_ms:
-                partition.ripening = None
-
-    def next_ripe_ms(self) -> int | None:
-        """When the next message has been held back for long enough."""
-        delay_ms = self.settings.delay_ms
-        times = [one.ripening.next_ms(delay_ms) for one in self._ripening() if one.ripening]
-        return min((one for one in times if one is not None), default=None)
-
-    def _ripening(self) -> list[PartitionQueue]:
-        return [one for one in self.partitions if one.ripening is not None]
-
-    def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
-        """The log begins later now. Tell it before the lane index forgets what went."""
-        partition = self.partitions[number]
-        self._resume(partition, partition.start_moved(log_start), now_ms)
-        self._refresh(partition)
-
-    def configure(self, settings: QueueSettings, lanes: LaneSettings) -> None:
-        if (settings, lanes) == (self.settings, self.chooser.settings):
-            return
-        self.settings = settings
-        if settings.delay_ms:
-            for partition in self.partitions:
-                if partition.ripening is None:
-                    partition.ripening = Ripening(((0, partition.high_watermark),))
-        self.chooser.configure(lanes)
-        for partition in self.partitions:
-            partition.set_key_batches(settings.key_batches)
-            self._refresh(partition)
+class Queue(QueueSettling):
+    """A queue: whoever receives from it, settles, or moves about in it calls this."""
 
     # Receiving
 
@@ -293,217 +166,11 @@ class Queue:
         self._resume(partition, left, now_ms)
         self._refresh(partition)
 
-    # Settling
-
-    def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
-        """These messages are done."""
-        settled = [_SETTLED] * len(receipts)
-        taken, refused = self.leases.take_back(receipts, now_ms)
-        done: dict[int, list[Sequence[int]]] = {}
-        if refused and self.settings.late_acks:
-            refused = self._ack_late(now_ms, receipts, refused, done)
-        for place in refused:
-            settled[place] = Settled(refusal(receipts[place]))
-        for lease, indexes in taken.items():
-            self.totals.acked += len(indexes)
-            done.setdefault(lease.partition, []).append(self._land(lease, indexes))
-        for number, parts in done.items():
-            partition = self.partitions[number]
-            offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
-            self._finish(partition, offsets, Finish.ACKED, now_ms)
-            self._refresh(partition)
-        return settled
-
-    def _ack_late(
-        self,
-        now_ms: int,
-        receipts: Sequence[str],
-        refused: Sequence[int],
-        done: dict[int, list[Sequence[int]]],
-    ) -> list[int]:
-        """Take those that only wait to be handed out again; the places of the others."""
-        self.expire(now_ms)  # A lease may be over without anybody having looked.
-        left: list[int] = []
-        for place in refused:
-            number, offset = self._late.find(receipts[place]) or (-1, -1)
-            if number < 0 or offset not in self.partitions[number].waiting:
-                left.append(place)
-                continue
-            self._late.drop(((number, offset),))
-            self.partitions[number].take_waiting(offset)
-            self.totals.acked += 1
-            done.setdefault(number, []).append((offset,))
-        return left
-
-    def _land(self, lease: Lease, indexes: list[int]) -> Sequence[int]:
-        """These messages are not in flight any more, often all of a lease; their offsets."""
-        self.leases.settle(lease, len(indexes))
-        partition, lanes, offsets = self.partitions[lease.partition], lease.lanes, lease.offsets
-        if len(indexes) != len(offsets):
-            lanes = bytes([lanes[index] for index in indexes])
-            offsets = [offsets[index] for index in indexes]
-        for lane in range(LANE_COUNT):
-            partition.in_flight[lane] -= lanes.count(lane)
-        return offsets
-
-    def nack(
-        self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
-    ) -> list[Settled]:
-        """These messages could not be handled; they come again after a rest, or die."""
-        settled: list[Settled] = []
-        for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
-                continue
-            self.totals.nacked += 1
-            rest_ms = delay_ms
-            if rest_ms is None:
-                rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
-            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms)))
-        return settled
-
-    def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
-        """These messages can never be handled; they go to the dead-letter topic."""
-        settled: list[Settled] = []
-        for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
-                continue
-            self.totals.rejected += 1
-            self._take_back(lease, index)
-            settled.append(Settled(None, self._die(lease, index, reason)))
-        return settled
-
-    def extend(
-        self,
-        now_ms: int,
-        receipts: Sequence[str],
-        *,
-        visibility_ms: int,
-        total_ms_max: int | None = None,
-    ) -> list[Settled]:
-        """Let the consumer keep these messages for so long from now on; receipts stay good.
-
-        None for more than `total_ms_max` since it was handed out, if that is given.
-        """
-        settled: list[Settled] = []
-        chosen: dict[int, tuple[Lease, list[int]]] = {}
-        for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
-                continue
-            total_ms = now_ms + visibility_ms - lease.granted_ms
-            if total_ms_max is not None and total_ms > total_ms_max:
-                settled.append(Settled(LeaseTooLong(total_ms_max)))
-                continue
-            chosen.setdefault(lease.id, (lease, []))[1].append(index)
-            settled.append(_SETTLED)
-        for lease, indexes in chosen.values():
-            self.leases.extend(lease, indexes, now_ms + visibility_ms)
-        return settled
-
-    def expire(self, now_ms: int) -> int:
-        """Take back every message whose lease is over; how many there were."""
-        count = 0
-        for lease, indexes in self.leases.expired(now_ms):
-            for index in indexes:
-                # Its consumer has had all of the visibility time; there is no rest on top.
-                self._fail(lease, index, now_ms)
-            count += len(indexes)
-        self.totals.leases_expired += count
-        return count
-
-    def buried(
-        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
-    ) -> None:
-        """These, all of one partition, are in a dead-letter topic, durably, before offset `end`."""
-        letters = list(letters)
-        partition = self.partitions[letters[0].partition]
-        self.totals.dead_lettered += len(letters)
-        self._resume(partition, partition.bury(letters, topic_id, end), now_ms)
-        self._changed[partition.number] = None
-        self._refresh(partition)
-
-    def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
-        """These have no record any more that could be written to a dead-letter topic."""
-        for letter in letters:
-            partition = self.partitions[letter.partition]
-            self.totals.skipped += 1
-            self._resume(partition, partition.give_up([letter]), now_ms)
-            self._changed[partition.number] = None
-            self._refresh(partition)
-
-    def _find(self, receipt: str, now_ms: int) -> tuple[Lease, int]:
-        found = self.leases.find(receipt, now_ms)
-        if found is None:
-            raise refusal(receipt)
-        return found
-
-    def _take_back(self, lease: Lease, index: int) -> None:
-        self.leases.give_back(lease, index)
-        self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
-
-    def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
-        """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""
-        self._take_back(lease, index)
-        attempts = lease.attempts[index]
-        if self._is_last(attempts):
-            return self._die(lease, index, EXHAUSTED)
-        partition, offset = self.partitions[lease.partition], lease.offsets[index]
-        if partition.ledger.is_done(offset):  # retention has taken it meanwhile
-            self._resume(partition, partition.lines.followers((offset,)), due_ms)
-            return None
-        key = partition.lines.key_of(offset)
-        retry = Retry(attempts, due_ms, key, lease.first_of(index))
-        self._resume(partition, partition.retry(offset, retry), 0)
-        self._changed[partition.number] = None
-        if self.settings.late_acks:
-            self._late.add(lease.head + TAILS[index], (partition.number, offset))
-        return None
-
-    def _is_last(self, attempts: int) -> bool:
-        return 0 < self.settings.deliveries_max <= attempts
-
-    def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
-        partition = self.partitions[lease.partition]
-        letter = partition.die(lease.offsets[index], lease.attempts[index], reason)
-        self._dead_letters.append(letter)
-        return letter
-
-    def _finish(
-        self, partition: PartitionQueue, offsets: Sequence[int], why: Finish, now_ms: int
-    ) -> None:
-        self._resume(partition, partition.finish(offsets, why), now_ms)
-        self._changed[partition.number] = None
-
-    def _resume(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
-        """These may be chosen, retries when they are due; they come before all others."""
-        if not offsets:
-            return
-        retries, turns_ms = partition.ledger.retries, dict.fromkeys(offsets, now_ms)
-        for offset in offsets:
-            if offset in retries:
-                turns_ms[offset] = max(now_ms, retries[offset].due_ms)
-        if isinstance(partition.lines, KeyRuns):
-            turns_ms = partition.lines.in_turn(turns_ms)
-        for offset, due_ms in turns_ms.items():
-            partition.wait(offset, due_ms)
-            self.chooser.queue_one(partition.number, offset, due_ms)
-
-    def _refresh(self, partition: PartitionQueue) -> None:
-        self.chooser.refresh(partition, parked_max=self.settings.parked_max)
-
     # Transactions
 
     def plan(self, now_ms: int, receipts: Sequence[str], producer_id: int) -> Preparation:
         """See which of these messages a transaction may acknowledge; nothing is changed yet."""
-        settled = [_SETTLED] * len(receipts)
+        settled = [SETTLED] * len(receipts)
         taken: dict[Lease, list[int]] = {}
         retries: dict[int, list[tuple[int, Retry]]] = {}
         seen: set[str] = set()
@@ -580,6 +247,7 @@ class Queue:
 
     def _recall(self, number: int, offset: int) -> list[int]:
         """Void the leases of messages from `offset` on; the messages before it that are out."""
+        self._late.clear()
         kept: list[int] = []
         for lease in self.leases:
             if lease.partition != number:
@@ -590,29 +258,3 @@ class Queue:
                 else:
                     kept.append(lease.offsets[index])
         return kept
-
-    # What is to be written
-
-    def mark_changed(self, number: int) -> None:
-        """Something was recorded in a partition directly."""
-        self._changed[number] = None
-
-    @property
-    def has_events(self) -> bool:
-        return bool(self._changed)
-
-    def take_events(self) -> list[tuple[int, list[Event]]]:
-        """What has changed in each partition since the last call, in order."""
-        changed, self._changed = self._changed, {}
-        taken: list[tuple[int, list[Event]]] = []
-        for number in changed:
-            partition = self.partitions[number]
-            events, partition.events = partition.events, []
-            if events:
-                taken.append((number, events))
-        return taken
-
-    def take_dead_letters(self) -> list[DeadLetter]:
-        """Messages to be moved to the dead-letter topic since the last call."""
-        letters, self._dead_letters = self._dead_letters, []
-        return letters

@@ -136,6 +136,12 @@ def check_batch(data: Buffer) -> BatchHeader:
     if len(data) < HEADER_BYTES:
         raise CorruptBatch(f"A batch has {len(data)} bytes; its header alone has {HEADER_BYTES}.")
     header = read_header(data)
+    check_header(header, data)
+    return header
+
+
+def check_header(header: BatchHeader, data: Buffer) -> None:
+    """The same for one whose header has been read already."""
     if header.magic != MAGIC:
         raise UnsupportedFormat(f"Batch format {header.magic} is not supported; send format 2.")
     if header.size != len(data):
@@ -144,7 +150,6 @@ def check_batch(data: Buffer) -> BatchHeader:
         raise InvalidRecord("A batch announces a negative number of records.")
     if crc32c(memoryview(data)[CRC_START:]) != header.crc:
         raise CorruptBatch("The checksum of a batch does not match its bytes; send it again.")
-    return header
 
 
 def is_intact(data: memoryview, header: BatchHeader) -> bool:

@@ -536,10 +536,10 @@ class DeduplicationFull(GoQueueError):
     code = "deduplication_full"
     retryable = True
 
-    def __init__(self, name: str, ids_max: int) -> None:
+    def __init__(self, ids_max: int) -> None:
         super().__init__(
-            f"Queue {name!r} remembers {ids_max} deduplication ids, which is all it can; retry "
-            "when the oldest are over."
+            f"This node remembers {ids_max} deduplication ids, which is all it can; retry when the "
+            "oldest are over."
         )
 
 

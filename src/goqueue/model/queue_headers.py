@@ -11,6 +11,9 @@ from goqueue.model.batch import Header
 
 MESSAGE_ID_HEADER = "sqs.id"
 DEDUPLICATION_HEADER = "sqs.dedup"
+# When a message was sent under that id, in milliseconds. A copy of it that is stored later, because
+# it died or was brought back, was not sent again.
+DEDUPLICATED_AT_HEADER = "sqs.dedup-at"
 
 
 def header_text(headers: tuple[Header, ...], wanted: str) -> str | None:

@@ -9,6 +9,8 @@ from goqueue.client import ClientSettings, LogClient, Unreachable
 # A broker that restarts must not end a query: Spark gives up a local task at its first error.
 PATIENCE_MS = 120_000
 METADATA_AGE_MS = 1_000  # a stream notices new partitions and topics so soon
+# Answers that wait for a task, the one it works on, and the one that is being received.
+BUFFERS_KEPT_MAX = 5
 _WAIT_S = 0.5
 
 
@@ -20,6 +22,7 @@ def connect(bootstrap: str) -> LogClient:
             client_id="goqueue-spark",
             retry_ms_max=PATIENCE_MS,
             metadata_age_ms_max=METADATA_AGE_MS,
+            buffers_kept_max=BUFFERS_KEPT_MAX,
         ),
     )
 

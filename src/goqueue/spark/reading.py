@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from queue import Full, Queue
 
 from goqueue.client import LogClient, PartitionRange, RawBatch, Reader, ReaderSettings
-from goqueue.model.batch import read_header
 from goqueue.model.errors import GoQueueError, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from goqueue.spark import losses
 from goqueue.spark.options import ReadOptions
@@ -31,7 +30,7 @@ def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch
     try:
         for batch in _ahead(RangeReader(client, options, wanted)):
             # An answer is filled up with what comes after the range.
-            if read_header(batch.data).base_offset < wanted.end:
+            if batch.header.base_offset < wanted.end:
                 yield batch
         is_done = True
     finally:

@@ -49,6 +49,7 @@ class GoQueueDataSource(DataSource):
         return "goqueue"
 
     def schema(self) -> StructType:
+        settle_process()
         if is_queue(self.options):
             from goqueue.spark.queue_tasks import queue_schema
 

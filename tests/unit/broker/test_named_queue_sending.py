@@ -15,7 +15,8 @@ from goqueue.broker.named_queues import NamedQueueSpec, Posted, Posting
 from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Outgoing, PublishResult
 from goqueue.delivery.deduplication import WINDOW_MS
-from goqueue.model.batch import Record
+from goqueue.model.batch import Header, Record
+from goqueue.model.dead_letters import Origin, write_origin
 from goqueue.model.errors import (
     DeduplicationFull,
     GoQueueError,
@@ -24,6 +25,7 @@ from goqueue.model.errors import (
     RequestTimedOut,
     UnknownGroup,
 )
+from goqueue.model.queue_headers import DEDUPLICATION_HEADER
 from tests.unit.broker.node import Node
 
 Results = Promise[list[Posted | GoQueueError]]
@@ -85,7 +87,6 @@ def test_of_two_that_come_at_the_same_time_the_second_waits_for_the_first(node: 
 def test_ids_count_in_the_whole_queue_or_for_each_key(node: Sending) -> None:
     node.post("a", key=b"one")
     assert node.post("a", key=b"two")[0].is_duplicate
-    node.prepare()
     assert not node.post("a", key=b"two", scope="key")[0].is_duplicate
     assert node.post("a", key=b"one", scope="key")[0].is_duplicate
     assert node.post("a", key=b"two", scope="key")[0].is_duplicate
@@ -129,6 +130,35 @@ def test_many_pages_of_records_are_read_back(
     assert node.stored() == 105
 
 
+def test_a_copy_that_is_stored_later_was_not_sent_again(node: Sending) -> None:
+    """It was brought back from the dead letters, say, with all the headers that it had."""
+    node.post("a")
+    [first] = [one for number in range(3) for one in node.consume("orders", partition=number)]
+    node.run_for(WINDOW_MS + 1000)
+    copy = first._replace(timestamp_ms=node.clock.now_ms(), offset=-1)
+    node.wait(node.broker.publish("orders", [copy]))
+    node.restart_after_crash()
+    assert not node.post("a")[0].is_duplicate
+
+
+def test_a_dead_letter_was_not_sent_to_where_it_lies(node: Sending) -> None:
+    origin = write_origin(Origin("mail", 0, 0, "mail", "broken", 1, 5))
+    node.post("a")
+    [first] = [one for number in range(3) for one in node.consume("orders", partition=number)]
+    letter = Record(b"k", b"v", first.headers + origin)
+    node.wait(node.broker.publish("orders", [letter._replace(headers=_renamed(letter, "b"))]))
+    node.restart_after_crash()
+    assert [one.is_duplicate for one in node.post("a", "b")] == [True, False]
+
+
+def _renamed(record: Record, name: str) -> tuple[Header, ...]:
+    """The headers with another deduplication id."""
+    return tuple(
+        (one, name.encode() if one == DEDUPLICATION_HEADER else content)
+        for one, content in record.headers
+    )
+
+
 def test_what_was_refused_may_be_sent_again(node: Sending) -> None:
     huge = b"x" * (2 << 20)
     [refused] = node.post("a", value=huge)
@@ -143,8 +173,10 @@ def test_who_waits_for_one_that_is_refused_is_stored_itself(node: Sending) -> No
     assert isinstance(node.wait(first)[0], RecordTooLarge)
 
 
-def test_there_is_a_bound_and_it_passes(node: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_bound_and_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named_queue_sending, "IDS_MAX", 3)
+    node = Sending()
+    node.prepare()
     results = node.post("a", "b", "c", "d")
     assert isinstance(results[3], DeduplicationFull)
     assert results[3].retryable

@@ -44,7 +44,8 @@ class NamedNode(Node):
     def receive(self, name: str = "orders", **options: Any) -> list[ReceivedMessage]:
         queue = self.broker.named_queues.get(name)
         receiver = self.broker.queues.receive(queue.group, queue.topic, consumer="anna", **options)
-        return list(self.wait(receiver.promise))
+        received = self.wait(receiver.promise)
+        return list(received)
 
     def texts(self, name: str = "orders", **options: Any) -> list[str]:
         return [(one.record.value or b"").decode() for one in self.receive(name, **options)]
@@ -136,6 +137,20 @@ def test_a_stream_group_of_that_name_is_not_touched(node: NamedNode) -> None:
     node.create("orders")
     node.host_groups()
     node.commit("orders", 0)
+    made = node.make("orders")
+    assert (made.name, made.group, made.made_topic) == ("orders", "orders.queue", False)
+    node.post("a")
+    assert node.texts() == ["a"]
+    assert node.committed("orders") == 0
+    node.delete()
+    assert (node.groups(), node.committed("orders")) == ([], 0)
+
+
+def test_a_name_that_only_stream_groups_have_left_is_refused(node: NamedNode) -> None:
+    node.create("orders")
+    node.host_groups()
+    for group in ("orders", "orders.queue"):
+        node.commit(group, 0)
     with pytest.raises(GroupKindMismatch, match="stream group"):
         node.make("orders")
     assert node.broker.named_queues.all() == []

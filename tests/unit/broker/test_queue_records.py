@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.broker.queue_records import RecordReader
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError, StorageFailed
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, StorageFailed
 from goqueue.partition import Partition
 from tests.unit.broker.node import Node
 
@@ -82,6 +82,8 @@ def test_offsets_before_the_start_are_gone_and_later_ones_are_to_come(node: Node
     found = RecordReader(1 << 20).read(partition_of(node), [0, 2, 3, 9, 10, 99])
     assert sorted(found.records) == [3, 9]
     assert sorted(found.gone) == [0, 2]
+    # Whoever chose them would choose them again and again if nothing were said.
+    assert isinstance(found.error, CoordinatorNotAvailable)
 
 
 def test_damage_costs_its_own_batch(node: Node) -> None:
@@ -94,6 +96,10 @@ def test_damage_costs_its_own_batch(node: Node) -> None:
     found = RecordReader(1 << 20).read(partition_of(node), range(6))
     assert sorted(found.records) == [0, 1, 4, 5]
     assert found.gone == [2, 3]
+    # Unless others have it.
+    found = RecordReader(1 << 20, is_curable=lambda _: True).read(partition_of(node), range(6))
+    assert (sorted(found.records), found.gone) == ([0, 1], [])
+    assert isinstance(found.error, StorageFailed)
 
 
 def test_a_disk_that_cannot_be_read_is_an_error_and_nothing_is_gone(

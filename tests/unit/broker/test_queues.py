@@ -532,6 +532,18 @@ def test_a_key_in_order_waits_for_its_dead_letter(node: QueueNode) -> None:
     assert node.texts() == ["a2"]
 
 
+@pytest.mark.parametrize("wait_ms", [0, 5000])
+def test_a_long_line_behind_a_key_hides_no_other_key(node: QueueNode, wait_ms: int) -> None:
+    node.wait(node.broker.queues.create("shop", {"key_order": True}))
+    node.send(*(f"hot{one}" for one in range(300)), key=b"hot")
+    node.send("cold", key=b"cold")
+    assert node.texts(messages_max=1) == ["hot0"]
+    begun_ms = node.clock.now_ms()
+    assert node.texts(messages_max=1, wait_ms=wait_ms) == ["cold"]
+    assert node.clock.now_ms() - begun_ms < 1000
+    assert node.texts(messages_max=1) == []
+
+
 # Lanes and lives
 
 

@@ -107,6 +107,19 @@ def test_answers_find_their_requests_in_any_order_of_asking() -> None:
     assert [answered(connection.receive(each)) for each in reversed(pending)] == ["c", "b", "a"]
 
 
+def test_memory_of_answers_is_used_again_and_each_is_read_right() -> None:
+    sock = FakeSocket(piece_bytes=50_000, versions={3: (0, 12)})
+    connection = Connection(sock, ADDRESS, ClientSettings(buffers_kept_max=2))
+    connection.negotiate()
+    for letter in "abcd":
+        request = metadata.MetadataRequest(
+            [metadata.MetadataRequestTopic(name=letter * 240) for _ in range(600)], False
+        )
+        response = connection.call(metadata, request)
+        assert {topic.name for topic in response.topics} == {letter * 240}
+    assert len(connection._buffers._kept) == 1
+
+
 def test_the_newest_common_version_is_spoken() -> None:
     sock = FakeSocket(versions={3: (0, 9), 16: (0, 3)})
     connection = connected(sock)

@@ -17,6 +17,7 @@ from goqueue.cluster.facts import (
     Forget,
     JobFact,
     NamedProducer,
+    NamedQueueFact,
     NextProducerId,
     NodeFact,
     PartitionFact,
@@ -51,6 +52,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(NextProducerId, st.integers(0, 50)),
     st.builds(NamedProducer, NAMES, st.integers(0, 9), st.integers(0, 9)),
     st.builds(QueueGroupFact, IDS, NAMES, TEXTS),
+    st.builds(NamedQueueFact, IDS, NAMES, NAMES, NAMES, NODES, NODES, TEXTS, TEXTS, st.booleans()),
     st.builds(JobFact, NAMES, NAMES, st.binary(max_size=3)),
     st.builds(ClusterFact, st.text(max_size=4)),
     st.builds(NodeFact, NODES, IDS, TEXTS, st.booleans(), st.booleans(), st.booleans()),
@@ -66,6 +68,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     ),
     st.builds(RoutingFact, IDS, st.just((RoutingEpoch(1, (-1,)),))),
     st.builds(lambda name: Forget(b"topic/" + name.encode()), NAMES),
+    st.builds(lambda name: Forget(b"named-queue/" + name.encode()), NAMES),
     st.builds(lambda node: Forget(node_key(node)), NODES),
     st.builds(lambda topic_id: Forget(routing_key(topic_id)), IDS),
     st.builds(lambda fact: Forget(fact.key), st.builds(NamedProducer, NAMES, NODES, NODES)),
@@ -103,6 +106,7 @@ def _everything(metadata: Metadata) -> list[object]:
         metadata.routing,
         metadata.producers,
         metadata.queue_groups,
+        metadata.named_queues,
         metadata.jobs,
         metadata.next_producer_id,
     ]
@@ -115,6 +119,9 @@ ONE_OF_EACH: list[Change] = [
     NextProducerId(7),
     NamedProducer("a", 1, 2),
     QueueGroupFact(b"g" * 16, "shop"),
+    NamedQueueFact(
+        b"q" * 16, "mail", "orders", "mail", 1, 2, {"a": "b"}, {"c": "d"}, True, True, 3
+    ),
     JobFact("redrive", "1", b"body"),
     ClusterFact("c"),
     NodeFact(1, b"i"),

@@ -39,6 +39,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     key_order = False
     key_batches = False
+    late_acks = False
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
@@ -51,6 +52,7 @@ class QueueMachine(RuleBasedStateMachine):
                 backoff_ms=100,
                 key_order=self.key_order,
                 key_batches=self.key_batches,
+                late_acks=self.late_acks,
                 parked_max=3,
                 unacked_max=12,
             ),
@@ -61,6 +63,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.out: dict[Place, tuple[Delivery, int]] = {}
         self.prepared: dict[Place, int] = {}
         self.tries: dict[Place, int] = {}
+        self.late: dict[Place, Delivery] = {}  # what came back, by its last delivery
         self.calls: dict[Place, int] = {}  # with which receive a message went out last
         self.call = 0
 
@@ -81,9 +84,10 @@ class QueueMachine(RuleBasedStateMachine):
         return held[:: share + 1]
 
     def expire_model(self) -> None:
-        for place, (_, until) in list(self.out.items()):
+        for place, (delivery, until) in list(self.out.items()):
             if until <= self.now_ms:
                 del self.out[place]
+                self.late[place] = delivery
 
     # What happens
 
@@ -110,6 +114,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.tries[place] = self.tries.get(place, 0) + 1
             self.out[place] = (one, self.now_ms + 1000)
             self.calls[place] = self.call
+            self.late.pop(place, None)
             if self.key_order:
                 self.check_key(place)
         assert len(self.out) + len(self.prepared) <= 12
@@ -129,12 +134,28 @@ class QueueMachine(RuleBasedStateMachine):
             self.finish((one.partition, one.offset), "acked")
         assert errors(self.desk.ack(chosen)) == ["stale_receipt"] * len(chosen)
 
+    @precondition(lambda self: self.late_acks)
+    @rule(share=st.integers(0, 2))
+    def ack_late(self, share: int) -> None:
+        """Only what waits to be handed out again, and has not been since, can be acked late."""
+        self.desk.queue.expire(self.now_ms)
+        self.expire_model()
+        self.bury()
+        for place, delivery in list(self.late.items())[:: share + 1]:
+            is_waiting = delivery.offset in self.desk.queue.partitions[delivery.partition].waiting
+            expected = None if is_waiting and place not in self.done else "stale_receipt"
+            assert errors(self.desk.ack([delivery])) == [expected]
+            del self.late[place]
+            if expected is None:
+                self.finish(place, "acked")
+
     @rule(share=st.integers(0, 3), delay_ms=st.sampled_from([None, 0, 50, 700]))
     def nack(self, share: int, delay_ms: int | None) -> None:
         chosen = self.pick(share)
         assert errors(self.desk.nack(chosen, delay_ms)) == [None] * len(chosen)
         for one in chosen:
             del self.out[one.partition, one.offset]
+            self.late[one.partition, one.offset] = one
         self.bury()
 
     @rule(share=st.integers(1, 4))
@@ -192,7 +213,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.desk.save()
         for place in untouched:
             self.done[place] = "skipped"
-        for kept in (self.done, self.out, self.prepared, self.tries):
+        for kept in (self.done, self.out, self.prepared, self.tries, self.late):
             for place in [one for one in kept if one[0] == partition and one[1] >= offset]:
                 kept.pop(place)  # type: ignore[attr-defined]
 
@@ -215,6 +236,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.desk.save()
             self.out.clear()
             self.prepared.clear()
+            self.late.clear()
             for place in self.places():
                 self.done.setdefault(place, "purged")
 
@@ -224,6 +246,7 @@ class QueueMachine(RuleBasedStateMachine):
         for place in self.out:
             self.tries[place] -= 1
         self.out.clear()
+        self.late.clear()
 
     @rule()
     def snapshot(self) -> None:
@@ -342,6 +365,7 @@ class KeyBatchesMachine(KeyedQueueMachine):
     """One receive may have several messages of a key; all are of one lane, so that order counts."""
 
     key_batches = True
+    late_acks = True
 
     @rule(
         partition=st.integers(0, PARTITIONS - 1),
@@ -410,6 +434,8 @@ def test_a_long_life(kind: type[QueueMachine]) -> None:
             machine.reject(source.randint(1, 4))
         elif step < 0.9:
             machine.extend(source.randint(0, 3), source.choice([1, 300, 2000]))
+        elif step < 0.92 and machine.late_acks:
+            machine.ack_late(source.randint(0, 2))
         elif step < 0.97:
             machine.pass_time(source.choice([1, 100, 400, 1000]))
         elif step < 0.98:

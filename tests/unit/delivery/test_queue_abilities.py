@@ -121,6 +121,27 @@ def test_a_dead_message_cannot_be_acked_late() -> None:
     assert [offset for _, offset, _, _ in one.buried] == [0]
 
 
+def test_a_receipt_of_an_earlier_delivery_is_void_whatever_became_of_the_later_one() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.nack(first, 0)
+    one.prepare(one.receive())
+    one.end(is_commit=False)
+    assert errors(one.ack(first)) == ["stale_receipt"]
+    assert one.offsets() == [0]
+
+
+def test_a_rewind_voids_late_receipts_with_the_others() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.nack(first, 0)
+    one.queue.rewind(0, 0, one.topic.now_ms)
+    assert errors(one.ack(first)) == ["stale_receipt"]
+    assert one.offsets() == [0]
+
+
 def test_late_receipts_are_bounded() -> None:
     late = LateReceipts()
     for number in range(LATE_RECEIPTS_MAX + 5):

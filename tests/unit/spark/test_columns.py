@@ -22,6 +22,7 @@ from goqueue.model.batch import (
     decode_batch,
     encode_batch,
     encode_records,
+    read_header,
     stamp_append_time,
 )
 from goqueue.model.compression import Compression, compress
@@ -82,7 +83,10 @@ def _batch(
 
 
 def raw(batches: list[bytearray]) -> list[RawBatch]:
-    return [RawBatch(PARTITION.topic, PARTITION.partition, memoryview(one)) for one in batches]
+    return [
+        RawBatch(PARTITION.topic, PARTITION.partition, read_header(one), memoryview(one))
+        for one in batches
+    ]
 
 
 def rows_of(
@@ -149,12 +153,11 @@ def test_without_the_compiled_decoder_rows_are_the_same(
 
 
 def test_chunks_are_cut_by_bytes_and_by_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "CHUNK_BYTES", 5_000)
     monkeypatch.setattr(columns, "CHUNK_RECORDS_MAX", 25)
     small = [encode_batch([Record(None, b"x")] * 10, base_offset=10 * at) for at in range(5)]
     large = [encode_batch([Record(None, b"x" * 4_000)], base_offset=50 + at) for at in range(3)]
     schema = arrow_schema(ALL_COLUMNS, view="records")
-    chunks = list(record_batches(raw(small + large), EVERYTHING, schema))
+    chunks = list(record_batches(raw(small + large), EVERYTHING, schema, chunk_bytes=5_000))
     assert [len(chunk) for chunk in chunks] == [20, 20, 11, 1, 1]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -157,16 +159,45 @@ def test_clients_of_few_brokers_are_kept(
 
 def test_only_processes_of_spark_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[bool] = []
+    kept: list[bool] = []
     monkeypatch.setattr(workers.gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(workers, "_keep_freed_memory", lambda: kept.append(True))
     monkeypatch.setattr(workers, "_settled", set())
     workers.settle_process()
     assert not frozen
+    assert not kept
     main = ModuleType("__main__")
     main.__spec__ = ModuleSpec("pyspark.daemon", None)
     monkeypatch.setitem(sys.modules, "__main__", main)
     workers.settle_process()
     workers.settle_process()
-    assert len(frozen) == 1
+    assert len(frozen) == len(kept) == 1
+
+
+def test_a_worker_keeps_the_memory_that_its_tasks_free() -> None:
+    """In a process of its own, because there is no way back: no page is asked for twice."""
+    script = """
+import resource, sys
+from goqueue.spark import workers
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        held = [b"x" * (1 << 20) for _ in range(16)]
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+first = faults()
+workers._keep_freed_memory()
+faults()
+print(first, faults())
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+    before, after = map(int, run.stdout.split())
+    if platform.libc_ver()[0] == "glibc":
+        assert after < 1_000 < before
 
 
 def test_batches_are_fetched_by_a_thread_that_ends_with_the_task(

@@ -177,15 +177,18 @@ def manifest_of(
 
 def archive_piece(options: ReadOptions, folder: Path, layout: Layout, wanted: OffsetRange) -> Piece:
     """Read a range of offsets and write its files; runs on a worker."""
-    from goqueue.spark.columns import record_batches
+    from goqueue.spark.columns import CHUNK_BYTES_LARGE, record_batches
     from goqueue.spark.pipelines.parquet_files import RecordFiles
     from goqueue.spark.reading import read_batches
 
     schema = archive_schema()
+    rows = record_batches(
+        read_batches(options, wanted), wanted, schema, chunk_bytes=CHUNK_BYTES_LARGE
+    )
     files = RecordFiles(folder, wanted.partition, layout, schema)
     counts = [0] * LATENCY_BUCKETS
     try:
-        for batch in record_batches(read_batches(options, wanted), wanted, schema):
+        for batch in rows:
             if len(batch):
                 files.add(batch)
                 counts = [a + b for a, b in zip(counts, _latencies(batch), strict=True)]

@@ -7,6 +7,7 @@ the disk.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
 _LOCK = ".lock"
+_START_WRITING = 2  # as sync_file_range numbers it: start, and wait for nothing
 _FRESH = ".fresh"  # the end of the name of a file that is not whole yet
 
 
@@ -86,6 +88,19 @@ def write_over(file: Path, data: bytes) -> None:
     fresh = _write_fresh(file, data)
     fresh.replace(file)
     sync_folder(file.parent)
+
+
+def begin_sync(file: Path) -> None:
+    """Let the system begin to write what a file holds so far, so that `sync_file` waits less.
+
+    It promises nothing, and where the system has no such call it does nothing.
+    """
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is None:
+        return
+    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    with file.open("rb") as opened:
+        call(opened.fileno(), 0, 0, _START_WRITING)  # Nought is: up to the end.
 
 
 def sync_file(file: Path) -> None:

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from goqueue.model.names import TopicPartition
 from goqueue.spark.pipelines.digests import Digest, digest_of
-from goqueue.spark.pipelines.folders import sync_file, sync_folder
+from goqueue.spark.pipelines.folders import begin_sync, sync_file, sync_folder
 from goqueue.spark.pipelines.manifests import DATA, ArchivedFile
 
 Layout = Literal["time", "partition"]
@@ -66,15 +66,18 @@ class _OpenFile:
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting))
             self.waiting, self.waiting_bytes = [], 0
+            begin_sync(self.path)
 
     def close(self, archive: Path) -> ArchivedFile:
         self.flush()
         self.writer.close()
+        begin_sync(self.path)
+        checksum = file_checksum(self.path)
         sync_file(self.path)
         return ArchivedFile(
             path=str(self.path.relative_to(archive)),
             bytes=self.path.stat().st_size,
-            crc32c=file_checksum(self.path),
+            crc32c=checksum,
             digest=self.digest,
             first_offset=min(self.offsets),
             last_offset=max(self.offsets),

@@ -12,6 +12,7 @@ from goqueue.wire.sqs.shapes import Message
 
 ATTEMPT_MS = 5 * 60_000
 ATTEMPTS_MAX = 1000  # answers that are kept; the oldest go first
+BODIES_BYTES_MAX = 32 << 20  # about what they may take, all together
 _Key = tuple[bytes, str]
 
 
@@ -20,6 +21,7 @@ class Attempt(NamedTuple):
 
     until_ms: int
     messages: list[Message]
+    size: int
 
     @property
     def receipts(self) -> list[str]:
@@ -31,6 +33,7 @@ class Attempts:
 
     def __init__(self) -> None:
         self._kept: dict[_Key, Attempt] = {}
+        self._size = 0
 
     def find(self, queue_id: bytes, name: str, now_ms: int) -> Attempt | None:
         attempt = self._kept.get((queue_id, name))
@@ -39,12 +42,16 @@ class Attempts:
         return attempt
 
     def keep(self, queue_id: bytes, name: str, messages: list[Message], now_ms: int) -> None:
-        if not messages:
-            return
         self.forget(queue_id, name)
-        while len(self._kept) >= ATTEMPTS_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[queue_id, name] = Attempt(now_ms + ATTEMPT_MS, messages)
+        size = sum(len(one.body) for one in messages)
+        if not messages or size > BODIES_BYTES_MAX:
+            return
+        while len(self._kept) >= ATTEMPTS_MAX or self._size + size > BODIES_BYTES_MAX:
+            self.forget(*next(iter(self._kept)))
+        self._kept[queue_id, name] = Attempt(now_ms + ATTEMPT_MS, messages, size)
+        self._size += size
 
     def forget(self, queue_id: bytes, name: str) -> None:
-        self._kept.pop((queue_id, name), None)
+        gone = self._kept.pop((queue_id, name), None)
+        if gone is not None:
+            self._size -= gone.size

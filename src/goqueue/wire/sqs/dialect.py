@@ -6,8 +6,9 @@ answered in its own way, refusals too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from goqueue.broker.promise import Promise
@@ -20,6 +21,7 @@ from goqueue.wire.http.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
 from goqueue.wire.sqs.errors import InvalidAction, MissingAction, told
 from goqueue.wire.sqs.front_end import SqsFrontEnd
+from goqueue.wire.sqs.ids import new_id
 from goqueue.wire.sqs.shapes import SHAPES
 
 ACTION = "Action"  # the parameter that names the action of a request
@@ -50,11 +52,11 @@ class SqsDialect:
         operations: Mapping[str, Operation],
         *,
         region: str,
-        new_id: Callable[[], bytes],
+        random: Random,
     ) -> None:
         self._operations = operations
         self._region = region
-        self._new_id = new_id
+        self._random = random
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
         """A path alone never says what is wanted."""
@@ -106,8 +108,7 @@ class SqsDialect:
         return Told(refusal.status, _XML, query_codec.encode_error(refusal, request_id), head)
 
     def _request_id(self) -> str:
-        text = self._new_id().hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return new_id(self._random)
 
 
 class SqsApplication(Application):
@@ -124,7 +125,7 @@ class SqsApplication(Application):
     def __init__(self, front: SqsFrontEnd) -> None:
         operations = {one.name: one for one in front.operations}
         rules = front.rules
-        self._sqs = SqsDialect(operations, region=rules.region, new_id=front.broker.new_id)
+        self._sqs = SqsDialect(operations, region=rules.region, random=front.broker.random)
         self._keys = dict(rules.access_keys)
         super().__init__(front, self._sqs)
 

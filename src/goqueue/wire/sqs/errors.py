@@ -260,6 +260,7 @@ class InvalidRequest(SqsError):
 
 # Errors that mean something to SQS. What is not here is told by its status over HTTP.
 MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
+    errors.QueueExists: QueueNameExists,
     errors.UnknownQueue: QueueDoesNotExist,
     errors.UnknownGroup: QueueDoesNotExist,
     errors.UnknownTopic: QueueDoesNotExist,

@@ -16,10 +16,14 @@ import msgspec
 from goqueue.model.batch import Header
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.dead_letters import REDRIVEN_HEADER
-from goqueue.model.queue_headers import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER
+from goqueue.model.queue_headers import (
+    DEDUPLICATED_AT_HEADER,
+    DEDUPLICATION_HEADER,
+    MESSAGE_ID_HEADER,
+)
 from goqueue.wire.sqs.errors import InvalidMessageContents, InvalidParameterValue
 from goqueue.wire.sqs.shapes import AttributeValue
-from goqueue.wire.sqs.text import FORBIDDEN
+from goqueue.wire.sqs.text import FORBIDDEN, decode_text, is_plain
 
 ATTRIBUTES_MAX = 10
 NAME_LENGTH_MAX = 256
@@ -30,7 +34,7 @@ SENT_HEADER = "sqs.sent"
 _OWN_PREFIX = "sqs."
 _USER_PREFIX = "sqs.user."
 _TYPES_HEADER = "sqs.types"
-_BROKER_PREFIX = "goqueue-schedule"
+_SCHEDULE_PREFIX = "goqueue-schedule"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _NUMBER = re.compile(r"[+-]?(\d{1,200}(\.\d{0,200})?|\.\d{1,200})([eE][+-]?\d{1,3})?")
 _TYPES = ("String", "Number", "Binary")
@@ -66,17 +70,23 @@ def check_trace(attributes: Attributes | None) -> str | None:
             raise InvalidParameterValue(
                 f"The message system attribute '{TRACE}' must contain a value of type 'String'."
             )
-        check_text(one.string_value)
+        encode_text(one.string_value)
         return one.string_value
     return None
 
 
-def check_text(text: str) -> None:
-    if FORBIDDEN.search(text):
+def encode_text(text: str) -> bytes:
+    """The bytes of a text; raise if it is none that SQS takes."""
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        content = b"\0"
+    if not is_plain(content):
         raise InvalidMessageContents(
             "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
             "#xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF."
         )
+    return content
 
 
 def _check_name(name: str) -> None:
@@ -115,7 +125,7 @@ def _check_value(name: str, one: AttributeValue) -> None:
             f"Message (user) attribute '{name}' must contain a non-empty value of type '{base}'."
         )
     if isinstance(value, str):
-        check_text(value)
+        encode_text(value)
         if base == "Number" and not _NUMBER.fullmatch(value):
             raise InvalidParameterValue(
                 f"Can't cast the value of message (user) attribute '{name}' to a number."
@@ -137,7 +147,7 @@ def to_headers(
             types[name] = one.data_type
         is_binary = one.data_type.partition(".")[0] == "Binary"
         content = one.binary_value if is_binary else (one.string_value or "").encode()
-        is_ours = name.startswith(_OWN_PREFIX)
+        is_ours = name.startswith(_OWN_PREFIX) or _is_of_broker(name)
         headers.append((_USER_PREFIX + name if is_ours else name, content))
     if types:
         headers.append((_TYPES_HEADER, _encode(types)))
@@ -170,7 +180,12 @@ def read_headers(headers: Sequence[Header]) -> Read:
     for name, content in headers:
         if name == _TYPES_HEADER:
             types = _read_types(content)
-        elif name in (MESSAGE_ID_HEADER, DEDUPLICATION_HEADER, SENT_HEADER):
+        elif name in (
+            MESSAGE_ID_HEADER,
+            DEDUPLICATION_HEADER,
+            DEDUPLICATED_AT_HEADER,
+            SENT_HEADER,
+        ):
             own[name] = (content or b"").decode("utf-8", "replace")
         else:
             given.append((name, content))
@@ -223,11 +238,8 @@ def _to_value(content: bytes | None, data_type: str | None) -> AttributeValue | 
     if not content:
         return None  # SQS knows no empty values.
     if data_type is None or data_type.partition(".")[0] != "Binary":
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if not FORBIDDEN.search(text):
+        text = decode_text(content)
+        if text is not None:
             return AttributeValue(string_value=text, data_type=data_type or "String")
         data_type = "Binary"
     return AttributeValue(binary_value=content, data_type=data_type)
@@ -235,5 +247,9 @@ def _to_value(content: bytes | None, data_type: str | None) -> AttributeValue | 
 
 def _is_attribute(name: str, shown: str) -> bool:
     """Whether a header is one that a client of SQS could have sent, and not the broker's."""
-    is_ours = name.startswith((DEAD_PREFIX, _BROKER_PREFIX)) or name == REDRIVEN_HEADER
-    return not is_ours and bool(_NAME.fullmatch(shown))
+    return not _is_of_broker(name) and bool(_NAME.fullmatch(shown))
+
+
+def _is_of_broker(name: str) -> bool:
+    """Whether the broker itself writes headers of this name."""
+    return name.startswith((DEAD_PREFIX, _SCHEDULE_PREFIX)) or name == REDRIVEN_HEADER

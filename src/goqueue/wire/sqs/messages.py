@@ -14,7 +14,7 @@ from goqueue.wire.sqs import digests
 from goqueue.wire.sqs.message_attributes import ENCODING, Read, read_headers, wanted
 from goqueue.wire.sqs.names import ACCOUNT
 from goqueue.wire.sqs.shapes import AttributeValue, Message
-from goqueue.wire.sqs.text import FORBIDDEN
+from goqueue.wire.sqs.text import decode_text
 
 SEQUENCE_DIGITS = 20
 SYSTEM_ATTRIBUTES = (
@@ -102,11 +102,8 @@ def foreign_id(topic_id: bytes, partition: int, offset: int) -> str:
 def _body(value: bytes | None) -> tuple[str, bytes, bool]:
     """The text of a message, its bytes, and whether it had to be encoded to be text."""
     content = value or b""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    if not FORBIDDEN.search(text):
+    text = decode_text(content)
+    if text is not None:
         return text, content, False
     encoded = b64encode(content)
     return encoded.decode("ascii"), encoded, True

@@ -5,3 +5,20 @@ from __future__ import annotations
 import re
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS = bytes(one for one in range(0x20) if one not in b"\t\n\r")
+
+
+def is_plain(content: bytes) -> bool:
+    """The same as finding nothing forbidden, for text that is encoded; bodies are long."""
+    if len(content.translate(None, _CONTROLS)) != len(content):
+        return False
+    # U+FFFE and U+FFFF, which are no characters.
+    return b"\xef\xbf\xbe" not in content and b"\xef\xbf\xbf" not in content
+
+
+def decode_text(content: bytes) -> str | None:
+    """The text that bytes are; None if they are none that SQS carries."""
+    try:
+        return content.decode() if is_plain(content) else None
+    except UnicodeDecodeError:
+        return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -23,9 +25,9 @@ RUNS = some.lists(
 
 
 @settings(deadline=None, max_examples=60)
-@given(RUNS, some.randoms(use_true_random=False), some.floats(0, 1))
+@given(RUNS, some.integers(0, 1 << 32), some.floats(0, 1))
 def test_it_agrees_with_a_dictionary(
-    runs: list[tuple[int, int, int]], random: object, share: float
+    runs: list[tuple[int, int, int]], seed: int, share: float
 ) -> None:
     table, model = Waiting(), dict[int, int]()
     first = 0
@@ -35,7 +37,7 @@ def test_it_agrees_with_a_dictionary(
         model.update(dict.fromkeys(range(first, first + count), topic))
         first += count
     numbers = list(model)
-    random.shuffle(numbers)  # type: ignore[attr-defined]
+    random.Random(seed).shuffle(numbers)  # a choice of hypothesis for each would take minutes
     for number in numbers[: int(share * len(numbers))]:
         assert table.remove(number) == model.pop(number)
         assert table.remove(number) == 0

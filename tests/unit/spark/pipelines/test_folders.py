@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.pipelines import folders
 from goqueue.spark.pipelines.folders import (
     FileTaken,
     FolderBusy,
+    begin_sync,
     folder_of,
     locked,
+    sync_file,
     write_new,
     write_over,
 )
@@ -56,3 +59,18 @@ def test_a_folder_is_a_path_or_a_file_uri(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequest, match="is a file"):
         folder_of(tmp_path / "file")
+
+
+def test_writing_that_begins_early_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows"
+    for content in (b"", b"some bytes"):
+        file.write_bytes(content)
+        begin_sync(file)
+        sync_file(file)
+        assert file.read_bytes() == content
+    monkeypatch.setattr(folders.ctypes, "CDLL", lambda _: object())  # a system without the call
+    begin_sync(file)
+    with pytest.raises(FileNotFoundError):
+        sync_file(tmp_path / "none")

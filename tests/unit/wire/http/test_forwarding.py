@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from goqueue.broker.peers import Answered, PeerKind
@@ -22,13 +23,17 @@ class FakePeers:
 
     def __init__(self) -> None:
         self.called: list[int] = []
+        self.heads: list[bytes] = []
 
     def serve(self, kind: PeerKind, handler: Callable[..., Any]) -> None: ...
 
     def listen(self, kind: PeerKind, handler: Callable[..., Any]) -> None: ...
 
-    def call(self, node: int, *_: object, **__: object) -> Promise[Answered]:
+    def call(
+        self, node: int, kind: PeerKind, head: bytes, *_: object, **__: object
+    ) -> Promise[Answered]:
         self.called.append(node)
+        self.heads.append(head)
         return Promise()
 
 
@@ -71,3 +76,17 @@ def test_who_cannot_answer_is_not_asked(case: dict[str, Any]) -> None:
     called, error = forward(**case)
     assert called == []
     assert isinstance(error, NoOwner)
+
+
+def test_only_headers_that_the_application_looks_at_go_along() -> None:
+    peers = FakePeers()
+    broker = SimpleNamespace(node_id=HERE, cluster=SimpleNamespace(is_there=lambda _: True))
+    forwarder = Forwarder(cast(Any, broker), cast(Any, peers))
+    for names in ((b"accept",), (b"x-amz-target", b"host")):
+        forwarder.attach(cast(Any, SimpleNamespace(headers_forwarded=names)))
+    headers = {b"accept": b"a", b"host": b"h", b"cookie": b"secret"}
+    for application in (0, 1):
+        request = Request("POST", "/", headers=headers)
+        forwarder.forward(THERE, request, Call({}), application=application)
+    sent = [msgspec.msgpack.decode(head)[5] for head in peers.heads]
+    assert sent == [{b"accept": b"a"}, {b"host": b"h"}]

@@ -13,7 +13,7 @@ from goqueue.wire.http.front_end import Limits
 from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.operations import OPERATIONS
-from tests.integration.sqs import connect
+from tests.integration.sqs import Queue, connect
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Answer, Wire
 
@@ -47,6 +47,14 @@ class Node:
         wire.feed(request_bytes(method, target, headers, body))
         self.world.run_until(lambda: bool(wire.answers) and wire.answers[-1].is_whole)
         return wire.answers[-1]
+
+
+def queue(sqs: Any, name: str = "orders", **attributes: str) -> Queue:
+    """A new queue, of the kind that its name says."""
+    if name.endswith(".fifo"):
+        attributes = {"FifoQueue": "true", **attributes}
+    url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+    return Queue(sqs, url)
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:

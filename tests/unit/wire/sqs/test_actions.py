@@ -9,19 +9,11 @@ import pytest
 
 from goqueue.model.batch import Record
 from goqueue.wire.sqs.front_end import SqsRules
-from goqueue.wire.sqs.shapes import SHAPES
 from tests.integration.sqs import Queue, bodies, error_of, md5, md5_of_attributes
 from tests.simulation.world import World
-from tests.unit.wire.sqs.client import ENDPOINT, Node
+from tests.unit.wire.sqs.client import ENDPOINT, Node, queue
 
 YEAR_SECONDS = 365 * 24 * 3600
-
-
-def queue(sqs: Any, name: str = "orders", **attributes: str) -> Queue:
-    if name.endswith(".fifo"):
-        attributes = {"FifoQueue": "true", **attributes}
-    url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
-    return Queue(sqs, url)
 
 
 def redrive(target: Queue, count: int) -> str:
@@ -360,66 +352,3 @@ def test_queues_and_messages_survive_a_crash(world: World) -> None:
     there = Queue(Node(world).boto3(), made.url)
     assert there.attributes("VisibilityTimeout") == {"VisibilityTimeout": "60"}
     assert sorted([first["Body"], *there.drain()]) == ["a", "b", "c"]
-
-
-# The protocols themselves
-
-
-def test_json_refusals_repeat_the_older_code_in_a_header(node: Node) -> None:
-    headers = {
-        "x-amz-target": "AmazonSQS.GetQueueUrl",
-        "content-type": "application/x-amz-json-1.0",
-    }
-    answer = node.ask(b'{"QueueName": "x"}', headers=headers)
-    assert answer.status == 400
-    assert answer.headers["x-amzn-query-error"] == "AWS.SimpleQueueService.NonExistentQueue;Sender"
-    assert answer.headers["x-amzn-requestid"]
-    assert answer.json["__type"] == "com.amazonaws.sqs#QueueDoesNotExist"
-
-
-def test_an_address_of_a_queue_may_be_asked_with_get(node: Node) -> None:
-    made = queue(node.boto3())
-    target = "/000000000000/orders?Action=SendMessage&MessageBody=a%20b"
-    assert node.ask(b"", headers={}, method="GET", target=target).status == 200
-    assert made.receive_one()["Body"] == "a b"
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "code"),
-    [
-        (b"", {}, b"MissingAction"),
-        (b"Action=Dance", {}, b"InvalidAction"),
-        (b"{}", {"x-amz-target": "AmazonSQS.Dance"}, b"UnknownOperationException"),
-        (b"Action=SendMessage&QueueUrl=x&DelaySeconds=soon", {}, b"MalformedInput"),
-        (b"Action=SendMessage", {}, b"MissingParameter"),
-        (b"Action=%ff", {}, b"MalformedInput"),
-    ],
-)
-def test_what_cannot_be_understood_is_refused(
-    node: Node, body: bytes, headers: dict[str, str], code: bytes
-) -> None:
-    answer = node.ask(body, headers=headers)
-    assert answer.status == 400
-    assert code in answer.body
-
-
-@pytest.mark.parametrize("action", SHAPES)
-def test_an_action_without_input_is_refused_or_done(node: Node, action: str) -> None:
-    """Nothing that is missing is a fault of ours."""
-    for body, headers in (
-        (f"Action={action}".encode(), {}),
-        (b"{}", {"x-amz-target": f"AmazonSQS.{action}"}),
-    ):
-        answer = node.ask(body, headers=headers)
-        assert answer.status == (200 if action == "ListQueues" else 400)
-
-
-@pytest.mark.parametrize(
-    "headers", [{"origin": "http://evil.test"}, {"sec-fetch-site": "cross-site"}]
-)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_page_of_somebody_else_may_not_send(
-    node: Node, method: str, headers: dict[str, str]
-) -> None:
-    target = "/?Action=CreateQueue&QueueName=x"
-    assert node.ask(b"", headers=headers, method=method, target=target).status == 403

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from random import Random
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -12,15 +14,22 @@ from goqueue.model.batch import Header
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http import problems
 from goqueue.wire.sqs import message_attributes, policies, queue_attributes
-from goqueue.wire.sqs.attempts import ATTEMPT_MS, ATTEMPTS_MAX, Attempts
+from goqueue.wire.sqs.attempts import (
+    ATTEMPT_MS,
+    ATTEMPTS_MAX,
+    BODIES_BYTES_MAX,
+    Attempts,
+)
 from goqueue.wire.sqs.deleted import RECEIPTS_MAX, Deleted
 from goqueue.wire.sqs.errors import SqsError, told
 from goqueue.wire.sqs.front_end import SqsRules
+from goqueue.wire.sqs.ids import new_id, new_ids
 from goqueue.wire.sqs.names import check_name, name_of_arn, name_of_url
 from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.purges import Purges
 from goqueue.wire.sqs.shapes import AttributeValue, Message
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
+from goqueue.wire.sqs.text import FORBIDDEN, decode_text, is_plain
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:dead"
 
@@ -241,6 +250,8 @@ def test_attributes_come_back_from_headers_as_they_were() -> None:
         "b": _value("Number.int", "7"),
         "c": _value("Binary.png", None, b"\xff"),
         "sqs.types": _value("String", "mine"),
+        "goqueue-dead-topic": _value("String", "mine as well"),
+        "goqueue-redriven-from": _value("String", "and mine"),
         "AWSTraceHeader": _value("String", "mine too"),
     }
     headers = message_attributes.to_headers(given, "Root=1", 123)
@@ -267,6 +278,31 @@ def test_headers_of_our_names_that_others_wrote_do_no_harm(header: Header) -> No
     read = message_attributes.read_headers((header, ("a", b"1")))
     assert read.attributes["a"].string_value == "1"
     assert (read.message_id, read.sent_ms) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["", "a é \t\r\n \U0001f600 \ufffd", "\x7f\x80\ud7ff\ue000"])
+def test_text_that_sqs_carries(text: str) -> None:
+    assert message_attributes.encode_text(text) == text.encode()
+    assert decode_text(text.encode()) == text
+
+
+def test_what_is_forbidden_in_text_is_so_in_its_bytes() -> None:
+    """One test is for characters and one for bytes; they must not differ."""
+    for number in (*range(0x20), 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFE, 0x10FFFF):
+        text = f"a{chr(number)}b"
+        assert is_plain(text.encode()) == (FORBIDDEN.search(text) is None), hex(number)
+    for bad in (b"\xff", b"\xed\xa0\x80"):
+        assert decode_text(bad) is None
+    with pytest.raises(SqsError):
+        message_attributes.encode_text("\ud800")
+
+
+def test_ids_are_uuids_and_differ() -> None:
+    chance = Random(1)
+    ids = [*new_ids(chance, 99), new_id(chance)]
+    assert len(set(ids)) == 100
+    assert {UUID(one).version for one in ids} == {4}
+    assert {UUID(one).variant for one in ids} == {RFC_4122}
 
 
 # What a node remembers
@@ -305,6 +341,25 @@ def test_attempts_are_bounded_and_forgotten() -> None:
     assert found is not None
     assert found.receipts == ["r"]
     assert attempts.find(b"q", str(ATTEMPTS_MAX), ATTEMPT_MS) is None
+
+
+def test_attempts_take_so_much_memory_and_no_more() -> None:
+    attempts = Attempts()
+    body = "x" * (BODIES_BYTES_MAX // 2)
+    large = Message(message_id="m", receipt_handle="r", md5_of_body="", body=body)
+    for name in ("a", "b", "c"):
+        attempts.keep(b"q", name, [large], 0)
+    assert [attempts.find(b"q", name, 0) is None for name in ("a", "b", "c")] == [
+        True,
+        False,
+        False,
+    ]
+    attempts.keep(b"q", "c", [large, large, large], 0)
+    assert attempts.find(b"q", "c", 0) is None
+    assert attempts.find(b"q", "b", 0) is not None
+    attempts.forget(b"q", "b")
+    attempts.keep(b"q", "d", [large, large], 0)
+    assert attempts.find(b"q", "d", 0) is not None
 
 
 def test_deleted_receipts_are_bounded() -> None:

@@ -87,12 +87,14 @@ def _reader(front: SqsFrontEnd, queue: NamedQueue, asked: Asked) -> Reader:
         if name not in SYSTEM_ATTRIBUTES:
             raise InvalidAttributeName(name)
 
+    names_by_group: dict[str, str] = {}
+
     def source_arn(group: str) -> str | None:
         """The queue of a group; there is none where a group has died of another protocol."""
-        for one in front.broker.named_queues.all():
-            if one.group == group:
-                return arn_of(one.name, asked.region)
-        return None
+        if not names_by_group:
+            names_by_group.update((one.group, one.name) for one in front.broker.named_queues.all())
+        name = names_by_group.get(group)
+        return None if name is None else arn_of(name, asked.region)
 
     topic_id = front.broker.topics.get(queue.topic).id
     wanted = body.message_attribute_names or ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 from goqueue.broker.named_queues import Posted, Posting
 from goqueue.model.batch import Record
@@ -13,10 +12,11 @@ from goqueue.wire.sqs import digests, shapes
 from goqueue.wire.sqs.batches import check_entries, failed
 from goqueue.wire.sqs.errors import BatchRequestTooLong, InvalidParameterValue, MissingParameter
 from goqueue.wire.sqs.handlers.finding import queue_of
+from goqueue.wire.sqs.ids import new_id, new_ids
 from goqueue.wire.sqs.message_attributes import (
     check_attributes,
-    check_text,
     check_trace,
+    encode_text,
     to_headers,
 )
 from goqueue.wire.sqs.messages import sequence_number
@@ -39,7 +39,7 @@ _NOT_FOR_TYPE = "The request include parameter that is not valid for this queue 
 
 async def send(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sent:
     queue = await queue_of(front, asked)
-    draft = _draft(front, queue, asked.body)
+    draft = _draft(front, queue, asked.body, new_id(front.broker.random))
     [result] = await front.broker.named_queues.send(queue, [draft.posting])
     if isinstance(result, GoQueueError):
         raise result
@@ -57,10 +57,12 @@ async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sen
             _check_ordered(queue, one)
     drafts: list[tuple[str, _Draft]] = []
     refused: list[shapes.Failed] = []
-    for one in entries:
+    ids = new_ids(front.broker.random, len(entries))
+    for one, message_id in zip(entries, ids, strict=True):
         assert one.id is not None
         try:
-            drafts.append((one.id, _draft(front, queue, one, too_long="cannot be validated")))
+            draft = _draft(front, queue, one, message_id, too_long="cannot be validated")
+            drafts.append((one.id, draft))
         except GoQueueError as error:
             refused.append(failed(one.id, error))
     sent = []
@@ -104,20 +106,19 @@ class _Draft(NamedTuple):
 
 
 def _draft(
-    front: SqsFrontEnd, queue: NamedQueue, message: Outgoing, *, too_long: str = "are invalid"
+    front: SqsFrontEnd,
+    queue: NamedQueue,
+    message: Outgoing,
+    message_id: str,
+    *,
+    too_long: str = "are invalid",
 ) -> _Draft:
     """A message as it is stored; raise if SQS would not take it."""
     if not message.message_body:
         raise MissingParameter("MessageBody")
-    check_text(message.message_body)
-    body = message.message_body.encode()
+    body = encode_text(message.message_body)
     check_attributes(message.message_attributes)
-    size_max = int(queue.attributes.get("MaximumMessageSize", front.rules.message_bytes_max))
-    if _size(message) > size_max:
-        raise InvalidParameterValue(
-            f"One or more parameters {too_long}. Reason: Message must be shorter than {size_max} "
-            "bytes."
-        )
+    _check_size(front, queue, message, too_long)
     trace = check_trace(message.message_system_attributes)
     delay_seconds = _delay_seconds(front, queue, message)
     key = _check_token("MessageGroupId", message.message_group_id)
@@ -131,7 +132,7 @@ def _draft(
     )
     posting = Posting(
         record=record,
-        message_id=str(UUID(bytes=front.broker.new_id())),
+        message_id=message_id,
         delay_ms=delay_seconds * SECOND_MS,
         deduplication_id=_deduplication_id(queue, message, body),
         scope="key" if queue.attributes.get("DeduplicationScope") == "messageGroup" else "queue",
@@ -144,13 +145,26 @@ def _draft(
     )
 
 
+def _check_size(front: SqsFrontEnd, queue: NamedQueue, message: Outgoing, too_long: str) -> None:
+    size_max = int(queue.attributes.get("MaximumMessageSize", front.rules.message_bytes_max))
+    if _size(message) > size_max:
+        raise InvalidParameterValue(
+            f"One or more parameters {too_long}. Reason: Message must be shorter than {size_max} "
+            "bytes."
+        )
+
+
 def _size(message: Outgoing) -> int:
     """The bytes that a message counts: its body, and the names, types and values of attributes."""
-    size = len((message.message_body or "").encode("utf-8", "replace"))
+    size = _length(message.message_body or "")
     for name, one in (message.message_attributes or {}).items():
-        value = one.binary_value or (one.string_value or "").encode("utf-8", "replace")
-        size += len(name) + len(one.data_type or "") + len(value)
+        size += len(name) + len(one.data_type or "")
+        size += len(one.binary_value) if one.binary_value else _length(one.string_value or "")
     return size
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _delay_seconds(front: SqsFrontEnd, queue: NamedQueue, message: Outgoing) -> int:

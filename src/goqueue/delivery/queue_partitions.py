@@ -1,0 +1,186 @@
+"""The partitions of a queue: how they grow and shrink, and what happens to them that must last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from goqueue.delivery.arrivals import Arrivals
+from goqueue.delivery.choosing import Chooser, Pick
+from goqueue.delivery.key_runs import KeyRuns
+from goqueue.delivery.lanes import LaneIndex
+from goqueue.delivery.late_receipts import LateReceipts
+from goqueue.delivery.leases import Leases, Unacked
+from goqueue.delivery.ledger import Event, Finish, Ledger
+from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
+from goqueue.delivery.ripening import Ripening
+from goqueue.delivery.settings import LaneSettings, QueueSettings
+from goqueue.delivery.views import Totals
+
+
+class QueuePartitions:
+    """All partitions of one topic, for one group."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: QueueSettings,
+        lanes: LaneSettings,
+        *,
+        random: Random,
+        unacked: Unacked | None = None,
+    ) -> None:
+        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues."""
+        self.number = number
+        self.settings = settings
+        self.totals = Totals()
+        self.partitions: list[PartitionQueue] = []
+        self.unacked = unacked if unacked is not None else Unacked()
+        self.leases = Leases(number, self.unacked)
+        self.chooser = Chooser(lanes)
+        self._late = LateReceipts()
+        self._calls = 0
+        self._random = random
+        self._burden = Burden()
+        self._chosen: list[Pick] = []
+        self._changed: dict[int, None] = {}
+        self._dead_letters: list[DeadLetter] = []
+
+    # The log
+
+    def add_partition(
+        self,
+        ledger: Ledger,
+        index: LaneIndex,
+        arrivals: Arrivals,
+        *,
+        log_start: int,
+        log_end: int,
+        high_watermark: int,
+        now_ms: int,
+        arrived: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """The topic has one more partition, or the queue is being opened.
+
+        `arrived` tells when messages came that are there already, if that counts: times, each with
+        the offset before which all had come.
+        """
+        number, delay_ms = len(self.partitions), self.settings.delay_ms
+        ripening = Ripening(arrived) if delay_ms else None
+        if ripening is not None:
+            ripening.note(high_watermark, now_ms, delay_ms)
+            high_watermark = ripening.ripe_end(now_ms, delay_ms)
+        partition = PartitionQueue(
+            number,
+            ledger,
+            index,
+            arrivals,
+            self._burden,
+            self.unacked,
+            log_start=log_start,
+            log_end=log_end,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+            has_key_batches=self.settings.key_batches,
+        )
+        partition.ripening = ripening
+        self.partitions.append(partition)
+        if partition.events:
+            self._changed[number] = None
+        self.chooser.add(partition)
+        self._refresh(partition)
+
+    def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
+        """There are messages up to `high_watermark`, and the lane index knows them."""
+        partition = self.partitions[number]
+        if partition.ripening is not None:
+            partition.ripening.note(high_watermark, now_ms, self.settings.delay_ms)
+            high_watermark = partition.ripening.ripe_end(now_ms, self.settings.delay_ms)
+        partition.advance(high_watermark, now_ms)
+        self._refresh(partition)
+
+    def ripen(self, now_ms: int) -> None:
+        """Let messages be chosen that have been held back for long enough."""
+        for partition in self._ripening():
+            self.advance(partition.number, 0, now_ms)
+            if not self.settings.delay_ms:
+                partition.ripening = None
+
+    def next_ripe_ms(self) -> int | None:
+        """When the next message has been held back for long enough."""
+        delay_ms = self.settings.delay_ms
+        times = [one.ripening.next_ms(delay_ms) for one in self._ripening() if one.ripening]
+        return min((one for one in times if one is not None), default=None)
+
+    def _ripening(self) -> list[PartitionQueue]:
+        return [one for one in self.partitions if one.ripening is not None]
+
+    def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
+        """The log begins later now. Tell it before the lane index forgets what went."""
+        partition = self.partitions[number]
+        self._resume(partition, partition.start_moved(log_start), now_ms)
+        self._refresh(partition)
+
+    def configure(self, settings: QueueSettings, lanes: LaneSettings) -> None:
+        if (settings, lanes) == (self.settings, self.chooser.settings):
+            return
+        self.settings = settings
+        if settings.delay_ms:
+            for partition in self.partitions:
+                if partition.ripening is None:
+                    partition.ripening = Ripening(((0, partition.high_watermark),))
+        self.chooser.configure(lanes)
+        for partition in self.partitions:
+            partition.set_key_batches(settings.key_batches)
+            self._refresh(partition)
+
+    # What follows from other things
+
+    def _finish(
+        self, partition: PartitionQueue, offsets: Sequence[int], why: Finish, now_ms: int
+    ) -> None:
+        self._resume(partition, partition.finish(offsets, why), now_ms)
+        self._changed[partition.number] = None
+
+    def _resume(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
+        """These may be chosen, retries when they are due; they come before all others."""
+        if not offsets:
+            return
+        retries, turns_ms = partition.ledger.retries, dict.fromkeys(offsets, now_ms)
+        for offset in offsets:
+            if offset in retries:
+                turns_ms[offset] = max(now_ms, retries[offset].due_ms)
+        if isinstance(partition.lines, KeyRuns):
+            turns_ms = partition.lines.in_turn(turns_ms)
+        for offset, due_ms in turns_ms.items():
+            partition.wait(offset, due_ms)
+            self.chooser.queue_one(partition.number, offset, due_ms)
+
+    def _refresh(self, partition: PartitionQueue) -> None:
+        self.chooser.refresh(partition, parked_max=self.settings.parked_max)
+
+    # What is to be written
+
+    def mark_changed(self, number: int) -> None:
+        """Something was recorded in a partition directly."""
+        self._changed[number] = None
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._changed)
+
+    def take_events(self) -> list[tuple[int, list[Event]]]:
+        """What has changed in each partition since the last call, in order."""
+        changed, self._changed = self._changed, {}
+        taken: list[tuple[int, list[Event]]] = []
+        for number in changed:
+            partition = self.partitions[number]
+            events, partition.events = partition.events, []
+            if events:
+                taken.append((number, events))
+        return taken
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """Messages to be moved to the dead-letter topic since the last call."""
+        letters, self._dead_letters = self._dead_letters, []
+        return letters

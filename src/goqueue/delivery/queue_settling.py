@@ -1,0 +1,204 @@
+"""Settling: what becomes of messages that were handed out, by their receipts or by their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from goqueue.delivery.backoff import backoff_ms
+from goqueue.delivery.handing import Settled
+from goqueue.delivery.lanes import LANE_COUNT
+from goqueue.delivery.leases import Lease
+from goqueue.delivery.ledger import Finish, Retry
+from goqueue.delivery.partition_queue import DeadLetter
+from goqueue.delivery.queue_partitions import QueuePartitions
+from goqueue.delivery.receipts import TAILS, refusal
+from goqueue.model.errors import GoQueueError, LeaseTooLong
+
+EXHAUSTED = "deliveries_exhausted"
+SETTLED = Settled()
+
+
+class QueueSettling(QueuePartitions):
+    """Acks, what comes back, what dies, and leases that are extended or over."""
+
+    def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
+        """These messages are done."""
+        settled = [SETTLED] * len(receipts)
+        taken, refused = self.leases.take_back(receipts, now_ms)
+        done: dict[int, list[Sequence[int]]] = {}
+        if refused and self.settings.late_acks:
+            refused = self._ack_late(now_ms, receipts, refused, done)
+        for place in refused:
+            settled[place] = Settled(refusal(receipts[place]))
+        for lease, indexes in taken.items():
+            self.totals.acked += len(indexes)
+            done.setdefault(lease.partition, []).append(self._land(lease, indexes))
+        for number, parts in done.items():
+            partition = self.partitions[number]
+            offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+            self._finish(partition, offsets, Finish.ACKED, now_ms)
+            self._refresh(partition)
+        return settled
+
+    def _ack_late(
+        self,
+        now_ms: int,
+        receipts: Sequence[str],
+        refused: Sequence[int],
+        done: dict[int, list[Sequence[int]]],
+    ) -> list[int]:
+        """Take those that only wait to be handed out again; the places of the others."""
+        self.expire(now_ms)  # A lease may be over without anybody having looked.
+        left: list[int] = []
+        for place in refused:
+            number, offset = self._late.find(receipts[place]) or (-1, -1)
+            if number < 0 or offset not in self.partitions[number].waiting:
+                left.append(place)
+                continue
+            self._late.drop(((number, offset),))
+            self.partitions[number].take_waiting(offset)
+            self.totals.acked += 1
+            done.setdefault(number, []).append((offset,))
+        return left
+
+    def _land(self, lease: Lease, indexes: list[int]) -> Sequence[int]:
+        """These messages are not in flight any more, often all of a lease; their offsets."""
+        self.leases.settle(lease, len(indexes))
+        partition, lanes, offsets = self.partitions[lease.partition], lease.lanes, lease.offsets
+        if len(indexes) != len(offsets):
+            lanes = bytes([lanes[index] for index in indexes])
+            offsets = [offsets[index] for index in indexes]
+        for lane in range(LANE_COUNT):
+            partition.in_flight[lane] -= lanes.count(lane)
+        return offsets
+
+    def nack(
+        self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
+    ) -> list[Settled]:
+        """These messages could not be handled; they come again after a rest, or die."""
+        settled: list[Settled] = []
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            self.totals.nacked += 1
+            rest_ms = delay_ms
+            if rest_ms is None:
+                rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
+            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms)))
+        return settled
+
+    def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
+        """These messages can never be handled; they go to the dead-letter topic."""
+        settled: list[Settled] = []
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            self.totals.rejected += 1
+            self._take_back(lease, index)
+            settled.append(Settled(None, self._die(lease, index, reason)))
+        return settled
+
+    def extend(
+        self,
+        now_ms: int,
+        receipts: Sequence[str],
+        *,
+        visibility_ms: int,
+        total_ms_max: int | None = None,
+    ) -> list[Settled]:
+        """Let the consumer keep these messages for so long from now on; receipts stay good.
+
+        None for more than `total_ms_max` since it was handed out, if that is given.
+        """
+        settled: list[Settled] = []
+        chosen: dict[int, tuple[Lease, list[int]]] = {}
+        for receipt in receipts:
+            try:
+                lease, index = self._find(receipt, now_ms)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+                continue
+            total_ms = now_ms + visibility_ms - lease.granted_ms
+            if total_ms_max is not None and total_ms > total_ms_max:
+                settled.append(Settled(LeaseTooLong(total_ms_max)))
+                continue
+            chosen.setdefault(lease.id, (lease, []))[1].append(index)
+            settled.append(SETTLED)
+        for lease, indexes in chosen.values():
+            self.leases.extend(lease, indexes, now_ms + visibility_ms)
+        return settled
+
+    def expire(self, now_ms: int) -> int:
+        """Take back every message whose lease is over; how many there were."""
+        count = 0
+        for lease, indexes in self.leases.expired(now_ms):
+            for index in indexes:
+                # Its consumer has had all of the visibility time; there is no rest on top.
+                self._fail(lease, index, now_ms)
+            count += len(indexes)
+        self.totals.leases_expired += count
+        return count
+
+    def buried(
+        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+    ) -> None:
+        """These, all of one partition, are in a dead-letter topic, durably, before offset `end`."""
+        letters = list(letters)
+        partition = self.partitions[letters[0].partition]
+        self.totals.dead_lettered += len(letters)
+        self._resume(partition, partition.bury(letters, topic_id, end), now_ms)
+        self._changed[partition.number] = None
+        self._refresh(partition)
+
+    def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
+        """These have no record any more that could be written to a dead-letter topic."""
+        for letter in letters:
+            partition = self.partitions[letter.partition]
+            self.totals.skipped += 1
+            self._resume(partition, partition.give_up([letter]), now_ms)
+            self._changed[partition.number] = None
+            self._refresh(partition)
+
+    def _find(self, receipt: str, now_ms: int) -> tuple[Lease, int]:
+        found = self.leases.find(receipt, now_ms)
+        if found is None:
+            raise refusal(receipt)
+        return found
+
+    def _take_back(self, lease: Lease, index: int) -> None:
+        self.leases.give_back(lease, index)
+        self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
+
+    def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
+        """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""
+        self._take_back(lease, index)
+        attempts = lease.attempts[index]
+        if self._is_last(attempts):
+            return self._die(lease, index, EXHAUSTED)
+        partition, offset = self.partitions[lease.partition], lease.offsets[index]
+        if partition.ledger.is_done(offset):  # retention has taken it meanwhile
+            self._resume(partition, partition.lines.followers((offset,)), due_ms)
+            return None
+        key = partition.lines.key_of(offset)
+        retry = Retry(attempts, due_ms, key, lease.first_of(index))
+        self._resume(partition, partition.retry(offset, retry), 0)
+        self._changed[partition.number] = None
+        if self.settings.late_acks:
+            self._late.add(lease.head + TAILS[index], (partition.number, offset))
+        return None
+
+    def _is_last(self, attempts: int) -> bool:
+        return 0 < self.settings.deliveries_max <= attempts
+
+    def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
+        partition = self.partitions[lease.partition]
+        letter = partition.die(lease.offsets[index], lease.attempts[index], reason)
+        self._dead_letters.append(letter)
+        return letter
