@@ -211,7 +211,7 @@ class Session:
         peer.start()
         if name == ELASTICMQ:  # A JVM compiles while it runs.
             count = self.plan.sqs_messages
-            send_and_consume(peer.endpoint, peer.pid, connections=16, count=count, size=1000)
+            send_and_consume(peer.endpoint, None, connections=16, count=count, size=1000)
         return peer
 
     def _warm_up(self, system: System) -> None:

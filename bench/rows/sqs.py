@@ -75,7 +75,7 @@ def _run_peer(session: Session, name: str) -> Outcome:
     peer, plan = session.sqs_peer(name), session.plan
     return send_and_consume(
         peer.endpoint,
-        peer.pid,
+        None,
         connections=CONNECTIONS,
         count=plan.sqs_messages_moto if name == MOTO else plan.sqs_messages,
         size=SIZE,

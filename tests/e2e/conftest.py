@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,10 @@ import goqueue.spark
 from goqueue.client import LogClient, ProducerSettings
 from goqueue.model.compression import Compression
 from goqueue.model.names import TopicPartition
+from tests.e2e.java import java_options
 from tests.integration.process import Broker
 
 TEST_SECONDS_MAX = 300
-CLASSES = Path(sys.prefix) / "spark-classes.jsa"  # by tools/spark_classes.py
 # Small, so that several sessions fit beside one another.
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",
@@ -30,15 +29,6 @@ SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
-
-
-def java_options() -> str:
-    """For a short session: most of its work would be to read classes and to compile them well."""
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    if CLASSES.exists():
-        options += f' "-XX:SharedArchiveFile={CLASSES}" -Xlog:disable'
-    return options
-
 
 # For every session that a test starts, in this process or another.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())

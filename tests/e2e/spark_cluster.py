@@ -14,6 +14,7 @@ from typing import Any
 
 import pyspark
 
+from tests.e2e.java import java_options
 from tests.e2e.processes import kill_processes_with, processes_with
 from tests.integration.ports import quiet_port
 from tests.integration.process import END_WITH_US
@@ -33,8 +34,7 @@ DRIVER_SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": java_options(),
 }
 
 
@@ -63,7 +63,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "true",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             "PYSPARK_PYTHON": sys.executable,
         }
         return {**os.environ, **own}
