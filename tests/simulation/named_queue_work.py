@@ -204,8 +204,11 @@ class _Out(NamedTuple):
 class Seen:
     """What all takers together have seen."""
 
-    def __init__(self, told: str) -> None:
+    def __init__(self, told: str, *, has_late_acks: bool = False) -> None:
+        """In a cluster an ack without an answer may count later, when an earlier leader is back."""
         self.told = told
+        self._has_late_acks = has_late_acks
+        self._acking: set[tuple[bytes, int]] = set()
         self.done: set[tuple[bytes, int]] = set()
         self.deliveries = 0
         self.largest_run = 0
@@ -229,7 +232,8 @@ class Seen:
                 if lower < offset and call != self._calls
             }
             assert not earlier, f"{told} came before {earlier}"
-            unfinished[offset] = self._calls
+            if not (self._has_late_acks and (key, offset) in self._acking):
+                unfinished[offset] = self._calls
             self._out[key, offset] = _Out(self._calls, one.delivery.until_ms, now.tenure)
             runs[key] = runs.get(key, 0) + 1
             self.deliveries += 1
@@ -245,6 +249,7 @@ class Seen:
     def acking(self, messages: list[ReceivedMessage]) -> None:
         for one in messages:
             key, offset = _place(one)
+            self._acking.add((key, offset))
             self._unfinished[key].pop(offset, None)
             self._out.pop((key, offset), None)
 

@@ -46,15 +46,32 @@ def _begin(seed: int) -> ClusterWorld:
     return world
 
 
-def _where(world: ClusterWorld) -> Where | None:
-    node = owner_of(world, NAME)
-    return None if node is None else _at(node)
+class Owners:
+    """Who owns the queue, or takes itself for its owner."""
 
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self._epoch = 0
 
-def _at(node: ClusterNode) -> Where:
-    place = node.broker.queues.place_of(NAME)
-    epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(place).leader_epoch
-    return Where(node.broker, (node.number, node.life, epoch), node.clock.now_ms())
+    def find(self) -> Where | None:
+        """The owner; nobody, as long as only one takes itself for it that others followed.
+
+        Such a one may deliver what is done elsewhere. Its answers to acks never come.
+        """
+        where = self.find_any()
+        if where is None:
+            return None
+        self._epoch = max(self._epoch, where.tenure[2])
+        return where if where.tenure[2] == self._epoch else None
+
+    def find_any(self) -> Where | None:
+        """Whoever seems to be the owner: senders may believe it, and must not be lied to."""
+        node = owner_of(self._world, NAME)
+        if node is None:
+            return None
+        place = node.broker.queues.place_of(NAME)
+        epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(place).leader_epoch
+        return Where(node.broker, (node.number, node.life, epoch), node.clock.now_ms())
 
 
 def _strike(world: ClusterWorld) -> None:
@@ -83,12 +100,13 @@ def _strike(world: ClusterWorld) -> None:
                 node.start()
 
 
-@pytest.mark.seeds(8)
+@pytest.mark.seeds(6)
 def test_each_id_is_stored_once_and_each_key_stays_in_order_whoever_owns_it(seed: int) -> None:
     world = _begin(seed)
-    seen = Seen(f"seed {seed}")
-    senders = [Sender(world.random, lambda: _where(world), key) for key in range(KEYS)]
-    takers = [Taker(world.random, lambda: _where(world), f"t{one}", seen) for one in range(2)]
+    seen = Seen(f"seed {seed}", has_late_acks=True)
+    owners = Owners(world)
+    senders = [Sender(world.random, owners.find_any, key) for key in range(KEYS)]
+    takers = [Taker(world.random, owners.find, f"t{one}", seen) for one in range(2)]
     for _ in range(8):
         for _ in range(world.random.randint(2, 6)):
             for sender in senders:
@@ -167,7 +185,7 @@ def test_an_owner_that_knows_no_better_stores_nothing_after_another_has_taken_ov
     assert sorted(values) == [b"first", b"of the owner"]
 
 
-@pytest.mark.seeds(4)
+@pytest.mark.seeds(2)
 def test_what_nobody_could_confirm_is_stored_once_when_it_is_sent_again(seed: int) -> None:
     world = _begin(seed)
     owner = owner_of(world, NAME)

@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.broker import schedule_log
 from goqueue.broker.doubts import Doubts
+from goqueue.broker.leaders import Marker
 from goqueue.broker.queue_host import ReceivedMessage
 from goqueue.broker.schedules import Delayed
 from goqueue.broker.topics import (
@@ -18,7 +19,12 @@ from goqueue.cluster.commands import ClaimCopies, GiveUpCopy
 from goqueue.cluster.facts import PartitionFact
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record, encode_batch
-from goqueue.model.errors import GoQueueError, NotCoordinator, NotLeader
+from goqueue.model.errors import (
+    GoQueueError,
+    NotCoordinator,
+    NotLeader,
+    TransactionCoordinatorFenced,
+)
 from goqueue.model.names import TopicPartition
 from tests.simulation.cluster_transactions import Copy
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
@@ -304,3 +310,37 @@ def test_a_coordinator_that_was_replaced_does_not_say_that_a_transaction_is_unkn
     view = world.wait(client.node().broker.transactions._ask_of_producer(identity.producer_id))
     assert view is not None
     assert view.transactional_id == NAME
+
+
+def test_an_end_that_comes_late_does_not_end_the_next_transaction() -> None:
+    """Be it of an earlier transaction, or meant for a leader of another time."""
+    world = founded(9)
+    world.create(TOPIC, min_insync_replicas="2")
+    leader = world.leader_of(TOPIC)
+    assert leader is not None
+    topic, partition = leader.broker.topics.get(TOPIC), leader.partition(TOPIC)
+    assert partition is not None
+
+    def end(turn: int, *, leader_epoch: int = partition.leader_epoch) -> None:
+        marker = Marker(topic.id, 0, 77, 0, True, 0, turn, leader_epoch)
+        world.wait(leader.broker.leaders.mark(partition, marker))
+
+    for number in range(3):
+        batch = encode_batch(
+            [Record(None, b"%d" % number)],
+            producer_id=77,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=True,
+        )
+        partition.append(memoryview(batch), now_ms=world.clock.now_ms())
+        if number < 2:
+            end(number + 1)
+    with pytest.raises(TransactionCoordinatorFenced):
+        end(1)
+    end(2)  # It has come twice, and is answered as the first time.
+    with pytest.raises(NotLeader):
+        end(3, leader_epoch=partition.leader_epoch - 1)
+    assert partition.open_transaction(77) is not None
+    end(3)
+    assert partition.open_transaction(77) is None

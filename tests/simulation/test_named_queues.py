@@ -61,7 +61,7 @@ def _check_end(world: World, senders: list[Sender], takers: list[Taker], seen: S
     assert seen.largest_run > 1, f"{told}: no receive had two of one key"
 
 
-@pytest.mark.seeds(25)
+@pytest.mark.seeds(15)
 def test_whatever_crashes_each_id_is_stored_once_and_each_key_stays_in_order(seed: int) -> None:
     world = _world(seed)
     seen = Seen(f"seed {seed}")
@@ -90,7 +90,7 @@ def test_whatever_crashes_each_id_is_stored_once_and_each_key_stays_in_order(see
 
 
 @pytest.mark.parametrize("fsync", ["every", "interval", "none"])
-@pytest.mark.seeds(5)
+@pytest.mark.seeds(3)
 def test_a_killed_process_stores_no_duplicate(seed: int, fsync: str) -> None:
     world = _world(seed, storage__fsync=fsync)
     seen = Seen(f"seed {seed}")

@@ -29,6 +29,12 @@ def test_memory_is_used_again_when_no_view_is_left() -> None:
     assert again == bytes([3]) * (BYTES_MIN + 5)
 
 
+def test_memory_does_not_wear_off() -> None:
+    buffers = ReceiveBuffers(1)
+    memory = filled(buffers, 1 << 20, 1).obj
+    assert all(filled(buffers, 1 << 20, turn).obj is memory for turn in range(5))
+
+
 def test_one_that_has_become_too_small_makes_room_for_a_larger_one() -> None:
     buffers = ReceiveBuffers(1)
     filled(buffers, BYTES_MIN, 1)

@@ -230,6 +230,21 @@ def test_order_and_duplicates_in_a_fifo_queue(sqs: Any, world: World) -> None:
     assert bodies(made.receive()) == ["b"]
 
 
+def test_every_message_of_a_fifo_queue_counts_once(node: Node) -> None:
+    """Also one that waits behind others of its group, which somebody has."""
+    made = queue(node.boto3(), "orders.fifo", ContentBasedDeduplication="true")
+    for number in range(12):
+        made.send(str(number), MessageGroupId="busy" if number < 8 else "free")
+    [held] = made.receive(1)
+    assert made.counts() == (11, 1, 0)
+    assert bodies(made.receive(2)) == ["8", "9"]
+    assert made.counts() == (9, 3, 0)
+    made.hide(held, 0)
+    assert made.counts() == (10, 2, 0)
+    assert bodies(made.receive(2)) == ["0", "1"]
+    assert made.counts() == (8, 4, 0)
+
+
 def test_what_has_been_deleted_is_not_received_by_the_same_attempt(node: Node) -> None:
     made = queue(node.boto3(), "orders.fifo", ContentBasedDeduplication="true")
     made.send("a", MessageGroupId="g")
