@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from goqueue.broker.dead_letters import LEDGER_GROUP
 from goqueue.broker.promise import promised
@@ -25,6 +26,14 @@ VISIBILITY_MS = 400
 QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
 GONE_MS = 3_000  # a client that has no answer by then asks again
 Place = tuple[int, int]
+
+
+class Tenure(NamedTuple):
+    """The time for which one life of a node owns a group."""
+
+    node: int
+    life: int
+    epoch: int
 
 
 def owner_of(world: ClusterWorld, group: str) -> ClusterNode | None:
@@ -58,11 +67,12 @@ class History:
     def __init__(self, world: ClusterWorld, topic: str = TOPIC) -> None:
         self.world = world
         self.topic = topic
-        self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
+        # And in which epoch of the group's owner that was answered.
+        self.acked: dict[str, dict[Place, int]] = {group: {} for group in GROUPS}
         self.seen: dict[str, set[Place]] = {group: set() for group in GROUPS}
         self.deliveries = 0
         self.failures: Counter[str] = Counter()
-        self._held: dict[tuple[str, Place], tuple[float, tuple[int, ...]]] = {}
+        self._held: dict[tuple[str, Place, Tenure], float] = {}
         self._values: dict[Place, bytes | None] = {}
 
     def delivered(self, group: str, one: ReceivedMessage, node: ClusterNode) -> None:
@@ -70,24 +80,34 @@ class History:
         self.deliveries += 1
         told = f"seed {self.world.seed}: {group} {place} at node {node.number}"
         assert self._values.setdefault(place, one.record.value) == one.record.value, told
-        if owner_of(self.world, group) is not node:
-            return  # A former owner that knows no better; what it hears is never answered.
-        self.seen[group].add(place)
-        assert place not in self.acked[group], f"{told} was acked and came back"
         tenure = self._tenure(group, node)
-        until_ms, held_in = self._held.get((group, place), (0.0, ()))
-        assert held_in != tenure or until_ms <= node.clock.now_ms(), f"{told} is with two consumers"
-        self._held[group, place] = (one.delivery.until_ms, tenure)
+        # An owner that was not told of its successor cannot know what is acked there; what was
+        # acked in its own epoch or before, every owner knows. Who seems to own the group does not
+        # matter: while the successor is down, that is the one that was not told.
+        acked_in = self.acked[group].get(place)
+        assert acked_in is None or tenure.epoch < acked_in, f"{told} was acked and came back"
+        until_ms = self._held.get((group, place, tenure), 0.0)
+        assert until_ms <= node.clock.now_ms(), f"{told} is with two consumers"
+        self._held[group, place, tenure] = one.delivery.until_ms
+        if owner_of(self.world, group) is node:
+            self.seen[group].add(place)
 
-    def given_back(self, group: str, messages: Received) -> None:
+    def given_back(self, group: str, messages: Received, node: ClusterNode) -> None:
+        tenure = self._tenure(group, node)
         for one in messages:
-            self._held.pop((group, (one.delivery.partition, one.delivery.offset)), None)
+            place = (one.delivery.partition, one.delivery.offset)
+            self._held.pop((group, place, tenure), None)
 
-    def _tenure(self, group: str, node: ClusterNode) -> tuple[int, ...]:
+    def answered(self, group: str, one: ReceivedMessage, node: ClusterNode) -> None:
+        """A node has said that an ack is safe: its epoch's owner knows, and all who follow."""
+        place = (one.delivery.partition, one.delivery.offset)
+        self.acked[group].setdefault(place, self._tenure(group, node).epoch)
+
+    def _tenure(self, group: str, node: ClusterNode) -> Tenure:
         fact = node.broker.topics.facts.queue_groups()[group]
         number = node.broker.queues.journal.number_of(fact.id.hex())
         epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(number).leader_epoch
-        return node.number, node.life, epoch
+        return Tenure(node.number, node.life, epoch)
 
     def check_end(self) -> None:
         letters: Counter[tuple[str, Place]] = Counter()
@@ -101,8 +121,8 @@ class History:
         for group in GROUPS:
             told = f"seed {self.world.seed}: {group}"
             dead = {place for name, place in letters if name == group}
-            assert not dead & self.acked[group], f"{told} acked and buried"
-            assert dead | self.acked[group] <= stored, f"{told} knows what is not stored"
+            assert not dead & self.acked[group].keys(), f"{told} acked and buried"
+            assert dead | self.acked[group].keys() <= stored, f"{told} knows what is not stored"
             lost = stored - dead - self.seen[group]
             assert not lost, f"{told} was never given {lost}"
             node = owner_of(self.world, group)
@@ -175,16 +195,16 @@ class Consumer:
         random, queues = self.world.random, node.broker.queues
         choice = 0.0 if is_kind else random.random()
         receipts = [one.delivery.receipt for one in messages]
-        self.history.given_back(self.group, messages)
+        if choice >= 0.9:
+            return  # It has forgotten them.
+        self.history.given_back(self.group, messages, node)
         try:
             if choice < 0.6:
                 promise = queues.ack(self.group, receipts)
             elif choice < 0.75:
                 promise = queues.nack(self.group, receipts, delay_ms=random.choice([None, 0, 200]))
-            elif choice < 0.9:
-                promise = queues.reject(self.group, receipts, reason="broken")
             else:
-                return  # It has forgotten them.
+                promise = queues.reject(self.group, receipts, reason="broken")
         except GoQueueError as error:
             self._note(error)
             return
@@ -194,8 +214,7 @@ class Consumer:
                 self._note(error)
             for one, outcome in zip(messages, outcomes or (), strict=False):
                 if outcome is None and choice < 0.6:
-                    place = (one.delivery.partition, one.delivery.offset)
-                    self.history.acked[self.group].add(place)
+                    self.history.answered(self.group, one, node)
 
         promise.then(settled)
 

@@ -16,7 +16,7 @@ from goqueue.groups import (
     OffsetErrors,
     OffsetToCommit,
 )
-from goqueue.model.batch import Record, decode_batch, encode_batch, is_intact, read_header
+from goqueue.model.batch import Record, decode_batch, encode_batch, read_header
 from goqueue.model.errors import (
     CorruptBatch,
     DuplicateSequence,
@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.partition import Appended
+from tests.simulation.cluster_watch import is_sound
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -259,7 +260,7 @@ class Reader(Client):
             header = read_header(data, at)
             batch = data[at : at + header.size]
             at += header.size
-            if len(batch) < header.size or not is_intact(memoryview(batch), header):
+            if not is_sound(batch):
                 self.world.watch.demand(node.is_rotten, f"node {node.number} shows damage")
                 return
             if header.base_offset < self.position:

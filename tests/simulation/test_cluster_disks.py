@@ -6,19 +6,23 @@ import pytest
 
 from goqueue.cluster.facts import PartitionFact
 from goqueue.model.errors import CorruptBatch
+from tests.simulation.cluster_work import Reader
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.test_cluster import Writer
 
 TOPIC = "orders"
 HAND_OVER_MS = 6_000  # a session and an election, at most
+FORMAT_BYTE = 16  # of a batch
 
 
-def cluster_with_records(seed: int, *, node_count: int = 3) -> tuple[ClusterWorld, Writer]:
+def cluster_with_records(
+    seed: int, *, node_count: int = 3, batches: int = 8
+) -> tuple[ClusterWorld, Writer]:
     world = ClusterWorld(seed, node_count=node_count)
     world.heal()
     world.create(TOPIC, min_insync_replicas="2")
     writer = Writer(world, TOPIC)
-    writer.send(8)
+    writer.send(batches)
     world.run_until(lambda: writer.out == 0)
     world.heal()
     return world, writer
@@ -64,14 +68,18 @@ def test_a_node_keeps_its_copies_of_a_new_topic_as_soon_as_it_has_room() -> None
 # Rot, and power that fails everywhere
 
 
-def flip(node: ClusterNode, *, batch: int) -> int:
-    """A bit of one batch, by its number, flips on a node's disk; the offset of that batch."""
+def flip(node: ClusterNode, *, batch: int, byte: int | None = None) -> int:
+    """A bit of one batch, by its number, flips on a node's disk; the offset of that batch.
+
+    It is in the batch's last byte, unless another is named.
+    """
     partition = node.partition(TOPIC)
     assert partition is not None
     places = [located for _, located in partition.log.located(0)]
     path = partition.log.active.file.path
     node.is_rotten = True
-    node.disk.flip_bit(path, 8 * places[batch].end - 1)
+    end = places[batch].end if byte is None else places[batch].position + byte + 1
+    node.disk.flip_bit(path, 8 * end - 1)
     return places[batch].header.base_offset
 
 
@@ -207,3 +215,24 @@ def test_a_leader_that_finds_its_copy_damaged_gives_it_up_and_has_it_again() -> 
     world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=HAND_OVER_MS)
     check_nothing_is_lost(world, writer)
     assert partition.first_damage is None
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_batch_whose_format_has_rotted_is_damage_to_a_reader(is_known: bool) -> None:
+    """Its checksum is right still. A node that has not rotted must never show such a batch."""
+    world, writer = cluster_with_records(11, batches=3)
+    reader, old = Reader(world, TOPIC, 0), leader_of(world)
+    offset = flip(old, batch=1, byte=FORMAT_BYTE)
+    old.is_rotten = is_known
+    if not is_known:
+        with pytest.raises(AssertionError, match="shows damage"):
+            reader.poll()
+        return
+    reader.poll()
+    assert reader.position == offset
+    reader.poll()  # Who asks for that very batch is told, and the leader knows it then.
+    world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=HAND_OVER_MS)
+    check_nothing_is_lost(world, writer)
+    while reader.position < world.watch.ledger(TOPIC).end:
+        reader.poll()
+    assert set(reader.values) == writer.acked[0]

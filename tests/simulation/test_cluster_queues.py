@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.promise import Promise
+from goqueue.broker.queue_host import Received
 from goqueue.broker.topics import DELIVERY_TOPIC
-from goqueue.model.errors import NotCoordinator
+from goqueue.model.errors import GoQueueError, NotCoordinator
 from tests.simulation.cluster_queues import (
     PARTITIONS,
     TOPIC,
+    History,
     Writer,
     begin,
     owner_of,
     redrive_through_trouble,
     work_through_trouble,
 )
+from tests.simulation.cluster_world import ClusterNode
 
 
 @pytest.mark.seeds(8)
@@ -55,6 +59,55 @@ def test_those_who_wait_are_told_when_another_node_takes_over() -> None:
     told: list[Exception | None] = []
     receiver.promise.then(lambda _, error: told.append(error))
     assert isinstance(told[0], NotCoordinator)
+
+
+def test_an_owner_that_was_not_told_hands_out_what_was_acked_elsewhere_and_takes_no_ack() -> None:
+    world = begin(4)
+    writer, history, former = Writer(world), History(world), owner_of(world, "one")
+    assert former is not None
+
+    def take_all(node: ClusterNode) -> Received:
+        receiver = node.broker.queues.receive("one", TOPIC, consumer="a", messages_max=100)
+        got = world.wait(receiver.promise)
+        for one in got:
+            history.delivered("one", one, node)
+        return got
+
+    def ack(node: ClusterNode, got: Received) -> Promise[list[GoQueueError | None]]:
+        return node.broker.queues.ack("one", [one.delivery.receipt for one in got])
+
+    assert not take_all(former)  # There is a queue from now on.
+    while not writer.acked:
+        writer.step()
+        world.run_for(100)
+    world.run_for(1_000)  # By then every copy knows that they are committed.
+    world.network.cut([former.number], list(world.nodes))
+    world.run_until(lambda: owner_of(world, "one") not in (former, None), ms_max=20_000)
+    owner = owner_of(world, "one")
+    assert owner is not None
+    world.run_for(5_000)
+    done = take_all(owner)
+    assert len(done) == writer.sent
+    assert world.wait(ack(owner, done)) == [None] * len(done)
+    for one in done:
+        history.answered("one", one, owner)
+        with pytest.raises(AssertionError, match="was acked and came back"):
+            history.delivered("one", one, owner)
+    owner.kill()
+    # Without a majority nobody succeeds it, and the one that was not told seems to be the owner.
+    assert owner_of(world, "one") is former
+    again = take_all(former)
+    assert len(again) == len(done)
+    stray = ack(former, again)
+    world.run_for(5_000)
+    assert not stray.is_done
+    world.heal()
+    with pytest.raises(NotCoordinator):
+        world.wait(stray)
+    world.run_for(5_000)
+    node = owner_of(world, "one")
+    assert node is not None
+    assert not take_all(node)
 
 
 def test_a_copy_that_is_behind_the_journal_brings_back_nothing_that_was_acked() -> None:

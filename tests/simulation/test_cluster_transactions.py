@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Published, Scheduled
 from goqueue.broker.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
 from goqueue.broker.transaction_orphans import LOOK_MS
 from goqueue.broker.transaction_publishing import Addressed
+from goqueue.broker.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record, encode_batch
-from goqueue.model.errors import NotCoordinator
+from goqueue.model.errors import GoQueueError, NotCoordinator
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import TransactionState
 from tests.simulation.cluster_transactions import ClusterStage, Copy
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS, Application
@@ -224,6 +230,72 @@ def test_what_no_coordinator_knows_is_aborted_and_what_one_knows_is_not() -> Non
     assert bills.last_stable_offset == bills.end_offset
     assert orders.open_transaction(known.producer_id) is not None
     assert orders.last_stable_offset == 0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_deposed_coordinator_does_not_take_the_next_transaction_for_the_last(
+    *, is_commit: bool, waits: bool
+) -> None:
+    world, old, new, identity = _deposed(9, ends_as=is_commit)
+    places = [TopicPartition("orders", 0)]
+    _insist(world, lambda: new.add_partitions("till", identity, places))
+    # It would say of the second what it remembers of the first, which had the same epoch.
+    ending = old.finish if waits else old.end
+    ended = ending("till", identity, is_commit=is_commit)
+    world.run_for(5_000)
+    assert new.describe("till").state is TransactionState.ONGOING
+    world.heal()
+    with pytest.raises(NotCoordinator):
+        world.wait(ended)
+
+
+def test_a_deposed_coordinator_does_not_begin_the_next_transaction_with_the_last() -> None:
+    world, old, new, identity = _deposed(10, ends_as=None)
+    _insist(world, lambda: new.end("till", identity, is_commit=True))
+    # The first is open still, as far as it knows, and has the partition of the second.
+    added = old.add_partitions("till", identity, [TopicPartition("orders", 0)])
+    world.run_for(5_000)
+    assert new.describe("till").state is TransactionState.COMPLETE_COMMIT
+    world.heal()
+    with pytest.raises(NotCoordinator):
+        world.wait(added)
+
+
+def _deposed(
+    seed: int, *, ends_as: bool | None
+) -> tuple[ClusterWorld, Transactions, Transactions, ProducerIdentity]:
+    """A coordinator that knows a transaction, is cut off and has a successor unknown to it."""
+    world = _stage(seed).cluster
+    number = world.nodes[1].broker.transactions.partition_of("till")
+    old = world.leader_of(TRANSACTION_TOPIC, number)
+    assert old is not None
+    transactions = old.broker.transactions
+    identity = world.wait(transactions.initialise("till", timeout_ms=600_000))
+    places = [TopicPartition("orders", 0)]
+    world.wait(transactions.add_partitions("till", identity, places))
+    if ends_as is not None:
+        world.wait(transactions.finish("till", identity, is_commit=ends_as))
+        world.run_for(100)
+    world.network.cut([old.number], [one for one in world.nodes if one != old.number])
+    world.run_until(lambda: world.leader_of(TRANSACTION_TOPIC, number) is not old)
+    new = world.leader_of(TRANSACTION_TOPIC, number)
+    assert new is not None
+    assert old.broker.transactions.is_here("till")
+    return world, transactions, new.broker.transactions, identity
+
+
+def _insist(world: ClusterWorld, call: Callable[[], Promise[Any]]) -> None:
+    for _ in range(50):
+        try:
+            world.wait(call())
+        except GoQueueError as error:
+            if not error.retryable:
+                raise
+            world.run_for(100)
+        else:
+            return
+    raise AssertionError("nobody answers")
 
 
 @pytest.mark.seeds(8)

@@ -131,6 +131,9 @@ class Coordinator(Epochs):
                     "smaller ones."
                 )
             transaction.stage(standing)
+        else:
+            # This may be the last transaction, which has ended elsewhere, and not the next one.
+            transaction.stage_again()
         transaction.reply(token, None)
 
     def verify(
@@ -200,8 +203,11 @@ class Coordinator(Epochs):
             self._answer_end(transaction, standing, call, token)
         elif standing.state is TransactionState.EMPTY and not call.bumps_epoch:
             raise misplaced(call.transactional_id, "ended", standing.state)
-        elif not call.bumps_epoch:
+        elif not call.bumps_epoch and not (call.waits and standing.is_preparing):
+            # The next transaction has the same identity: it may be the one that is to be ended,
+            # have begun elsewhere and be unknown here.
             self._repeat_end(transaction, standing, call, token)
+            transaction.stage_again()
         elif standing.is_preparing:
             self._park(
                 transaction,

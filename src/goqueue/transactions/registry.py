@@ -108,8 +108,8 @@ class TransactionRegistry:
         tokens = [reply.token for reply in (*write.replies, *transaction.replies)]
         transaction.replies = []
         if transaction.durable is None or not transaction.durable.is_preparing:
-            tokens += transaction.finishing
-            transaction.finishing = []
+            tokens += [*transaction.finishing, *(one.token for one in transaction.parked)]
+            transaction.finishing, transaction.parked = [], []
         self._touch(transaction)
         return [*(Reply(token, error) for token in tokens), *self._finish(now_ms)]
 
@@ -132,6 +132,8 @@ class TransactionRegistry:
     def _settle(self, transaction: Transaction, standing: Standing | None) -> None:
         """The log now holds this."""
         before, transaction.durable = transaction.durable, standing
+        if standing is not None and standing is before:
+            return  # It was only written again: who has taken a marker has taken it.
         if before is not None and self._producers.get(before.producer_id) is transaction:
             del self._producers[before.producer_id]
         if standing is not None:

@@ -32,7 +32,7 @@ class Transaction:
     query_id: str | None = None  # the query whose epoch it is a part of
     durable: Standing | None = None
     current: Standing | None = None
-    is_staged: bool = False  # `current` is ahead of both the log and the write under way
+    is_staged: bool = False  # `current` is to be written, after the write that is under way
     write_id: int = NO_WRITE
     replies: list[Reply] = field(default_factory=list)  # wait for the next write
     unmarked: set[TopicPartition] = field(default_factory=set)  # have not taken their marker yet
@@ -43,6 +43,13 @@ class Transaction:
 
     def stage(self, standing: Standing | None) -> None:
         self.current = standing
+        self.is_staged = True
+
+    def stage_again(self) -> None:
+        """Have the answers wait although nothing changes, until it is certain that they are true.
+
+        Somebody else may coordinate already and have gone on. Whoever was deposed cannot write.
+        """
         self.is_staged = True
 
     def reply(self, token: Token, result: object) -> None:

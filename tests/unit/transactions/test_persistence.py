@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -110,6 +112,58 @@ def test_what_is_asked_during_a_write_is_written_at_once_afterwards() -> None:
     desk.finish_writes()
     assert all(not one.is_waiting for one in answers)
     assert desk.view.partitions == (BILLS, ORDERS)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("are_markers_slow", [False, True])
+def test_who_keeps_its_epoch_is_told_of_an_end_again_only_by_who_can_write(
+    *, waits: bool, are_markers_slow: bool
+) -> None:
+    desk = Desk()
+    desk.are_markers_slow = are_markers_slow
+    identity = desk.begin(ORDERS)
+    desk.end(identity)
+    desk.is_disk_slow = True
+    refused, again = desk.end(identity, waits=waits), desk.end(identity, waits=waits)
+    desk.finish_markers()
+    assert (refused.is_waiting, again.is_waiting) == (True, True)
+    desk.fail_write()
+    assert refused.error is again.error is CoordinatorNotAvailable
+    desk.wait(FAILED_WRITE_REST_MS // 2)
+    again = desk.end(identity, waits=waits)
+    assert again.is_waiting
+    desk.wait(FAILED_WRITE_REST_MS // 2)
+    desk.finish_writes()
+    assert again.result == identity
+    assert desk.marked == [(ORDERS, identity, True)]
+
+
+def test_that_a_partition_takes_part_is_told_again_only_by_who_can_write() -> None:
+    desk = Desk()
+    identity = desk.begin(ORDERS)
+    before = desk.view
+    desk.is_disk_slow = True
+    again = desk.add(identity, ORDERS)
+    assert again.is_waiting
+    desk.finish_writes()
+    assert (again.is_waiting, again.error) == (False, None)
+    assert desk.view == before
+    again = desk.add(identity, ORDERS)
+    desk.fail_write()
+    assert again.error is CoordinatorNotAvailable
+    assert desk.refusal(identity) is None
+
+
+def test_what_is_written_again_is_not_marked_again() -> None:
+    desk = Desk()
+    desk.are_markers_slow = True
+    identity = desk.begin(ORDERS, BILLS)
+    desk.end(identity)
+    assert desk.end(identity).result == identity
+    assert len(desk.unmarked) == 1
+    desk.finish_markers()
+    assert len(desk.marked) == 2
+    assert desk.state is TransactionState.COMPLETE_COMMIT
 
 
 def test_nothing_is_answered_while_loading_or_after_resigning() -> None:
