@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bench.peers import PeerUnavailable
-from bench.peers.kafka import KAFKA_VERSION, Kafka, free_ports
+from bench.peers import PeerUnavailable, free_ports
+from bench.peers.kafka import KAFKA_VERSION, Kafka
 from bench.processes import REPOSITORY, end_process
 from bench.systems import POLL_SECONDS, START_SECONDS_MAX, Unavailable
 

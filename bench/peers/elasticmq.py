@@ -5,20 +5,17 @@ The jars come from Maven once, into `.cache/elasticmq/<version>`.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 from bench.peers import END_WITH_US, PeerUnavailable, free_ports
+from bench.peers.maven import fetch_jars
 from bench.peers.sqs import wait_until_serving
 from bench.processes import end_process
 
 ELASTICMQ_VERSION = "1.6.11"
-CACHE = Path(__file__).parents[2] / ".cache" / "elasticmq"
-MAVEN_SECONDS_MAX = 600
 HEAP = ("-Xmx1G", "-Xms1G")
 
 # The server names its own test helpers as something that it needs; they were never published.
@@ -58,38 +55,6 @@ rest-stats {{ enabled = false }}
 """
 
 
-def install(version: str = ELASTICMQ_VERSION) -> Path:
-    """Return the folder with the jars, asking Maven for them the first time."""
-    jars = CACHE / version
-    if jars.is_dir():
-        return jars
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PeerUnavailable("Maven fetches ElasticMQ: `mvn` is not on the path.")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as work:
-        Path(work, "pom.xml").write_text(POM.format(version=version))
-        result = subprocess.run(
-            [
-                *(maven, "--batch-mode", "--quiet", "dependency:copy-dependencies"),
-                *("-DincludeScope=runtime", "-DoutputDirectory=jars"),
-            ],
-            check=False,
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=MAVEN_SECONDS_MAX,
-        )
-        if result.returncode != 0:
-            raise PeerUnavailable(
-                f"Maven could not fetch ElasticMQ {version}:\n{result.stdout[-2000:]}"
-            )
-        # Two runs may install at once: the rename decides, and both folders hold the same jars.
-        with contextlib.suppress(OSError):
-            Path(work, "jars").rename(jars)
-    return jars
-
-
 class ElasticMq:
     """One running server."""
 
@@ -113,7 +78,7 @@ class ElasticMq:
         java = shutil.which("java")
         if java is None:
             raise PeerUnavailable("ElasticMQ needs Java: `java` is not on the path.")
-        jars = install(self.version)
+        jars = fetch_jars("elasticmq", self.version, POM.format(version=self.version))
         self._home.mkdir(parents=True, exist_ok=True)
         (self._port,) = free_ports(1)
         config = self._home / "elasticmq.conf"

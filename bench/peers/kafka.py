@@ -28,13 +28,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.peers import PeerUnavailable
+from bench.peers import END_WITH_US, PeerUnavailable, free_ports
+from bench.peers.maven import fetch_jars
 
 KAFKA_VERSION = "4.3.1"
-CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
-MAVEN_SECONDS_MAX = 600
 
 HEAP = ("-Xmx1G", "-Xms1G")
 JVM_OPTIONS = (
@@ -45,8 +44,6 @@ JVM_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# When the process that measures is killed, the kernel ends the node as well.
-END_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -78,37 +75,6 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
 """
-
-
-def install(version: str = KAFKA_VERSION) -> Path:
-    """Return the folder with Kafka's jars, asking Maven for them the first time."""
-    jars = CACHE / version
-    if jars.is_dir():
-        return jars
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as work:
-        Path(work, "pom.xml").write_text(POM.format(version=version))
-        command = [
-            _program("mvn", "Maven"),
-            *("--batch-mode", "--quiet", "dependency:copy-dependencies"),
-            *("-DincludeScope=runtime", "-DoutputDirectory=jars"),
-        ]
-        result = subprocess.run(
-            command,
-            check=False,
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=MAVEN_SECONDS_MAX,
-        )
-        if result.returncode != 0:
-            raise PeerUnavailable(
-                f"Maven could not fetch Kafka {version}:\n{result.stdout[-2000:]}"
-            )
-        # Two runs may install at once: the rename decides, and both folders hold the same jars.
-        with contextlib.suppress(OSError):
-            Path(work, "jars").rename(jars)
-    return jars
 
 
 class Kafka:
@@ -213,7 +179,7 @@ class Kafka:
             self._home = None
 
     def _prepare(self) -> None:
-        jars = install(self.version)
+        jars = fetch_jars("kafka", self.version, POM.format(version=self.version))
         self._home = Path(tempfile.mkdtemp(prefix="kafka-peer-", dir=self._parent))
         self._jars = jars
         if self._ports is None:
@@ -316,15 +282,6 @@ def _program(name: str, title: str) -> str:
             f"{title} is needed to run Apache Kafka: `{name}` is not on the path."
         )
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,25 +11,13 @@ from goqueue.broker.schedule_split import Split
 from goqueue.broker.schedules import Delayed
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, ScheduleReleased, UnknownSchedule
+from tests.simulation.cluster_schedules import Fact
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World
 
 TOPIC = "orders"
 PARTITIONS = 2
 HOUR_MS = 3_600_000
-
-
-@dataclass
-class Fact:
-    """What a client knows of one message that it has scheduled."""
-
-    value: str
-    dues_ms: set[int]  # the times at which it may be due
-    schedule_id: str = ""
-    is_cancelled: bool = False
-    may_be_cancelled: bool = False
-    is_released: bool = False  # as a refused cancel said
-    open_moves: set[int] = field(default_factory=set)
 
 
 class Client:
