@@ -22,7 +22,7 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo simulate simulate-cluster campaign \
+.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo explore simulate simulate-cluster campaign \
 	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
 
 help: ## Show this list
@@ -122,6 +122,9 @@ demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes
 SEEDS ?= 25
 simulate: $(TEST_STAMP) ## Run the simulations with SEEDS times as many seeds as `make test`
 	$(BIN)/python -m pytest -q -n $(WORKERS) --seeds $(SEEDS) tests/simulation $(ARGS)
+
+explore: setup-test ## Run the property tests with examples that were never tried before
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile explore tests/unit $(ARGS)
 
 # About 225 whole clusters at a time, so 45 times are more than 10,000.
 CLUSTER_SEEDS ?= 45

@@ -1,13 +1,15 @@
-"""How many seeds the simulations run: few with the suite, many with `make simulate`."""
+"""Which examples and seeds are run: the same few with the suite, others and more on demand."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's affair.
-settings.register_profile("goqueue", deadline=None)
-settings.load_profile("goqueue")
+# How long an example takes is the machine's affair. Whether the suite passes is that of the code
+# alone, so its examples are always the same; `make explore` looks for new ones.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

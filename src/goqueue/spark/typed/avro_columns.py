@@ -328,8 +328,20 @@ def _lists(
     if owners:
         order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
         columns = [pa.concat_arrays(found).take(order) for found in items]
-    make = pa.MapArray if pa.types.is_map(kind) else pa.ListArray
-    return make.from_arrays(offsets, *columns, type=kind)
+    if not pa.types.is_map(kind):
+        return pa.ListArray.from_arrays(offsets, *columns, type=kind)
+    if _has_twins(columns[0], lengths):
+        raise Unfit
+    return pa.MapArray.from_arrays(offsets, *columns, type=kind)
+
+
+def _has_twins(keys: pa.Array, lengths: Ints) -> bool:
+    """Whether a map of so many keys has one of them twice, which only damage writes."""
+    encoded = keys.dictionary_encode()
+    numbers = encoded.indices.to_numpy() + len(encoded.dictionary) * np.repeat(
+        np.arange(len(lengths)), lengths
+    )
+    return len(np.unique(numbers)) < len(numbers)
 
 
 # Places

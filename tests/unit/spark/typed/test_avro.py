@@ -204,6 +204,20 @@ def test_plain_schemas_are_read_in_step() -> None:
         assert whole[3]["a"].as_py() == 7
 
 
+def test_a_map_with_one_key_twice_is_read_alone() -> None:
+    schema = record("R", m={"type": "map", "values": "int"})
+    twice = head(1) + bytes([4, 2, ord("k"), 2, 2, ord("k"), 4, 0])  # k: 1, k: 2
+    plain = avro_bytes(schema, {"m": {"k": 1, "l": 1}})
+    decode_column = AvroReader(avro_text(schema)).column_decoder(avro_text(schema))
+    assert decode_column is not None
+    assert decode_column(pa.array([plain, plain])) is not None
+    assert decode_column(pa.array([plain, twice])) is None
+    assert decoded(avro_text(schema), [plain, twice]) == (
+        [{"m": {"k": 1, "l": 1}}, {"m": {"k": 2}}],
+        {},
+    )
+
+
 UNION = record("Order", what=["null", "string", "long", record("A", x="int"), record("B", x="int")])
 
 
