@@ -105,6 +105,37 @@ def test_a_node_that_is_behind_does_not_refuse_what_the_leader_knows() -> None:
     others[0].broker.validation.check_record(orders, framed(version.content.id))
 
 
+def test_a_node_without_a_copy_does_not_pass_over_what_has_rotted_at_the_leader() -> None:
+    world = ClusterWorld(15, node_count=5)
+    world.heal()
+    told = [world.wait(register(leader(world), f"s{number}", number)) for number in range(6)]
+    world.run_until(world.is_whole)
+    rotten = leader(world)
+    partition = rotten.partition(SCHEMAS)
+    assert partition is not None
+    segment, place = list(partition.log.located(0))[3]
+    rotten.is_rotten = True
+    rotten.disk.flip_bit(segment.file.path, 8 * place.end - 1)
+    cluster = rotten.broker.cluster
+    assert cluster is not None
+    fact = cluster.quorum.metadata.partitions.get(rotten.broker.topics.get(SCHEMAS).id, 0)
+    assert fact is not None
+    outsider = next(node for node in world.up() if node.number not in fact.members)
+    outsider.kill()
+    outsider.start()
+    world.run_until(world.is_whole)
+
+    def knows(version: Version) -> bool:
+        try:
+            outsider.broker.schemas.check_sure(b"?")
+        except RequestTimedOut:
+            return False
+        return outsider.broker.schemas.schema_by_id(version.content.id) is not None
+
+    for version in reversed(told):
+        world.run_until(partial(knows, version))
+
+
 @pytest.mark.seeds(12)
 def test_an_id_never_means_two_schemas(seed: int) -> None:
     world = ClusterWorld(seed, node_count=5 if seed % 4 == 0 else 3)

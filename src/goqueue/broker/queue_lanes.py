@@ -81,7 +81,7 @@ class PartitionLanes:
         while index.end < partition.last_stable_offset and size < bytes_max:
             try:
                 part = partition.read(index.end, bytes_max=bytes_max - size, is_committed_only=True)
-                data = b"" if part is None else part.read()
+                data = b"" if part is None else part.read_checked()
                 aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
             except CorruptBatch as error:
                 # Nobody can read these, so any lane does for them.

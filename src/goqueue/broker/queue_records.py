@@ -303,7 +303,7 @@ def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, Aborte
     if part is None:
         return b"", AbortedSpans(), source.last_stable_offset
     aborted = AbortedSpans(source.aborted_in(part))
-    return part.read(), aborted, source.last_stable_offset
+    return part.read_checked(), aborted, source.last_stable_offset
 
 
 def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:

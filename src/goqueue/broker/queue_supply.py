@@ -181,7 +181,7 @@ class QueueSupply:
             return answer
         aborted = list(partition.aborted_in(part))
         try:
-            data = part.read()
+            data = part.read_checked()
         except OSError as error:
             raise partition.unreadable(error) from error
         answer.resolve(Answer(encode(ToldBatches(part.end_offset, aborted)), [data]))

@@ -260,7 +260,7 @@ class _Cursor:
             if self._is_committed_only:
                 self._aborted = AbortedSpans(self.partition.aborted_in(batches))
             try:
-                self._data, self._position = batches.read(), 0
+                self._data, self._position = batches.read_checked(), 0
             except OSError as error:
                 raise self.partition.unreadable(error) from error
         header = read_header(self._data, self._position)

@@ -291,7 +291,8 @@ class SchemaCopy:
             header = read_header(batches, at)
             loading.take(header, batches[at : at + header.size])
             at += header.size
-        loading.next_offset = max(loading.next_offset, _offset_decoder.decode(answer.head))
+        if not batches:  # Compaction has left nothing before the end.
+            loading.next_offset = max(loading.next_offset, _offset_decoder.decode(answer.head))
         self._registry = loading.registry
         self._changed()
 
@@ -346,10 +347,8 @@ class SchemaCopy:
             answer.resolve(Answer(_encode(partition.high_watermark)))
             return answer
         part = partition.read(max(call.offset, partition.start_offset), bytes_max=READ_BYTES_MAX)
-        if part is None:
-            answer.resolve(Answer(_encode(partition.high_watermark)))
-        else:
-            answer.resolve(Answer(_encode(part.end_offset), [part.read()]))
+        batches = [] if part is None else [part.read_checked()]
+        answer.resolve(Answer(_encode(partition.high_watermark), batches))
         return answer
 
 

@@ -86,13 +86,16 @@ def test_offsets_before_the_start_are_gone_and_later_ones_are_to_come(node: Node
     assert isinstance(found.error, CoordinatorNotAvailable)
 
 
-def test_damage_costs_its_own_batch(node: Node) -> None:
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_damage_costs_its_own_batch(node: Node, is_restarted: bool) -> None:
     send(node, [2, 2, 2])
     path = partition_of(node).log.segments[0].file.path
     size = node.disk.open(path).size() // 3
-    node.stop()
+    if is_restarted:
+        node.stop()
     node.disk.open(path).overwrite(size + 63, b"\xff\xff")
-    node.start()
+    if is_restarted:
+        node.start()
     found = RecordReader(1 << 20).read(partition_of(node), range(6))
     assert sorted(found.records) == [0, 1, 4, 5]
     assert found.gone == [2, 3]
