@@ -15,6 +15,7 @@ from goqueue.broker.alarm import Alarm
 from goqueue.broker.internal_topics import OFFSETS_SETTINGS
 from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise, start
+from goqueue.broker.rebalance_watch import RebalanceWatch
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from goqueue.config import GroupSettings
@@ -60,9 +61,15 @@ class _Hosted:
     """One coordinator with its partition and its alarm clock."""
 
     def __init__(
-        self, scheduler: Scheduler, partition: Partition, coordinator: Coordinator
+        self,
+        scheduler: Scheduler,
+        partition: Partition,
+        coordinator: Coordinator,
+        written: Callable[[str], None],
     ) -> None:
+        """`written` hears of every group of which something has been written."""
         self.coordinator = coordinator
+        self._written = written
         self.waiting: dict[Promise[Any], None] = {}
         self._read_until = 0
         self._scheduler = scheduler
@@ -151,6 +158,7 @@ class _Hosted:
             now_ms = self._scheduler.now_ms()
             if error is None:
                 self.perform(self.coordinator.persisted(effect.write_id, now_ms))
+                self._written(effect.group_id)
             else:
                 answer = CoordinatorNotAvailable(f"Group state could not be stored: {error}")
                 self.perform(self.coordinator.persist_failed(effect.write_id, answer, now_ms))
@@ -185,6 +193,7 @@ class Groups:
         self.catch_up: Callable[[], Promise[None]] | None = None
         # A name belongs to one kind of group; the broker says which are taken by the other.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
+        self.rebalance_watch = RebalanceWatch(self._begun)
         topics.on_change(self._topics_changed)
 
     def open(self) -> None:
@@ -207,7 +216,9 @@ class Groups:
 
     def lead(self, partition: Partition) -> None:
         """Coordinate the groups of a partition of the offsets, which this node leads now."""
-        hosted = _Hosted(self._scheduler, partition, Coordinator(self._settings))
+        coordinator = Coordinator(self._settings)
+        written = self.rebalance_watch.look
+        hosted = _Hosted(self._scheduler, partition, coordinator, written)
         hosted.load(self._topic_counts())
         self._hosted[partition.name.partition] = hosted
 
@@ -340,6 +351,13 @@ class Groups:
 
     def rebalances(self, group_id: str) -> RebalanceLog:
         return self._get(group_id).coordinator.rebalances(group_id)
+
+    def _begun(self, group_id: str) -> int:
+        """How many rebalances a group has begun; none if there is no such group here."""
+        try:
+            return self.rebalances(group_id).begun
+        except GoQueueError:
+            return 0
 
     def is_known(self, group_id: str) -> bool:
         """Whether there is a stream group of that name, as far as this node can tell."""

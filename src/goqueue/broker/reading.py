@@ -120,6 +120,12 @@ class Reading:
         fetching = fetch(wanted, bytes_min=1, bytes_max=1, wait_ms=wait_ms, done=self._arrived)
         self.cancel = fetching.cancel
 
+    def finish(self) -> None:
+        """End a wait that is still going on, with nothing."""
+        if not self.promise.is_done:
+            self.cancel()
+            self.promise.resolve(Page(places=list(self._places)))
+
     def _arrived(self, results: list[Fetched]) -> None:
         try:
             for result in results:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from goqueue.delivery.fairness import Tenant
 from goqueue.delivery.leases import Delivery, Lease
 from goqueue.delivery.ledger import Finish, Prepared
 from goqueue.delivery.partition_queue import DeadLetter
@@ -17,7 +18,7 @@ class Run(NamedTuple):
 
     partition: int
     offsets: Sequence[int]
-    keys: Sequence[bytes | None] | None = None  # given where the group keeps their order
+    keys: Sequence[bytes | None] | None = None  # given where the group looks at them
     expires_ms: Sequence[int | None] | None = None  # given where any of them has a life
 
 
@@ -53,10 +54,11 @@ class Preparation(NamedTuple):
 class Draft:
     """What a receive call does with the chosen messages of one partition."""
 
-    __slots__ = ("_chosen", "_kept", "_kept_count", "_passed", "finished")
+    __slots__ = ("_chosen", "_kept", "_kept_count", "_passed", "finished", "tenants")
 
     def __init__(self) -> None:
         self.finished: dict[Finish, list[int]] = {}
+        self.tenants: list[Tenant | None] = []  # of what is handed out, where their shares count
         self._chosen: list[Sequence[int]] = []
         self._kept: list[Sequence[int]] = []
         self._kept_count = 0

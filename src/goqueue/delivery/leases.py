@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from goqueue.delivery.fairness import Tenant
 from goqueue.delivery.receipts import HEAD_LENGTH, PLACES, TAILS, encode_head
 
 ATTEMPTS_MAX = (1 << 16) - 1  # counted; whatever comes after that is this many still
@@ -46,6 +47,7 @@ class Lease:
     granted_ms: int
     firsts_ms: Sequence[int] | None  # where messages were delivered before, since when
     untils: array[int] | None = None  # where messages have times of their own
+    tenants: Sequence[Tenant | None] | None = None  # where the shares of tenants count
 
     def delivery(self, index: int) -> Delivery:
         """One of its messages as its consumer sees it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from goqueue.delivery.fairness import ASIDE_MS
 from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue import Queue
@@ -76,6 +77,8 @@ def _state(
             partition=number, offset=offset, lane=lane, state="parked", attempts=attempts
         )
     due_ms = partition.waiting.get(offset) if attempts else None
+    if due_ms == ASIDE_MS:
+        due_ms = None  # It comes as soon as its tenant has a turn.
     return MessageState(
         partition=number,
         offset=offset,

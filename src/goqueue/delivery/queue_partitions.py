@@ -7,6 +7,7 @@ from random import Random
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import Chooser, Pick
+from goqueue.delivery.fairness import ASIDE_MS, Tenants
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LaneIndex
 from goqueue.delivery.late_receipts import LateReceipts
@@ -38,6 +39,7 @@ class QueuePartitions:
         self.unacked = unacked if unacked is not None else Unacked()
         self.leases = Leases(number, self.unacked)
         self.chooser = Chooser(lanes)
+        self.tenants = Tenants()
         self._late = LateReceipts()
         self._calls = 0
         self._random = random
@@ -125,6 +127,8 @@ class QueuePartitions:
         if (settings, lanes) == (self.settings, self.chooser.settings):
             return
         self.settings = settings
+        if not settings.fair_keys:
+            self._end_fairness()
         if settings.delay_ms:
             for partition in self.partitions:
                 if partition.ripening is None:
@@ -133,6 +137,14 @@ class QueuePartitions:
         for partition in self.partitions:
             partition.set_key_batches(settings.key_batches)
             self._refresh(partition)
+
+    def _end_fairness(self) -> None:
+        """Let what was set aside be chosen like anything else."""
+        for number, offset in self.tenants.release():
+            partition = self.partitions[number]
+            if partition.waiting.get(offset) == ASIDE_MS:
+                partition.take_waiting(offset)
+                self._resume(partition, (offset,), 0)
 
     # What follows from other things
 

@@ -33,7 +33,7 @@ class QueueSettling(QueuePartitions):
             settled[place] = Settled(refusal(receipts[place]))
         for lease, indexes in taken.items():
             self.totals.acked += len(indexes)
-            done.setdefault(lease.partition, []).append(self._land(lease, indexes))
+            done.setdefault(lease.partition, []).append(self._land(lease, indexes, now_ms))
         for number, parts in done.items():
             partition = self.partitions[number]
             offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
@@ -62,9 +62,11 @@ class QueueSettling(QueuePartitions):
             done.setdefault(number, []).append((offset,))
         return left
 
-    def _land(self, lease: Lease, indexes: list[int]) -> Sequence[int]:
+    def _land(self, lease: Lease, indexes: list[int], now_ms: int) -> Sequence[int]:
         """These messages are not in flight any more, often all of a lease; their offsets."""
         self.leases.settle(lease, len(indexes))
+        if self.tenants:
+            self._note_handled(lease, indexes, now_ms)
         partition, lanes, offsets = self.partitions[lease.partition], lease.lanes, lease.offsets
         if len(indexes) != len(offsets):
             lanes = bytes([lanes[index] for index in indexes])
@@ -72,6 +74,14 @@ class QueueSettling(QueuePartitions):
         for lane in range(LANE_COUNT):
             partition.in_flight[lane] -= lanes.count(lane)
         return offsets
+
+    def _note_handled(self, lease: Lease, indexes: list[int], now_ms: int) -> None:
+        of_lease = lease.tenants
+        tenants = [None if of_lease is None else of_lease[index] for index in indexes]
+        self.tenants.spend(tenants, now_ms - lease.granted_ms, now_ms)
+        for tenant in tenants:
+            if tenant is not None:
+                self.tenants.give_back(tenant)
 
     def nack(
         self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
@@ -175,6 +185,9 @@ class QueueSettling(QueuePartitions):
     def _take_back(self, lease: Lease, index: int) -> None:
         self.leases.give_back(lease, index)
         self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
+        tenant = None if lease.tenants is None else lease.tenants[index]
+        if tenant is not None:
+            self.tenants.give_back(tenant)
 
     def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
         """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""

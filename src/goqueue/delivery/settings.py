@@ -36,12 +36,23 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     # With `key_order`: one receive may take several messages of a key, in their order. The key is
     # then busy until all of them are settled.
     key_batches: bool = False
+    # Without `key_order`: keys name tenants, and while one has much in flight the messages of
+    # others go first, whatever their lanes.
+    fair_keys: bool = False
     # An ack that comes when the lease is over counts, unless the message was handed out again.
+    # Until then the lease can also be extended.
     late_acks: bool = False
     # How long messages are held back after they were stored.
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 0
     start: Literal["earliest", "latest"] = "earliest"
     dead_letter_topic: Annotated[str, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
+
+    def __post_init__(self) -> None:
+        if self.fair_keys and self.key_order:
+            raise ValueError(
+                "fair_keys lets messages overtake each other, and key_order keeps them in "
+                "order; choose one of the two"
+            )
 
     def dead_letter_topic_of(self, topic: str) -> str:
         return self.dead_letter_topic or topic + DEAD_LETTER_SUFFIX

@@ -50,6 +50,11 @@ class RebalanceLog:
     def is_under_way(self) -> bool:
         return self._started is not None
 
+    @property
+    def begun(self) -> int:
+        """How many reasons for a rebalance there have been."""
+        return self.reasons.total()
+
     def begin(self, reason: Reason, now_ms: int) -> None:
         """Start a rebalance; a further reason for one under way is only counted."""
         self.reasons[reason] += 1

@@ -37,6 +37,7 @@ class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     parked_max: int
     key_order: bool
     key_batches: bool
+    fair_keys: bool
     late_acks: bool
     delay_ms: int
     start: str

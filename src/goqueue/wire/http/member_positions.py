@@ -29,9 +29,14 @@ class Positions:
 
     def assign(self, assigned: Partitions) -> None:
         """Forget partitions that now belong to others."""
+
+        def held(offsets: dict[Partition, int]) -> dict[Partition, int]:
+            return {one: at for one, at in offsets.items() if one in assigned}
+
         self.assigned = assigned
-        self.next = {one: at for one, at in self.next.items() if one in assigned}
-        self.handed_out = {one: at for one, at in self.handed_out.items() if one in assigned}
+        self.next, self.handed_out = held(self.next), held(self.handed_out)
+        if self.before is not None:
+            self.before = held(self.before[0]), held(self.before[1])
 
     def begin_poll(self) -> None:
         """Remember how things stand before messages are handed out."""

@@ -82,6 +82,38 @@ def test_partitions_move_in_two_steps_and_nobody_reads_the_same(
     assert client.get(f"{GROUP}/rebalances")["reasons"]["member_joined"] == 2
 
 
+def test_who_waits_for_messages_hears_at_once_that_another_has_joined(
+    world: World, client: Client
+) -> None:
+    epoch = join(client, "one")["member_epoch"]
+    query = {"member_id": "one", "member_epoch": epoch, "auto_commit": "true"}
+    waiting = client.wire()
+    waiting.feed(request("GET", f"{GROUP}/poll", wait_ms=5_000, **query))
+    world.run_for(1_000)
+    assert waiting.answers == []
+    begin_ms = world.broker.scheduler.now_ms()
+    two = join(client, "two")["member_epoch"]
+    world.run_until(lambda: bool(waiting.answers) and waiting.answers[0].is_whole)
+    assert world.broker.scheduler.now_ms() - begin_ms < 100
+    polled = waiting.answers[0].json
+    kept = partitions(polled["assignment"])
+    assert (len(kept), polled["messages"]) == (2, [])
+    # What was given up is read by the other, and not again when it comes back.
+    one = poll(client, "one", polled["member_epoch"], auto_commit="true")["member_epoch"]
+    for number in range(4):
+        world.produce("orders", [str(number)], partition=number)
+    seen = poll(client, "two", two, auto_commit="true")
+    poll(client, "two", seen["member_epoch"], auto_commit="true")
+    assert {int(value) for value in values(seen)} == {0, 1, 2, 3} - kept
+    client.post(f"{GROUP}/leave", {"member_id": "two"})
+    for _ in range(3):
+        polled = poll(client, "one", one, auto_commit="true")
+        one = polled["member_epoch"]
+        seen["messages"] += polled["messages"]
+    assert sorted(values(seen)) == ["0", "1", "2", "3"]
+    assert client.get(f"{GROUP}/lag")["lag"] == 0
+
+
 def test_automatic_commits_lose_nothing_when_partitions_move(world: World, client: Client) -> None:
     epochs = {"one": join(client, "one")["member_epoch"]}
     for number in range(4):
@@ -129,6 +161,22 @@ def test_messages_of_an_answer_that_was_lost_come_again_to_who_says_so(
     assert client.get(f"{GROUP}/lag")["lag"] == 1, "nobody has finished with it"
     assert values(poll(client, "one", epoch, auto_commit="true", after=again["poll"])) == []
     assert client.get(f"{GROUP}/lag")["lag"] == 0
+
+
+def test_an_answer_that_is_taken_back_brings_back_no_partition_that_others_had(
+    world: World, client: Client
+) -> None:
+    epoch = join(client, "one")["member_epoch"]
+    world.produce("orders", ["a"], partition=3)
+    seen = poll(client, "one", epoch, after=0)
+    positions = client.front.positions.of("billing", "one")
+    positions.assign(frozenset({("orders", 0)}))
+    positions.assign(frozenset({("orders", 0), ("orders", 3)}))
+    commit = {"topic": "orders", "partition": 3, "offset": 1}  # by whoever had it meanwhile
+    body = {"member_id": "one", "member_epoch": epoch, "offsets": [commit]}
+    client.post(f"{GROUP}/commit", body)
+    assert values(seen) == ["a"]
+    assert values(poll(client, "one", epoch, after=0)) == []
 
 
 def test_what_was_not_committed_is_read_again_after_a_restart(world: World, client: Client) -> None:

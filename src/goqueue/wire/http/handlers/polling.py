@@ -22,6 +22,8 @@ from goqueue.wire.http.handlers.reading import damages_of, messages_of
 
 if TYPE_CHECKING:
     from goqueue.broker.distant_reading import Bounds
+    from goqueue.broker.rebalance_watch import Watch
+    from goqueue.partition import Partition
     from goqueue.wire.http.calls import Call
     from goqueue.wire.http.fields import Start
     from goqueue.wire.http.front_end import FrontEnd
@@ -36,7 +38,18 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
         front.positions.of(group, query.member_id).check_answered(query.after)
     if query.auto_commit:
         await _commit_handed_out(front, group, query)
-    told = await _beat(front, group, query)
+    watches = front.broker.groups.rebalance_watch
+    watch = watches.add(group)
+    try:
+        return await _poll(front, call, query, watch)
+    finally:
+        watches.remove(group, watch)
+
+
+async def _poll(front: FrontEnd, call: Call, query: bodies.Poll, watch: Watch) -> bodies.Polled:
+    """A rebalance that begins meanwhile ends the wait, and the answer tells of it."""
+    group = group_of(call)
+    told = await _beat(front, group, query, query.member_epoch)
     positions = front.positions.of(group, query.member_id)
     if positions.assigned is None:
         positions.assign(_assigned(front, group, query.member_id))
@@ -46,24 +59,32 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
         places,
         records_max=query.limit,
         bytes_max=front.limits.answer_bytes_max,
-        wait_ms=min(query.wait_ms, _patience_ms(front, told)),
+        wait_ms=0 if watch.is_rung else min(query.wait_ms, _patience_ms(front, told)),
     )
     call.on_cancel(reading.cancel)
+    watch.ring = reading.finish
     page = await reading.promise
     positions.begin_poll()
     for place in page.places:
-        name = place.partition.name
-        positions.next[name.topic, name.partition] = place.offset
+        positions.next[_key(place.partition)] = place.offset
     for partition, record in page.records:
-        positions.hand_out((partition.name.topic, partition.name.partition), record.offset + 1)
+        positions.hand_out(_key(partition), record.offset + 1)
+    assignment = told.assignment
+    if watch.is_rung and page.is_empty:
+        told = await _beat(front, group, query, told.member_epoch)
+        assignment = assignment if told.assignment is None else told.assignment
     return bodies.Polled(
         poll=positions.poll,
         messages=messages_of(page, query.encoding),
         member_epoch=told.member_epoch,
-        assignment=told.assignment,
+        assignment=assignment,
         resets=resets,
         damaged=damages_of(page),
     )
+
+
+def _key(partition: Partition) -> GroupPartition:
+    return partition.name.topic, partition.name.partition
 
 
 def _patience_ms(front: FrontEnd, told: bodies.Member) -> int:
@@ -102,7 +123,9 @@ async def _commit_handed_out(front: FrontEnd, group: str, query: bodies.Poll) ->
             del positions.handed_out[one.topic, one.partition]
 
 
-async def _beat(front: FrontEnd, group: str, query: bodies.Poll) -> bodies.Member:
+async def _beat(
+    front: FrontEnd, group: str, query: bodies.Poll, member_epoch: int
+) -> bodies.Member:
     """With automatic commits a poll also confirms that revoked partitions were given up."""
     positions = front.positions.of(group, query.member_id)
     return await beat(
@@ -111,7 +134,7 @@ async def _beat(front: FrontEnd, group: str, query: bodies.Poll) -> bodies.Membe
         ConsumerHeartbeat(
             group_id=group,
             member_id=query.member_id,
-            member_epoch=query.member_epoch,
+            member_epoch=member_epoch,
             owned=positions.assigned if query.auto_commit else None,
         ),
     )

@@ -1,0 +1,111 @@
+"""Choosing and sifting where keys name tenants who are to have fair shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goqueue.delivery.choosing import MIXED, Pick
+from goqueue.delivery.fairness import ASIDE_MS, Place, Tenant
+from goqueue.delivery.handing import Draft, Run
+from goqueue.delivery.ledger import Finish
+from goqueue.delivery.queue_settling import QueueSettling
+
+# How a receive looks for others behind a backlog: how often, how much further each time than the
+# last, and at how many messages at once. Each message is looked at like that only once.
+LOOKS_MAX = 4
+LOOK_GROWTH = 8
+LOOK_MESSAGES_MAX = 500
+
+
+class QueueFairness(QueueSettling):
+    """Sets messages of noisy tenants aside, and hands them out when it is their turn."""
+
+    _keep_max = 0  # how many of the chosen messages may be handed out
+    _is_turn = False  # whether they were set aside before
+    _looks = 0  # of this receive
+    is_looking = False  # whether more may have been chosen than are to be handed out
+
+    def _choose_fairly(self, now_ms: int, room: int, fresh_max: int) -> list[Pick]:
+        """What others than noisy tenants may have, as far as one looks, or else what is aside."""
+        tenants = self.tenants
+        self._keep_max, self._is_turn, self.is_looking = room, False, False
+        if tenants.are_waiting and room > 0:
+            if tenants.is_turn_due:
+                return self._choose_aside(1) or self.chooser.choose(
+                    now_ms, room, fresh_max=fresh_max
+                )
+            if self._looks >= LOOKS_MAX or not tenants.has_room:
+                return self._choose_aside(room) or self.chooser.choose(
+                    now_ms, room, fresh_max=fresh_max
+                )
+            self.is_looking = True
+            count = min(room * LOOK_GROWTH**self._looks, LOOK_MESSAGES_MAX)
+            self._looks += 1
+            picks = self.chooser.choose(now_ms, max(room, count), fresh_max=fresh_max)
+            return picks or self._choose_aside(room)
+        self._looks += 1
+        return self.chooser.choose(now_ms, room, fresh_max=fresh_max)
+
+    def _choose_aside(self, count_max: int) -> list[Pick]:
+        self._is_turn, self.is_looking = True, False
+        picks: list[Pick] = []
+        offsets: list[int] = []
+        for number, offset in self.tenants.next_aside(count_max, self._is_aside):
+            self.partitions[number].take_waiting(offset)
+            if not picks or picks[-1].partition != number:
+                offsets = []
+                picks.append(Pick(number, MIXED, offsets))
+            offsets.append(offset)
+        self._is_turn = bool(picks)
+        return picks
+
+    def _is_aside(self, place: Place) -> bool:
+        number, offset = place
+        return self.partitions[number].waiting.get(offset) == ASIDE_MS
+
+    def _sift_fairly(self, run: Run, draft: Draft, now_ms: int) -> Sequence[int]:
+        """The places of the messages that may go; the others are finished, aside or left."""
+        keys, expires_ms = run.keys, run.expires_ms
+        assert keys is not None, "fair shares need keys"
+        count = len(run.offsets)
+        if expires_ms is None and count <= self._keep_max and keys.count(None) == count:
+            draft.tenants += [None] * count
+            self._keep_max -= count
+            self.tenants.pass_by(count)
+            return range(count)
+        may_wait = not self._is_turn and self._is_contended(now_ms)
+        places: list[int] = []
+        for place, offset in enumerate(run.offsets):
+            ends_ms = None if expires_ms is None else expires_ms[place]
+            if ends_ms is not None and ends_ms <= now_ms:
+                draft.finish(offset, Finish.EXPIRED)
+                continue
+            key = keys[place]
+            tenant = None if key is None else self.tenants.of(key)
+            if may_wait and tenant is not None and self._is_to_wait(tenant, now_ms):
+                draft.pass_over(offset)
+                self._set_aside(tenant, run.partition, offset)
+            elif self._keep_max > 0:
+                self._keep_max -= 1
+                places.append(place)
+                draft.tenants.append(tenant)
+                if tenant is None:
+                    self.tenants.pass_by(1)
+                else:
+                    self.tenants.hand_out(tenant, is_in_turn=self._is_turn)
+        return places
+
+    def _is_contended(self, now_ms: int) -> bool:
+        """Whether anybody could have to wait for what is chosen; else all of it may go."""
+        if self.tenants.are_waiting or self.is_looking or self.chooser.has_ready:
+            return True
+        due_ms = self.chooser.next_due_ms()
+        return due_ms is not None and due_ms <= now_ms
+
+    def _is_to_wait(self, tenant: Tenant, now_ms: int) -> bool:
+        tenants = self.tenants
+        return tenants.has_room and tenants.is_noisy(tenant, self.leases.count, now_ms)
+
+    def _set_aside(self, tenant: Tenant, number: int, offset: int) -> None:
+        self.partitions[number].wait(offset, ASIDE_MS)
+        self.tenants.set_aside(tenant, (number, offset))
