@@ -183,9 +183,12 @@ def test_a_message_is_scheduled_shown_moved_and_cancelled(
 
 
 def test_attributes_reach_the_message(goqueue: Run, api: Client, topic: str, group: str) -> None:
+    queue = api.queue(topic, group=group)
+    assert queue.receive(1) == []  # The group is there from now on.
     goqueue("produce", topic, "-m", "low", "--priority", "low")
     goqueue("produce", topic, "-m", "high", "--priority", "high", "--ttl", "1h", "-H", "a=b")
-    first = api.queue(topic, group=group).receive(1, wait=5)[0]
+    eventually(lambda: queue.stats().ready == 2)
+    first = queue.receive(1, wait=5)[0]
     assert (first.text, first.priority) == ("high", "high")
     assert dict(first.headers) == {
         "a": b"b",

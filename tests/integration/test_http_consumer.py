@@ -71,14 +71,14 @@ def test_every_message_is_handled_and_acknowledged(api: Client, topic: str, grou
 
 def test_a_lease_lasts_as_long_as_its_handler(api: Client, topic: str, group: str) -> None:
     api.publish_many(topic, numbers(2))
-    consumer = api.consumer(topic, group=group, concurrency=1, visibility=0.6)
+    consumer = api.consumer(topic, group=group, concurrency=1, visibility=2)
     seen: list[str] = []
 
     @consumer.handler
     def handle(message: ReceivedMessage) -> None:
         seen.append(message.text)
-        # Twice as long as a lease, while the other message waits for its turn.
-        assert api.queue(topic, group=group).receive(10, wait=1.2) == []
+        # Longer than a lease, while the other message waits for its turn.
+        assert api.queue(topic, group=group).receive(10, wait=2.5) == []
         if len(seen) == 2:
             consumer.stop()
 

@@ -160,8 +160,15 @@ def test_a_fifo_queue_is_used(aws: Aws, unique: str) -> None:
     url = aws("create-queue", queue_name=f"{unique}.fifo", attributes=attributes)["QueueUrl"]
     for body in ("1", "2", "1"):
         aws("send-message", queue_url=url, message_body=body, message_group_id="g")
-    answer = aws("receive-message", queue_url=url, max_number_of_messages=10, wait_time_seconds=20)
-    assert [one["Body"] for one in answer["Messages"]] == ["1", "2"]
+    bodies: list[str] = []
+    while len(bodies) < 2:  # One call brings at least one; the rest follows when that is deleted.
+        answer = aws(
+            "receive-message", queue_url=url, max_number_of_messages=10, wait_time_seconds=20
+        )
+        for message in answer["Messages"]:
+            bodies.append(message["Body"])
+            aws("delete-message", queue_url=url, receipt_handle=message["ReceiptHandle"])
+    assert bodies == ["1", "2"]
 
 
 def test_the_command_itself_works(sqs_endpoint: str, unique: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from .conftest import NewQueue, StartBroker
 from .sqs import ACCOUNT, ATTEMPTS_AFTER_CRASH, REGION, Queue, bodies, connect, error_of
+from .waiting import eventually
 
 NO_SUCH_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
 DEFAULTS = {
@@ -240,4 +241,4 @@ def test_a_queue_and_its_messages_survive_a_crash(start_broker: StartBroker) -> 
     left = sent | {delayed["MessageId"]: "later"}
     found = queue.receive_all(3)
     assert {message["MessageId"]: message["Body"] for message in found} == left
-    assert queue.counts() == (0, 3, 0)
+    eventually(lambda: queue.counts() == (0, 3, 0))
