@@ -16,13 +16,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SERVE_STAMP := $(VENV)/.serve-stamp
 TEST_STAMP := $(VENV)/.test-stamp
 SPARK_STAMP := $(VENV)/.spark-stamp
+BENCH_STAMP := $(VENV)/.bench-stamp
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
 COMPILED := src/goqueue/model/_
 LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark java kcat curl serve cluster test test-cluster check format bench demo explore simulate simulate-cluster campaign \
+.PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-cluster check format \
+	bench bench-peers bench-page demo explore simulate simulate-cluster campaign \
 	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
 
 help: ## Show this list
@@ -64,8 +66,11 @@ $(SPARK_CLASSES): tools/spark_classes.py $(SPARK_STAMP) | java
 	-@$(BIN)/python $< $@ 2>/dev/null
 
 # $(call debian_package,COMMAND,PACKAGE,WHY): installed where that can be done; elsewhere people are told.
-define debian_package
-@if ! command -v $(1) >/dev/null; then \
+debian_package = $(call debian_unless,command -v $(1) >/dev/null,$(2),$(3))
+
+# $(call debian_unless,TEST,PACKAGE,WHY): the same, with any test of whether it is there.
+define debian_unless
+@if ! { $(1); }; then \
 	if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
 	if command -v apt-get >/dev/null && { [ -z "$$as_root" ] || command -v sudo >/dev/null; }; then \
 		$$as_root apt-get update -qq && $$as_root apt-get install -y -qq $(2); \
@@ -116,6 +121,32 @@ format: $(TEST_STAMP) ## Format the code and sort its imports
 bench: setup-test ## Run the benchmarks; choose in ARGS="..."
 	$(BIN)/python -m bench $(ARGS)
 
+setup-bench: $(BENCH_STAMP) setup-test ## Make .venv with what the pictures of the benchmarks need too
+
+$(BENCH_STAMP): requirements/bench.lock $(SERVE_STAMP)
+	$(PIP) install --require-hashes --no-deps -r requirements/bench.lock
+	@touch $@
+
+# What cannot be had is left out, and the table says so. Go builds NATS and its client, Maven fetches
+# Kafka and ElasticMQ; neither is installed here.
+HEADERS := /usr/include
+peers: java
+	-$(call debian_package,gcc,gcc libc6-dev,The load generators are written in C)
+	-$(call debian_package,redis-server,redis-server,Redis is one of the peers)
+	-$(call debian_unless,[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ],rabbitmq-server,RabbitMQ is one of the peers)
+	-$(call debian_unless,[ -e $(HEADERS)/librdkafka/rdkafka.h ],librdkafka-dev,The Kafka clients are written in C)
+	-$(call debian_unless,[ -e $(HEADERS)/hiredis/hiredis.h ],libhiredis-dev,The Redis client is written in C)
+	-$(call debian_unless,[ -e $(HEADERS)/amqp.h ] || [ -e $(HEADERS)/rabbitmq-c/amqp.h ],librabbitmq-dev,The RabbitMQ client is written in C)
+	@command -v go >/dev/null || echo "NATS is left out: it is built with Go, which is not here." >&2
+	@command -v mvn >/dev/null || echo "Apache Kafka and ElasticMQ may be left out: Maven fetches them, and is not here." >&2
+
+bench-peers: setup-bench peers ## Run all benchmarks beside all peers, with tables and pictures
+	$(BIN)/python -m bench --peers all $(ARGS)
+
+RESULTS ?= $(wildcard bench/results/*.json)
+bench-page: $(BENCH_STAMP) ## Write docs/benchmarks.md from all results, or RESULTS="a.json ..."
+	$(BIN)/python -m bench.page $(RESULTS)
+
 demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
@@ -149,6 +180,7 @@ lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)
 	$(call compile_lock,--group build --group test --constraint requirements/serve.lock,requirements/test.lock)
 	$(call compile_lock,--extra spark --constraint requirements/serve.lock --constraint requirements/test.lock,requirements/spark.lock)
+	$(call compile_lock,--group bench $(addprefix --constraint requirements/,serve.lock test.lock spark.lock),requirements/bench.lock)
 
 # `--universal` locks for every platform and Python at once. Where the files come from is the
 # business of the machine that installs, so no address is written down.

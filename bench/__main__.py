@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import signal
@@ -16,16 +15,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import machine
+from bench import machine, plots, results
 from bench.clients.build import Toolbox, ToolMissing
+from bench.peers import known
 from bench.plan import GIB, QUICK, Plan
 from bench.processes import REPOSITORY, run_load
-from bench.report import Section, to_markdown, to_terminal
+from bench.report import Section
 from bench.rows import ROWS
 from bench.session import KAFKA, Session
+from bench.tables import markdown_table, to_markdown, to_terminal
 
 CACHE = REPOSITORY / ".cache" / "bench"
-PEERS = ("kafka", "rabbitmq", "nats", "moto", "elasticmq")
+PEERS = ("kafka", *known.ASKED, "moto", "elasticmq")
+ALL = "all"
 RESULTS = REPOSITORY / "bench" / "results"
 
 
@@ -45,11 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say_what_is_missing(session)
         is_whole = _run(session, options.rows)
         facts["versions"] = _versions(session)
+        facts["peer_settings"] = session.peer_settings()
     facts["settings"] = dataclasses.asdict(plan) | {"quick": options.quick, "rows": options.rows}
     facts["seconds"] = round(time.monotonic() - begin)
     if session.sections:
         name = _write(options.out, session.sections, facts)
-        print(f"\n{facts['seconds']} s; written to {name}.md and {name}.json")
+        pictures = f", pictures in {name}/" if Path(name).is_dir() else ""
+        print(f"\n{facts['seconds']} s; written to {name}.md and {name}.json{pictures}")
     if not is_whole:
         print("interrupted: the rows above are all there is", file=sys.stderr)
         return 130
@@ -64,7 +68,8 @@ def _run(session: Session, rows: Sequence[str]) -> bool:
             done = len(session.sections)
             ROWS[name](session)
             for section in session.sections[done:]:
-                print(to_terminal(section), flush=True)
+                section.row = name
+                print(to_terminal(section.to_data()), flush=True)
     except KeyboardInterrupt:
         return False
     return True
@@ -103,12 +108,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, help="rounds per row (3)")
     parser.add_argument(
         "--peers",
-        type=lambda text: text.split(","),
+        type=lambda text: list(PEERS) if text == ALL else text.split(","),
         default=[],
-        help=f"systems to compare with: {', '.join(PEERS)}",
+        help=f"systems to compare with: {', '.join(PEERS)}; or {ALL}",
     )
     parser.add_argument("--start-gb", type=float, help="data for the start-up row (10)")
     parser.add_argument("--start-partitions", type=int, help="partitions for the start-up row")
+    parser.add_argument("--growth-max", type=int, help="most messages of the growth row (10^7)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args(arguments)
     if unknown := set(options.rows) - set(ROWS):
@@ -129,6 +135,9 @@ def _plan(options: argparse.Namespace) -> Plan:
         changes["start_bytes"] = int(options.start_gb * GIB)
     if options.start_partitions is not None:
         changes["start_partitions"] = options.start_partitions
+    if options.growth_max is not None:
+        kept = [level for level in plan.growth_levels if level < options.growth_max]
+        changes["growth_levels"] = (*kept, options.growth_max)
     return dataclasses.replace(plan, **changes)
 
 
@@ -137,19 +146,27 @@ def _interrupt(*_: object) -> None:
 
 
 def _has_void(sections: Sequence[Section]) -> bool:
-    return any(line.verdict.startswith("VOID") for section in sections for line in section.lines)
+    verdicts = [line["verdict"] or "" for section in sections for line in section.lines]
+    return any(verdict.startswith("VOID") for verdict in verdicts)
 
 
 def _write(folder: Path, sections: Sequence[Section], facts: dict[str, Any]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     name = f"{stamp}-{facts['commit'][:10]}"
-    result = facts | {"sections": {section.title: section.data for section in sections}}
-    (folder / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    lines = ["# Benchmark of one node", "", "| fact | value |", "|---|---|"]
-    lines += [f"| {key} | {_plain(value)} |" for key, value in facts.items()]
-    tables = "\n".join(to_markdown(section) for section in sections)
+    data = [section.to_data() for section in sections]
+    results.write(folder / f"{name}.json", facts, data)
+    lines = ["# Benchmark of one node", ""]
+    lines += markdown_table(
+        ("fact", "value"), [(key, _plain(value)) for key, value in facts.items()]
+    )
+    tables = "\n".join(to_markdown(section) for section in data)
     (folder / f"{name}.md").write_text("\n".join(lines) + "\n\n" + tables)
+    try:
+        for section in data:
+            plots.draw(section, folder / name)
+    except plots.PlotsMissing as error:
+        print(error, file=sys.stderr)
     return os.path.relpath(folder / name)
 
 

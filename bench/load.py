@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from bench.clients.build import Toolbox
-from bench.processes import cpu_seconds, finish_load, run_load, start_load
+from bench.processes import Load, cpu_seconds, finish_load, run_load, start_load
 from bench.report import Outcome
 from bench.systems import System
 from bench.topics import Topic, miscount
@@ -29,10 +28,11 @@ def produce(
     count: int,
     size: int,
     held: int = 0,
+    acks: str = "1",
 ) -> Outcome:
     """Batched produce by librdkafka, from C or from Python, to a topic that holds `held`."""
     command = _client(tools, client, "produce", system, topic, count=count, size=size)
-    return _produce(command, system, topic, held)
+    return _produce([*command, "--acks", acks], system, topic, held)
 
 
 def produce_payload(system: System, topic: Topic, *, count: int, payload: bytes) -> Outcome:
@@ -200,7 +200,7 @@ def kafka_schedule(
 
 def watch_releases(
     tools: Toolbox, system: System, topic: Topic, *, count: int, size: int, seconds_max: float
-) -> subprocess.Popen[str]:
+) -> Load:
     """Start to follow a topic until so many messages were released to it; `finish_load` ends it."""
     command = _schedules(tools, "watch", system, topic, count=count, size=size)
     return start_load([*command, "--seconds-max", str(seconds_max)])

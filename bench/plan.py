@@ -8,32 +8,49 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 PARTITIONS = 6
 PAYLOAD_BYTES = (1000, 100)
-PAYLOAD_NAMES = {1000: "1 KB", 100: "100 B"}
+LARGE_BYTES = 65_536
+PRODUCED_BYTES = (*PAYLOAD_BYTES, LARGE_BYTES)
+PAYLOAD_NAMES = {1000: "1 KB", 100: "100 B", LARGE_BYTES: "64 KB"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Counts and sizes of one benchmark; the defaults take about ten minutes."""
+    """Counts and sizes of one benchmark; with all peers the defaults take about an hour."""
 
     repeat: int = 3
     warmup_messages: int = 1_000_000
     # By payload size.
-    c_messages: tuple[tuple[int, int], ...] = ((1000, 1_000_000), (100, 3_000_000))
+    c_messages: tuple[tuple[int, int], ...] = (
+        *((1000, 1_000_000), (100, 3_000_000), (LARGE_BYTES, 8_000)),
+    )
     python_messages: tuple[tuple[int, int], ...] = ((1000, 600_000), (100, 1_000_000))
+    # A peer may take a hundredth of the messages of another in the same time, so those that publish
+    # one by one stop by the clock.
+    peer_seconds: float = 2.0
+    # Connections, and requests of all of them together.
+    connection_levels: tuple[tuple[int, int], ...] = (
+        *((1, 4_000), (16, 40_000), (100, 40_000), (1000, 40_000)),
+    )
+    catch_up_messages: int = 5_000_000
+    # Of peers that take a minute for what a batching client sends in a few seconds.
+    catch_up_messages_peer: int = 500_000
+    tail_messages_peer: int = 200_000
     durable_batches: int = 20_000
     single_requests: int = 100_000
     single_requests_deep: int = 200_000
     publish_count: int = 5_000
     publish_warmup: int = 500
-    end_to_end_seconds: float = 4.0
+    end_to_end_seconds: float = 3.0
     http_requests: int = 60_000
     http_batches: int = 4_000
     schema_messages: int = 300_000
     sqs_messages: int = 20_000
-    # moto looks through all messages of a queue in every call, and would take minutes.
-    sqs_messages_moto: int = 2_000
+    # moto looks through all messages of a queue in every call, and would take minutes for more.
+    sqs_messages_moto: int = 1_000
     # By messages per call.
     queue_messages: tuple[tuple[int, int], ...] = ((1, 20_000), (10, 100_000), (100, 400_000))
+    queue_messages_peer: int = 150_000
+    queue_consumers: tuple[int, ...] = (1, 8, 64)
     # The last is close to a million: the highest limit that a group takes is a million in all.
     unacked_levels: tuple[int, ...] = (100, 10_000, 100_000, 950_000)
     unacked_probe: int = 40_000
@@ -42,6 +59,8 @@ class Plan:
     schedule_pace_seconds: int = 10
     schedule_cancels: int = 200_000
     schedule_cancels_single: int = 20_000
+    # Of peers: each takes two minutes.
+    schedule_rounds_peer: int = 1
     spark_messages: tuple[tuple[int, int], ...] = ((1000, 1_000_000), (100, 5_000_000))
     spark_micro_batches: int = 40
     cluster_messages: int = 1_000_000
@@ -57,6 +76,13 @@ class Plan:
     growth_probe: int = 200_000
     growth_partitions: tuple[int, ...] = (1, 10, 100, 1_000, 5_000)
     growth_requests: int = 20_000
+    growth_connections: tuple[int, ...] = (1, 10, 100, 1_000)
+    growth_client_partitions: tuple[int, ...] = (10, 1_000, 5_000)
+    growth_client_messages: int = 1_000_000
+    growth_consumers: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    growth_consumer_messages: int = 50_000
+    growth_schedules: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    growth_schedule_probe: int = 20_000
     limit_bytes: int = 2 * GIB
     limit_write_bytes: int = 512 * MIB
     limit_syncs: int = 300
@@ -69,8 +95,14 @@ class Plan:
 
 QUICK = Plan(
     warmup_messages=200_000,
-    c_messages=((1000, 200_000), (100, 400_000)),
+    c_messages=((1000, 200_000), (100, 400_000), (LARGE_BYTES, 2_000)),
     python_messages=((1000, 100_000), (100, 200_000)),
+    peer_seconds=0.5,
+    connection_levels=((1, 1_000), (16, 6_000), (100, 6_000), (1000, 6_000)),
+    catch_up_messages=300_000,
+    catch_up_messages_peer=30_000,
+    tail_messages_peer=30_000,
+    queue_messages_peer=15_000,
     durable_batches=2_000,
     single_requests=6_000,
     single_requests_deep=15_000,
@@ -104,6 +136,13 @@ QUICK = Plan(
     growth_probe=100_000,
     growth_partitions=(1, 1_000),
     growth_requests=4_000,
+    growth_connections=(1, 1_000),
+    growth_client_partitions=(10, 1_000),
+    growth_client_messages=200_000,
+    growth_consumers=(1, 8, 64),
+    growth_consumer_messages=20_000,
+    growth_schedules=(10_000, 100_000),
+    growth_schedule_probe=5_000,
     limit_bytes=GIB // 2,
     limit_write_bytes=128 * MIB,
     limit_syncs=100,

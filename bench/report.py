@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from bench.results import is_peer
+from bench.usage import Usage, chosen
 
 Level = Literal["must", "aim"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: its figures by name, and why it does not count if it does not."""
+    """One run: its figures by name, why it does not count if it does not, and what it took."""
 
     values: dict[str, float]
     void: str = ""
+    usages: tuple[Usage, ...] = ()
 
 
 @dataclass(slots=True)
@@ -39,6 +45,11 @@ class Runs:
         """The middle figure, or nothing when no run counts."""
         values = self.valid(metric)
         return statistics.median(values) if values else None
+
+    def usages(self, metric: str) -> list[Usage]:
+        """What the runs that count took for this figure."""
+        found = [chosen(outcome.usages, metric) for outcome in self.outcomes if not outcome.void]
+        return [usage for usage in found if usage is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,23 @@ PER_MILLION = Unit("s per million", lambda value: f"{value:.2f} s")
 GIGABYTES = Unit("GB/s", lambda value: f"{value:.2f} GB/s")
 CORES = Unit("cores", lambda value: f"{value:.2f} cores")
 MEGABYTES = Unit("MB", lambda value: f"{value:.0f} MB")
+UNITS = {
+    unit.name: unit
+    for unit in (
+        *(MESSAGES, REQUESTS, MILLISECONDS, SECONDS, MICROSECONDS, PER_MILLION),
+        *(GIGABYTES, CORES, MEGABYTES),
+    )
+}
+
+
+def unit_of(name: str) -> Unit:
+    """The unit of this name; a row may have one of its own, which is written plainly."""
+    return UNITS.get(name) or Unit(name, lambda value: f"{value:,.3g} {name}")
+
+
+def is_speed(unit: str) -> bool:
+    """Whether more of it is better; of all that is not a speed, less is."""
+    return unit.endswith("/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +134,32 @@ def times_at_most(bound: float, level: Level = "must") -> Target:
     return Target(f"≤ {bound:g} ×", bound, is_upper=True, of_ratio=True, level=level)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table, ready to print."""
+# Which of several figures of the same runs a row tells.
+_DETAIL = re.compile(r"(: .*|, p\d+)$")
 
-    row: str
-    figure: str
-    spread: str = ""
-    against: str = ""
-    reference: str = ""
-    ratio: str = ""
-    target: str = ""
-    verdict: str = ""
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a figure lies in a picture of how cost grows."""
+
+    axis: str
+    series: str
+    x: float
 
 
 @dataclass(slots=True)
 class Section:
-    """One group of rows with the notes that belong to it."""
+    """One group of lines with the notes that belong to it.
+
+    A line is kept as the values that are written to the results; `bench.tables` makes text of it.
+    """
 
     title: str
     notes: list[str] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    data: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    row: str = ""
+    # With the runs themselves: while they are held, no others have their ids.
+    _used: dict[tuple[int, str], tuple[Runs, dict[str, Any]]] = field(default_factory=dict)
 
     def add(
         self,
@@ -139,56 +171,92 @@ class Section:
         reference: Runs | None = None,
         reference_metric: str = "",
         target: Target | None = None,
+        point: Point | None = None,
     ) -> None:
         """Add a line; with a reference, the ratio is the middle one of the rounds' ratios."""
-        target_text = target.text if target else ""
-        against = reference.label if reference else ""
-        reference_figure = reference.median(reference_metric or metric) if reference else None
-        reference_text = unit.write(reference_figure) if reference_figure is not None else ""
+        its_metric = reference_metric or metric
         figure = runs.median(metric)
-        if figure is None:
-            verdict = f"VOID: {runs.void}" if runs.void else f"not measured: {runs.skipped}"
-            line = Line(row, "–", "", against, reference_text, "", target_text, verdict)
-            self._append(line, runs, metric, unit, reference)
-            return
-        ratio = _ratio(runs, metric, reference, reference_metric or metric)
-        verdict = target.judge(figure, ratio) if target else ""
-        if reference is not None and reference_figure is None:
-            verdict = f"not measured: {reference.void or reference.skipped}"
-        if runs.void:
-            verdict = f"VOID: {runs.void}"
-        line = Line(
-            row=row,
-            figure=unit.write(figure),
-            spread=_spread(runs.valid(metric), unit),
-            against=against,
-            reference=reference_text,
-            ratio=f"{ratio:.2f}" if ratio is not None else "",
-            target=target_text,
-            verdict=verdict,
-        )
-        self._append(line, runs, metric, unit, reference)
-
-    def _append(
-        self, line: Line, runs: Runs, metric: str, unit: Unit, reference: Runs | None
-    ) -> None:
-        self.lines.append(line)
-        self.data.append(
+        ratio = _ratio(runs, metric, reference, its_metric)
+        self._note_usage(row, runs, metric)
+        if reference is not None:
+            self._note_usage(subject(row, runs.label), reference, its_metric)
+        self.lines.append(
             {
-                "row": line.row,
+                "row": row,
                 "system": runs.label,
-                "metric": metric,
+                **_figures(runs, metric),
                 "unit": unit.name,
-                "median": runs.median(metric),
-                "samples": runs.valid(metric),
-                "void": [outcome.void for outcome in runs.outcomes if outcome.void],
-                "skipped": runs.skipped,
                 "against": reference.label if reference else None,
-                "ratio": float(line.ratio) if line.ratio else None,
-                "target": line.target or None,
-                "verdict": line.verdict or None,
+                "reference": _figures(reference, its_metric) if reference else None,
+                "ratio": ratio,
+                "target": target.text if target else None,
+                "verdict": _verdict(figure, ratio, runs, reference, its_metric, target) or None,
+                "point": dataclasses.asdict(point) if point else None,
             }
         )
+
+    def to_data(self) -> dict[str, Any]:
+        """As it is kept with the results."""
+        return {
+            "row": self.row,
+            "title": self.title,
+            "notes": self.notes,
+            "lines": self.lines,
+            "usage": [entry for _, entry in self._used.values()],
+        }
+
+    def _note_usage(self, row: str, runs: Runs, metric: str) -> None:
+        """Once for the runs of a case, however many lines tell of them."""
+        usages = runs.usages(metric)
+        if usages:
+            entry = {
+                "case": _DETAIL.sub("", subject(row, runs.label)),
+                "system": runs.label,
+                "what": usages[-1].what,
+                "runs": [usage.to_data() for usage in usages],
+            }
+            self._used.setdefault((id(runs), usages[-1].what), (runs, entry))
+
+
+def subject(row: str, system: str) -> str:
+    """What a row is about, whichever product it tells of."""
+    if "GoQueue" not in system and not is_peer(system):
+        return row
+    return re.sub(rf"(, |(?<!^) )?\b{re.escape(system)}(?![\w-])", "", row, count=1).lstrip(", ")
+
+
+def _figures(runs: Runs, metric: str) -> dict[str, Any]:
+    return {
+        "metric": metric,
+        "median": runs.median(metric),
+        "samples": runs.valid(metric),
+        "void": [outcome.void for outcome in runs.outcomes if outcome.void],
+        "skipped": runs.skipped,
+        "server_us": _middle(usage.server_us() for usage in runs.usages(metric)),
+        "client_us": _middle(usage.client_us() for usage in runs.usages(metric)),
+    }
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return statistics.median(found) if found else None
+
+
+def _verdict(
+    figure: float | None,
+    ratio: float | None,
+    runs: Runs,
+    reference: Runs | None,
+    reference_metric: str,
+    target: Target | None,
+) -> str:
+    if runs.void:
+        return f"VOID: {runs.void}"
+    if figure is None:
+        return f"not measured: {runs.skipped}"
+    if reference is not None and reference.median(reference_metric) is None:
+        return f"not measured: {reference.void or reference.skipped}"
+    return target.judge(figure, ratio) if target else ""
 
 
 def _ratio(runs: Runs, metric: str, reference: Runs | None, reference_metric: str) -> float | None:
@@ -201,42 +269,3 @@ def _ratio(runs: Runs, metric: str, reference: Runs | None, reference_metric: st
         if not mine.void and not theirs.void and theirs.values[reference_metric]
     ]
     return statistics.median(ratios) if ratios else None
-
-
-def _spread(values: Sequence[float], unit: Unit) -> str:
-    if len(values) < 2:
-        return "one run"
-    return f"{unit.write(min(values))} … {unit.write(max(values))}"
-
-
-HEADINGS = ("row", "figure", "spread", "against", "its figure", "ratio", "target", "verdict")
-
-
-def to_markdown(section: Section) -> str:
-    """The section as a Markdown table with its notes."""
-    lines = [f"## {section.title}", ""]
-    lines.append("| " + " | ".join(HEADINGS) + " |")
-    lines.append("|" + "---|" * len(HEADINGS))
-    lines += ["| " + " | ".join(_cells(line)) + " |" for line in section.lines]
-    lines += ["", *(f"- {note}" for note in section.notes)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def to_terminal(section: Section) -> str:
-    """The section in aligned columns."""
-    rows = [HEADINGS, *(_cells(line) for line in section.lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = [f"\n{section.title}"]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  " + "  ".join(cells).rstrip())
-    lines += [f"  ({note})" for note in section.notes]
-    return "\n".join(lines)
-
-
-def _cells(line: Line) -> tuple[str, ...]:
-    cells = (
-        *(line.row, line.figure, line.spread, line.against),
-        *(line.reference, line.ratio, line.target, line.verdict),
-    )
-    return tuple(cell.replace("|", "/").replace("\n", " ") for cell in cells)

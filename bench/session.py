@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from bench import load
 from bench.clients.build import Toolbox, ToolMissing
-from bench.peers import Peer, PeerUnavailable
+from bench.peers import Peer, PeerUnavailable, known
 from bench.peers.sqs import SqsPeer
 from bench.plan import PARTITIONS, Plan
 from bench.processes import LoadFailed
@@ -21,6 +22,7 @@ from bench.report import Outcome, Runs, Section
 from bench.sqs_load import send_and_consume
 from bench.systems import KafkaNode, Server, System, Unavailable, goqueue
 from bench.topics import fresh_topic
+from bench.usage import Meter
 
 EVERY = "GoQueue, fsync every"
 NONE = "GoQueue, fsync none"
@@ -30,8 +32,6 @@ HTTP_SINK = "HTTP sink"
 HTTP_ECHO = "bare httptools echo"
 ASGI_ECHO = "bare uvicorn echo"
 KAFKA = "Apache Kafka"
-RABBITMQ = "RabbitMQ quorum queue"
-NATS = "NATS JetStream"
 MOTO = "moto's server"
 ELASTICMQ = "ElasticMQ"
 
@@ -48,6 +48,7 @@ class Session:
     peers: frozenset[str]
     stack: contextlib.ExitStack
     sections: list[Section] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
     _systems: dict[str, System | Unavailable] = field(default_factory=dict)
     _queue_peers: dict[str, Peer | Unavailable] = field(default_factory=dict)
     _sqs_peers: dict[str, SqsPeer | Unavailable] = field(default_factory=dict)
@@ -57,11 +58,12 @@ class Session:
         if name not in self._systems:
             try:
                 self._systems[name] = self._start(name)
-            except (Unavailable, ToolMissing) as error:
+            except (Unavailable, ToolMissing, LoadFailed) as error:
                 self._systems[name] = Unavailable(str(error))
         found = self._systems[name]
         if isinstance(found, Unavailable):
             raise found
+        self.meter.use(found)
         return found
 
     def server(self, name: str) -> Server:
@@ -72,22 +74,26 @@ class Session:
         return found
 
     def queue_peer(self, name: str) -> Peer:
-        """The running peer of this name, which does not speak Kafka."""
+        """The running peer of this name, which has a client of its own."""
         if name not in self._queue_peers:
-            self.say(f"starting {name}")
             try:
                 self._queue_peers[name] = self._start_queue_peer(name)
-            except PeerUnavailable as error:
+            except (PeerUnavailable, Unavailable) as error:
                 self._queue_peers[name] = Unavailable(str(error))
         found = self._queue_peers[name]
         if isinstance(found, Unavailable):
             raise found
+        self.meter.use(found)
         return found
+
+    def own_client_peers(self, among: Collection[str] | None = None) -> list[str]:
+        """Those with a client of their own that were asked for; if names are given, of these."""
+        asked = [name for key, names in known.ASKED.items() if key in self.peers for name in names]
+        return [name for name in asked if among is None or name in among]
 
     def queue_peers(self) -> list[str]:
         """Those that hold messages as queues do and were asked for."""
-        asked = {"rabbitmq": RABBITMQ, "nats": NATS}
-        return [name for key, name in asked.items() if key in self.peers]
+        return self.own_client_peers(known.QUEUES)
 
     def sqs_peer(self, name: str) -> SqsPeer:
         """The running peer of this name, which speaks SQS."""
@@ -100,6 +106,7 @@ class Session:
         found = self._sqs_peers[name]
         if isinstance(found, Unavailable):
             raise found
+        self.meter.use(found)
         return found
 
     def sqs_peers(self) -> list[str]:
@@ -112,6 +119,14 @@ class Session:
         peers: dict[str, Peer | SqsPeer | Unavailable] = {**self._queue_peers, **self._sqs_peers}
         return {
             name: peer.version for name, peer in peers.items() if not isinstance(peer, Unavailable)
+        }
+
+    def peer_settings(self) -> dict[str, str]:
+        """How the peers with clients of their own were set up, and what their answers promise."""
+        return {
+            name: peer.settings
+            for name, peer in self._queue_peers.items()
+            if not isinstance(peer, Unavailable)
         }
 
     def is_running(self, name: str) -> bool:
@@ -127,6 +142,7 @@ class Session:
         home = self.work / label
         server = goqueue(f"GoQueue ({label})", home, settings)
         self.stack.callback(server.close)
+        self.meter.keep(server)
         return server
 
     def in_turns(self, title: str, cases: Mapping[str, Case]) -> dict[str, Runs]:
@@ -153,13 +169,15 @@ class Session:
     def run_once(self, title: str, case: Case, runs: Runs) -> None:
         """Run one case and keep what came of it."""
         try:
-            outcome = case()
+            with self.meter.run():
+                outcome = case()
         except (Unavailable, ToolMissing) as error:
             runs.skipped = str(error)
             self.say(f"{title}: {runs.label}: not measured: {error}")
             return
         except (LoadFailed, KafkaException) as error:
             outcome = Outcome({}, void=str(error))
+        outcome = dataclasses.replace(outcome, usages=self.meter.usages())
         runs.outcomes.append(outcome)
         figures = ", ".join(f"{name} {value:,.6g}" for name, value in outcome.values.items())
         mark = f"VOID: {outcome.void} " if outcome.void else ""
@@ -181,19 +199,11 @@ class Session:
         return server
 
     def _start_queue_peer(self, name: str) -> Peer:
-        home = self.work / name.replace(" ", "-")
-        peer: Peer
-        # Imported here, because only a run that asks for peers needs them.
-        if name == RABBITMQ:
-            from bench.peers.rabbitmq import RabbitMq
-
-            peer = RabbitMq(home)
-        else:
-            from bench.peers.nats import Nats
-
-            peer = Nats(home)
+        node = self.queue_peer(known.RABBITMQ) if name == known.RABBITMQ_STREAM else None
+        self.say(f"starting {name}")
+        home = self.work / name.replace(" ", "-").replace(",", "")
+        peer = known.start(name, home, node)
         self.stack.callback(peer.close)
-        peer.start()
         return peer
 
     def _start_sqs_peer(self, name: str) -> SqsPeer:

@@ -13,17 +13,17 @@ _numbers = itertools.count(1)
 
 
 def send_and_consume(
-    endpoint: str, pid: int | None, *, connections: int, count: int, size: int, is_once: bool = True
+    endpoint: str, pid: int | None, *, connections: int, count: int, size: int, queues: int = 1
 ) -> Outcome:
-    """Both halves of the way through a new queue.
+    """Both halves of the way through a new queue, or through one for each connection.
 
-    Each message must come, and with `is_once` only once; SQS promises only the first. The CPU of a
-    server is told where its process is: that of threads which ended meanwhile would be missing.
+    Each message must come exactly once. The CPU of a server is told where its process is: that of
+    threads which ended meanwhile would be missing.
     """
     common = [
         *("--endpoint", endpoint, "--queue", f"bench-{next(_numbers)}"),
         *("--count", str(count), "--size", str(size), "--connections", str(connections)),
-        *("--seconds-max", str(RUN_SECONDS_MAX)),
+        *("--queues", str(queues), "--seconds-max", str(RUN_SECONDS_MAX)),
     ]
     values: dict[str, float] = {}
     for mode in ("send", "consume"):
@@ -40,6 +40,6 @@ def send_and_consume(
         }
         if complaint(result):
             return Outcome(values, f"{mode}: {complaint(result)}")
-        if is_once and result["twice"]:
+        if result["twice"]:
             return Outcome(values, f"{mode}: {result['twice']:,} messages came twice")
     return Outcome(values)

@@ -80,6 +80,10 @@ class Server:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def data_dir(self) -> Path:
         return self._home / "data"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +13,11 @@ from hypothesis import settings
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("suite")
+
+# Tests start nodes, commands and workers of Spark by the hundred. Where the environment says that
+# compiled code is not kept, each of them compiles us anew: more than half of what its start takes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-HEADERS = ("timing.h", "frames.h", "http.h")
+HEADERS = ("timing.h", "frames.h", "http.h", "peer.h", "lanes.h", "pace.h", "rabbitmq.h")
 COMPILE_SECONDS_MAX = 120
+# Packages of Debian, by what a compiler misses without them.
+LIBRARIES = {
+    "librdkafka/rdkafka.h": "librdkafka-dev",
+    "amqp.h": "librabbitmq-dev",
+    "hiredis/hiredis.h": "libhiredis-dev",
+}
 
 
 class ToolMissing(Exception):
@@ -56,12 +62,24 @@ class Toolbox:
         """The librdkafka client that schedules, and watches what is released."""
         return self._build("rdkafka_schedules", libraries=("-lrdkafka", "-lpthread"))
 
+    def rdkafka_groups(self) -> Path:
+        """The librdkafka client that is all members of a consumer group."""
+        return self._build("rdkafka_groups", libraries=("-lrdkafka", "-lpthread"))
+
     def rabbitmq_bench(self) -> Path:
         """The RabbitMQ client."""
         return self._build("rabbitmq_bench", libraries=("-lrabbitmq", "-lpthread"))
 
+    def redis_bench(self) -> Path:
+        """The Redis client."""
+        return self._build("redis_bench", libraries=("-lhiredis", "-lpthread"))
+
+    def nats_publish(self) -> Path:
+        """The publisher of NATS, which needs no library."""
+        return self._build("nats_publish", libraries=())
+
     def nats_bench(self) -> Path:
-        """The NATS client, which is written in Go."""
+        """The NATS client for all but publishing, which is written in Go."""
         folder = SOURCES / "nats_bench"
         program = self.cache / f"nats_bench-{_digest(sorted(folder.iterdir()))}"
         if program.exists():
@@ -100,9 +118,9 @@ class Toolbox:
         )
         if result.returncode == 0:
             return
-        for library, header in (("rdkafka", "rdkafka.h"), ("rabbitmq", "amqp.h")):
-            if name.startswith(library) and header in result.stderr:
-                raise ToolMissing(f"the headers are missing: install lib{library}-dev")
+        for header, library in LIBRARIES.items():
+            if f"{header}: No such file" in result.stderr:
+                raise ToolMissing(f"the headers are missing: install {library}")
         raise ToolMissing(f"{name} does not compile here: {result.stderr.strip()[:400]}")
 
 

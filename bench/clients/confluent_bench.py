@@ -47,7 +47,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, Any]:
     producer = Producer(
         {
             "bootstrap.servers": arguments.brokers,
-            "acks": 1,
+            "acks": arguments.acks,
             "linger.ms": 5,
             "queue.buffering.max.messages": QUEUED_MAX,
             # A Python call per message would be most of the work. Only failures call back; what
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--payload", default="", help="base64; instead of --size bytes")
+    parser.add_argument("--acks", default="1", help="1 or all")
     parser.add_argument("--seconds-max", type=float, default=60)
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as the C programs do

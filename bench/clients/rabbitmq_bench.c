@@ -1,157 +1,77 @@
-/* The client of the RabbitMQ peer: librabbitmq, a connection and a thread for each consumer.
+/* The client of the RabbitMQ peer: librabbitmq, which speaks AMQP 0-9-1, on a durable queue of
+ * --kind quorum or stream. The stream protocol of RabbitMQ has no client in C.
  *
- *   rabbitmq_bench fill    --queue Q --count N --size B   declares a durable quorum queue and
- *                                                         publishes persistent messages, each of
- *                                                         which must be confirmed
- *   rabbitmq_bench consume --queue Q --count N ...        consumes them with manual acks, one ack
- *                                                         for every --batch; each message must
- *                                                         come once. The queue must be empty
- *                                                         afterwards, and is deleted.
- *
- * Prints one JSON object. Exit code 0 means the run took place; "failed" says how it went.
+ *   rabbitmq_bench create    declares the queue
+ *   rabbitmq_bench publish   declares it, and publishes persistent messages over --connections with
+ *                            --depth unconfirmed on each; every one must be confirmed
+ *   rabbitmq_bench consume   consumes with manual acks, one for every --batch, by --consumers with
+ *                            a connection each; each message must come once, and the queue be empty
+ *                            afterwards
+ *   rabbitmq_bench read      reads a stream from its first message on, in order
+ *   rabbitmq_bench endtoend  a paced publisher and a consumer; latency of each message
+ *   rabbitmq_bench delay     publishes to a queue whose messages live for --delay-ms and then go to
+ *                            a second queue, from which a consumer takes them
+ *   rabbitmq_bench remove    deletes the queue
  */
 #define _GNU_SOURCE
-#include "timing.h"
+#include "rabbitmq.h"
 
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
-#include <getopt.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/time.h>
 
-enum { CONSUMERS_MAX = 64, NUMBER_DIGITS = 10, UNCONFIRMED_MAX = 1000, ERROR_BYTES = 200 };
-enum { CHANNEL = 1, IDLE_MS = 50 };
+enum { IDLE_MS = 50, STORED_WAIT_MS = 5000 };
 
-static struct {
-    const char *host;
-    int port;
-    const char *queue;
-    int size, consumers, batch, prefetch;
-    int64_t count;
-    double seconds_max;
-} options = {.host = "127.0.0.1", .size = 1000, .consumers = 8, .batch = 100, .prefetch = 200,
-             .count = 10000, .seconds_max = 60};
-static atomic_llong received, failed;
-static char first_error[ERROR_BYTES];
-static atomic_uchar *numbers;
-static int64_t deadline_ns;
 static pthread_barrier_t barrier;
 
-static void fail(const char *what) {
-    fprintf(stderr, "rabbitmq_bench: %s\n", what);
-    exit(1);
+/* ---- publish ---------------------------------------------------------------------------- */
+
+static void open_lane(lane_t *lane) {
+    publisher_t *publisher = open_publisher(options.queue);
+    lane_open(lane, amqp_get_sockfd(publisher->connection), publisher);
 }
 
-static void note_failure(const char *why) {
-    if (atomic_fetch_add(&failed, 1) == 0)
-        snprintf(first_error, sizeof first_error, "%s", why);
+static void put_message(lane_t *lane, char *payload) { publish(lane->self, payload); }
+
+static bool flush_lane(lane_t *lane) {
+    (void)lane; /* a publish has been written when it returns */
+    return false;
 }
 
-static void check(amqp_rpc_reply_t reply, const char *what) {
-    if (reply.reply_type != AMQP_RESPONSE_NORMAL) {
-        fprintf(stderr, "rabbitmq_bench: %s: %s\n", what,
-                reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION
-                    ? amqp_error_string2(reply.library_error)
-                    : "refused by the server");
-        exit(1);
-    }
+static int64_t take_confirms(lane_t *lane) { return read_confirms(lane->self); }
+
+/* The count of a queue follows its confirms, so it is given a while to arrive there. */
+static int64_t count_queue(amqp_connection_state_t connection) {
+    int64_t held = 0, until_ns = now_ns() + STORED_WAIT_MS * 1000000LL;
+    struct timespec pause = {.tv_nsec = 10000000};
+    while ((held = count_ready(connection, options.queue)) != lane_acked && now_ns() < until_ns)
+        nanosleep(&pause, NULL);
+    return held;
 }
 
-static amqp_connection_state_t open_connection(void) {
-    amqp_connection_state_t connection = amqp_new_connection();
-    amqp_socket_t *socket = amqp_tcp_socket_new(connection);
-    if (socket == NULL || amqp_socket_open(socket, options.host, options.port) != AMQP_STATUS_OK)
-        fail("connect");
-    check(amqp_login(connection, "/", 0, 131072, 0, AMQP_SASL_METHOD_PLAIN, "guest", "guest"),
-          "login");
-    amqp_channel_open(connection, CHANNEL);
-    check(amqp_get_rpc_reply(connection), "channel");
-    return connection;
-}
-
-static void close_connection(amqp_connection_state_t connection) {
-    check(amqp_channel_close(connection, CHANNEL, AMQP_REPLY_SUCCESS), "close the channel");
-    check(amqp_connection_close(connection, AMQP_REPLY_SUCCESS), "close");
-    amqp_destroy_connection(connection);
-}
-
-/* Declares the queue, or only asks how many messages are ready in it. */
-static int64_t declare_queue(amqp_connection_state_t connection, bool is_passive) {
-    amqp_table_entry_t entry = {.key = amqp_cstring_bytes("x-queue-type"),
-                                .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                                          .value.bytes = amqp_cstring_bytes("quorum")}};
-    amqp_table_t arguments = {.num_entries = 1, .entries = &entry};
-    amqp_queue_declare_ok_t *answer =
-        amqp_queue_declare(connection, CHANNEL, amqp_cstring_bytes(options.queue), is_passive, 1, 0,
-                           0, is_passive ? amqp_empty_table : arguments);
-    check(amqp_get_rpc_reply(connection), "declare");
-    return answer->message_count;
-}
-
-static void print_outcome(double seconds, int64_t acked, double cpu) {
-    printf("{\"seconds\": %.6f, \"acked\": %lld, \"failed\": %lld, \"missing\": %lld, "
-           "\"first_error\": \"%s\", \"cpu_seconds\": %.4f}\n",
-           seconds, (long long)acked, (long long)failed, (long long)(options.count - acked),
-           first_error, cpu);
-}
-
-/* ---- fill ------------------------------------------------------------------------------ */
-
-/* Reads one confirmation and returns how many messages it confirms. */
-static int64_t read_confirm(amqp_connection_state_t connection, int64_t confirmed) {
-    amqp_frame_t frame;
-    if (amqp_simple_wait_frame(connection, &frame) != AMQP_STATUS_OK)
-        fail("the connection broke while messages were to be confirmed");
-    if (frame.frame_type != AMQP_FRAME_METHOD || frame.payload.method.id != AMQP_BASIC_ACK_METHOD)
-        fail("a message was not confirmed");
-    amqp_basic_ack_t *ack = frame.payload.method.decoded;
-    return ack->multiple ? (int64_t)ack->delivery_tag - confirmed : 1;
-}
-
-static void run_fill(void) {
-    amqp_connection_state_t connection = open_connection();
-    declare_queue(connection, false);
-    amqp_confirm_select(connection, CHANNEL);
-    check(amqp_get_rpc_reply(connection), "confirms");
-    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG,
-                                          .delivery_mode = AMQP_DELIVERY_PERSISTENT};
-    char *value = malloc((size_t)options.size + 1);
-    memset(value, 'x', (size_t)options.size);
-    int64_t sent = 0, confirmed = 0, begin = now_ns();
-    double cpu = cpu_seconds();
-    while (confirmed < options.count && now_ns() < deadline_ns) {
-        for (; sent < options.count && sent - confirmed < UNCONFIRMED_MAX; sent++) {
-            snprintf(value, (size_t)options.size, "%0*lld", NUMBER_DIGITS, (long long)sent);
-            value[NUMBER_DIGITS] = 'x';
-            amqp_bytes_t body = {.len = (size_t)options.size, .bytes = value};
-            if (amqp_basic_publish(connection, CHANNEL, amqp_empty_bytes,
-                                   amqp_cstring_bytes(options.queue), 0, 0, &properties,
-                                   body) != AMQP_STATUS_OK)
-                fail("publish");
-        }
-        confirmed += read_confirm(connection, confirmed);
+/* A stream counts itself only every few seconds, but its last messages say where they stand. */
+static int64_t count_stream(amqp_connection_state_t connection) {
+    int64_t held = 0;
+    amqp_envelope_t envelope;
+    set_prefetch(connection);
+    subscribe(connection, options.queue, "last");
+    while (true) {
+        struct timeval wait = {.tv_usec = IDLE_MS * 1000};
         amqp_maybe_release_buffers(connection);
+        if (amqp_consume_message(connection, &envelope, &wait, 0).reply_type !=
+            AMQP_RESPONSE_NORMAL)
+            return held;
+        held = offset_of(&envelope) + 1;
+        if (amqp_basic_ack(connection, CHANNEL, envelope.delivery_tag, 0) != AMQP_STATUS_OK)
+            fail("ack");
+        amqp_destroy_envelope(&envelope);
     }
-    print_outcome((double)(now_ns() - begin) / 1e9, confirmed, cpu_seconds() - cpu);
-    close_connection(connection);
 }
 
-/* ---- consume --------------------------------------------------------------------------- */
-
-static void take(const amqp_envelope_t *envelope) {
-    const amqp_bytes_t *body = &envelope->message.body;
-    char number[NUMBER_DIGITS + 1] = {0};
-    if (body->len != (size_t)options.size)
-        return note_failure("a message has the wrong size");
-    memcpy(number, body->bytes, NUMBER_DIGITS);
-    int64_t index = atoll(number);
-    if (index < 0 || index >= options.count || atomic_fetch_add(&numbers[index], 1) != 0)
-        return note_failure("a message came twice, or was never sent");
-    atomic_fetch_add(&received, 1);
+static int64_t stored(void) {
+    amqp_connection_state_t connection = open_connection();
+    return strcmp(options.kind, "stream") == 0 ? count_stream(connection) : count_queue(connection);
 }
+
+/* ---- consume ---------------------------------------------------------------------------- */
 
 static void acknowledge(amqp_connection_state_t connection, uint64_t tag, int *unacked) {
     if (*unacked && amqp_basic_ack(connection, CHANNEL, tag, 1) != AMQP_STATUS_OK)
@@ -159,18 +79,11 @@ static void acknowledge(amqp_connection_state_t connection, uint64_t tag, int *u
     *unacked = 0;
 }
 
-static void *run_consumer(void *argument) {
-    amqp_connection_state_t connection = open_connection();
-    (void)argument;
-    amqp_basic_qos(connection, CHANNEL, 0, (uint16_t)options.prefetch, 0);
-    check(amqp_get_rpc_reply(connection), "prefetch");
-    pthread_barrier_wait(&barrier);
-    amqp_basic_consume(connection, CHANNEL, amqp_cstring_bytes(options.queue), amqp_empty_bytes, 0,
-                       0, 0, amqp_empty_table);
-    check(amqp_get_rpc_reply(connection), "consume");
+/* Takes messages, with an ack for every --batch and when none comes, until all are there. */
+static void take_all(amqp_connection_state_t connection, void (*take)(const char *, size_t)) {
     int unacked = 0;
     uint64_t tag = 0;
-    while (received < options.count && failed == 0 && now_ns() < deadline_ns) {
+    while (received < options.count && !is_over()) {
         struct timeval wait = {.tv_usec = IDLE_MS * 1000};
         amqp_envelope_t envelope;
         amqp_maybe_release_buffers(connection);
@@ -181,16 +94,24 @@ static void *run_consumer(void *argument) {
             continue;
         }
         check(reply, "receive");
-        take(&envelope);
+        take(envelope.message.body.bytes, envelope.message.body.len);
         tag = envelope.delivery_tag;
         amqp_destroy_envelope(&envelope);
         if (++unacked >= options.batch)
             acknowledge(connection, tag, &unacked);
     }
     acknowledge(connection, tag, &unacked);
+}
+
+static void *run_consumer(void *argument) {
+    amqp_connection_state_t connection = open_connection();
+    (void)argument;
+    set_prefetch(connection);
+    pthread_barrier_wait(&barrier);
+    subscribe(connection, options.queue, NULL);
+    take_all(connection, take_once);
     /* A call on the same channel is answered after the acks before it were taken in. */
-    amqp_basic_qos(connection, CHANNEL, 0, (uint16_t)options.prefetch, 0);
-    check(amqp_get_rpc_reply(connection), "last call");
+    set_prefetch(connection);
     pthread_barrier_wait(&barrier);
     close_connection(connection);
     return NULL;
@@ -204,60 +125,149 @@ static void run_consume(void) {
         if (pthread_create(&threads[i], NULL, run_consumer, NULL) != 0)
             fail("thread");
     pthread_barrier_wait(&barrier);
-    int64_t begin = now_ns();
+    int64_t begin_ns = now_ns();
     double cpu = cpu_seconds();
     pthread_barrier_wait(&barrier);
-    double seconds = (double)(now_ns() - begin) / 1e9;
+    double seconds = (double)(now_ns() - begin_ns) / 1e9;
     cpu = cpu_seconds() - cpu;
     for (int i = 0; i < options.consumers; i++)
         pthread_join(threads[i], NULL);
-    amqp_connection_state_t connection = open_connection();
-    if (declare_queue(connection, true) != 0)
+    if (count_ready(open_connection(), options.queue) != 0)
         note_failure("messages came back after their acks");
-    amqp_queue_delete(connection, CHANNEL, amqp_cstring_bytes(options.queue), 0, 0);
-    check(amqp_get_rpc_reply(connection), "delete");
-    print_outcome(seconds, received, cpu);
-    close_connection(connection);
+    print_outcome(seconds, received, received, options.count - received, cpu, NULL);
 }
 
-static void read_options(int argc, char **argv) {
-    static const struct option names[] = {
-        {"host", 1, 0, 'h'},  {"port", 1, 0, 'p'},      {"queue", 1, 0, 'q'},
-        {"size", 1, 0, 's'},  {"consumers", 1, 0, 'c'}, {"batch", 1, 0, 'b'},
-        {"count", 1, 0, 'n'}, {"prefetch", 1, 0, 'f'},  {"seconds-max", 1, 0, 'm'},
-        {0, 0, 0, 0}};
-    int name;
-    while ((name = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        switch (name) {
-        case 'h': options.host = optarg; break;
-        case 'p': options.port = atoi(optarg); break;
-        case 'q': options.queue = optarg; break;
-        case 's': options.size = atoi(optarg); break;
-        case 'c': options.consumers = atoi(optarg); break;
-        case 'b': options.batch = atoi(optarg); break;
-        case 'n': options.count = atoll(optarg); break;
-        case 'f': options.prefetch = atoi(optarg); break;
-        case 'm': options.seconds_max = atof(optarg); break;
-        default: exit(2);
-        }
+/* ---- read, end to end and delay ----------------------------------------------------------- */
+
+static int64_t first_ns, first_count;
+static double first_cpu;
+
+/* What a reader waits for the first message is not reading. */
+static void take_read(const char *body, size_t length) {
+    take_next(body, length);
+    if (first_ns == 0) {
+        first_ns = now_ns();
+        first_count = received;
+        first_cpu = cpu_seconds();
     }
-    if (options.queue == NULL || options.port == 0 || options.consumers < 1 ||
-        options.consumers > CONSUMERS_MAX || options.size <= NUMBER_DIGITS || options.count < 1 ||
-        options.batch < 1 || options.prefetch < options.batch || options.prefetch > 65535)
-        fail("--queue, --port, or a number out of range");
+}
+
+static void run_read(void) {
+    amqp_connection_state_t connection = open_connection();
+    set_prefetch(connection);
+    subscribe(connection, options.queue, "first");
+    take_all(connection, take_read);
+    print_outcome((double)(now_ns() - first_ns) / 1e9, received, received - first_count,
+                  options.count - received, cpu_seconds() - first_cpu, NULL);
+}
+
+static void send_paced(const char *payload, void *self) { publish(self, payload); }
+
+static void after_tick(void *self) {
+    publisher_t *publisher = self;
+    publisher->confirmed_total += read_confirms(publisher);
+}
+
+static void *run_sender(void *self) {
+    run_pace(send_paced, after_tick, self);
+    return NULL;
+}
+
+static void wait_for_confirms(publisher_t *publisher) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    while (publisher->confirmed_total < options.count && !is_over()) {
+        after_tick(publisher);
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void run_end_to_end(void) {
+    bool is_stream = strcmp(options.kind, "stream") == 0;
+    pthread_t thread;
+    publisher_t *publisher = open_publisher(options.queue);
+    amqp_connection_state_t connection = open_connection();
+    set_prefetch(connection);
+    subscribe(connection, options.queue, is_stream ? "first" : NULL);
+    double cpu = cpu_seconds();
+    if (pthread_create(&thread, NULL, run_sender, publisher) != 0)
+        fail("thread");
+    take_all(connection, take_paced);
+    pthread_join(thread, NULL);
+    wait_for_confirms(publisher);
+    print_pace(cpu_seconds() - cpu, publisher->confirmed_total);
+}
+
+static samples_t delay_error;
+static int64_t delay_early;
+
+/* A message says when it was handed over; it is due --delay-ms later. */
+static void take_delayed(const char *body, size_t length) {
+    int64_t sent_ns, now = now_ns();
+    take_once(body, length);
+    memcpy(&sent_ns, body + DUE_AT, DUE_BYTES);
+    int64_t error_ns = now - sent_ns - options.delay_ms * 1000000;
+    delay_early += error_ns < -1000000; /* the server counts whole milliseconds */
+    samples_add(&delay_error, error_ns);
+}
+
+static void *run_delayed_consumer(void *argument) {
+    set_prefetch(argument);
+    subscribe(argument, DEAD_LETTERS, NULL);
+    take_all(argument, take_delayed);
+    return NULL;
+}
+
+static void run_delay(void) {
+    publisher_t *publisher = open_delaying_publisher();
+    amqp_connection_state_t connection = open_connection();
+    char *payload = make_payload();
+    pthread_t thread;
+    numbers = calloc((size_t)options.count, sizeof *numbers);
+    if (pthread_create(&thread, NULL, run_delayed_consumer, connection) != 0)
+        fail("thread");
+    int64_t begin_ns = now_ns();
+    double cpu = cpu_seconds();
+    for (int64_t sent = 0; sent < options.count && !is_over(); sent++) {
+        int64_t now = now_ns();
+        put_number(payload, sent);
+        memcpy(payload + DUE_AT, &now, DUE_BYTES);
+        publish(publisher, payload);
+        while (sent + 1 - publisher->confirmed_total >= options.depth && !is_over())
+            publisher->confirmed_total += wait_for_confirm(publisher);
+    }
+    wait_for_confirms(publisher);
+    double seconds = (double)(now_ns() - begin_ns) / 1e9;
+    pthread_join(thread, NULL);
+    if (delay_early > 0)
+        note_failure("messages came early");
+    print_outcome(seconds, publisher->confirmed_total, received, options.count - received,
+                  cpu_seconds() - cpu, &delay_error);
+    delete_queue(DEAD_LETTERS);
 }
 
 int main(int argc, char **argv) {
-    const char *mode = argc > 1 ? argv[1] : "";
-    die_with_parent();
-    if (argc > 1)
-        read_options(argc - 1, argv + 1);
-    deadline_ns = now_ns() + (int64_t)(options.seconds_max * 1e9);
-    if (strcmp(mode, "fill") == 0)
-        run_fill();
+    static const lane_calls_t calls = {put_message, flush_lane, take_confirms};
+    const char *mode = begin(argc, argv, "rabbitmq_bench");
+    bool is_short = strcmp(mode, "create") == 0 || strcmp(mode, "remove") == 0;
+    if (strcmp(mode, "create") == 0 || strcmp(mode, "publish") == 0 ||
+        strcmp(mode, "endtoend") == 0)
+        declare_queue(open_connection(), options.queue, 0);
+    if (strcmp(mode, "remove") == 0)
+        delete_queue(options.queue);
+    if (is_short)
+        print_outcome(0, 0, 0, 0, 0, NULL);
+    else if (strcmp(mode, "publish") == 0)
+        run_publish(open_lane, &calls, stored);
     else if (strcmp(mode, "consume") == 0)
         run_consume();
+    else if (strcmp(mode, "read") == 0)
+        run_read();
+    else if (strcmp(mode, "endtoend") == 0)
+        run_end_to_end();
+    else if (strcmp(mode, "delay") == 0)
+        run_delay();
     else
-        fail("usage: rabbitmq_bench fill|consume --port P --queue Q ...");
-    return 0;
+        fail("create, publish, consume, read, endtoend, delay or remove");
+    fflush(stdout);
+    _exit(0); /* open connections end with the program */
 }

@@ -22,7 +22,7 @@ enum { PARTITIONS_MAX = 10000, FETCHED_AT_ONCE = 10000, ERROR_BYTES = 512 };
 enum { PACE_NS_MIN = 200000 }; /* closer ticks would only measure the timer */
 
 typedef struct {
-    const char *brokers, *topic, *linger_ms;
+    const char *brokers, *topic, *linger_ms, *acks;
     int partitions, size;
     int block; /* messages to one partition before the next; 0 leaves it to librdkafka */
     int64_t count, warmup;
@@ -30,7 +30,7 @@ typedef struct {
 } options_t;
 
 static options_t options = {.partitions = 6, .size = 1000, .count = 100000, .seconds_max = 60,
-                            .rate = 1000};
+                            .rate = 1000, .acks = "1"};
 static const char *overrides[64][2];
 static int override_count;
 static int64_t acked, failed;
@@ -76,7 +76,7 @@ static rd_kafka_t *open_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
 
 static rd_kafka_t *open_producer(const char *linger_ms) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "acks", "1");
+    set(conf, "acks", options.acks);
     set(conf, "linger.ms", options.linger_ms ? options.linger_ms : linger_ms);
     set(conf, "queue.buffering.max.messages", "500000");
     rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
@@ -339,7 +339,8 @@ static void read_options(int argc, char **argv) {
         {"brokers", 1, 0, 'b'}, {"topic", 1, 0, 't'},  {"partitions", 1, 0, 'P'},
         {"size", 1, 0, 's'},    {"count", 1, 0, 'n'},  {"warmup", 1, 0, 'w'},
         {"rate", 1, 0, 'r'},    {"from", 1, 0, 'f'},   {"seconds-max", 1, 0, 'm'},
-        {"block", 1, 0, 'B'},   {"linger", 1, 0, 'l'}, {0, 0, 0, 0}};
+        {"block", 1, 0, 'B'},   {"linger", 1, 0, 'l'}, {"acks", 1, 0, 'a'},
+        {0, 0, 0, 0}};
     int name, partition = 0;
     while ((name = getopt_long(argc, argv, "X:", names, NULL)) != -1) {
         switch (name) {
@@ -353,6 +354,7 @@ static void read_options(int argc, char **argv) {
         case 'm': options.seconds_max = atof(optarg); break;
         case 'B': options.block = atoi(optarg); break;
         case 'l': options.linger_ms = optarg; break;
+        case 'a': options.acks = optarg; break;
         case 'f': /* first offset by partition, comma separated */
             for (char *at = strtok(optarg, ","); at != NULL && partition < PARTITIONS_MAX;
                  at = strtok(NULL, ","))

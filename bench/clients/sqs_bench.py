@@ -4,7 +4,8 @@
     python -m bench.clients.sqs_bench consume --endpoint URL --queue NAME --count N --size S
 
 The connections are threads of a few processes, since one Python process has one core. `send` makes
-the queue and numbers its messages; `consume` receives and deletes until every number has come.
+the queues and numbers its messages; `consume` receives and deletes until every number has come.
+There is one queue for all connections, or, with --queues, so many that each connection has its own.
 Prints JSON fields as `confluent_bench.py` does.
 """
 
@@ -55,7 +56,8 @@ class Share:
     arguments: argparse.Namespace
     index: int
     next_number: Any  # shared: the number to be sent next
-    deleted: Any  # shared: how many messages are done
+    deleted: Any  # shared: how many messages are done, each counted once
+    seen: Any  # shared: a byte for each number, set when it is done
     barrier: Any
 
     def take_batch(self) -> list[int]:
@@ -64,6 +66,13 @@ class Share:
             first = self.next_number.value
             self.next_number.value = min(first + BATCH, self.arguments.count)
             return list(range(first, self.next_number.value))
+
+    def note_deleted(self, numbers: list[int]) -> None:
+        """Count what nobody has deleted before; a message that comes twice must not end a run."""
+        with self.deleted.get_lock():
+            for number in numbers:
+                self.deleted.value += not self.seen[number]
+                self.seen[number] = 1
 
 
 def send(share: Share, client: Any, url: str, account: Account, deadline: float) -> None:
@@ -111,8 +120,7 @@ def consume(share: Share, client: Any, url: str, account: Account, deadline: flo
             int(messages[int(one["Id"])]["Body"][:NUMBER_DIGITS]) for one in answer["Successful"]
         ]
         account.ended = time.monotonic()
-        with share.deleted.get_lock():
-            share.deleted.value += len(answer["Successful"])
+        share.note_deleted(account.numbers[-len(answer["Successful"]) :])
 
 
 Work = Callable[[Share, Any, str, Account, float], None]
@@ -125,20 +133,23 @@ def run_share(share: Share, results: Any) -> None:
     arguments = share.arguments
     threads = arguments.connections // arguments.processes
     client = connect(arguments.endpoint, threads)
-    url = client.get_queue_url(QueueName=arguments.queue)["QueueUrl"]
     accounts = [Account() for _ in range(threads)]
     gate = threading.Barrier(threads + 1)
     deadline = time.monotonic() + arguments.seconds_max
 
-    def work(account: Account) -> None:
-        client.get_queue_url(QueueName=arguments.queue)  # opens the connection
+    def work(account: Account, thread: int) -> None:
+        names = queue_names(arguments)
+        name = names[(share.index * threads + thread) % len(names)]
+        url = client.get_queue_url(QueueName=name)["QueueUrl"]  # opens the connection
         gate.wait()
         try:
             MODES[arguments.mode](share, client, url, account, deadline)
         except (ClientError, BotoCoreError) as error:
             account.failures.append(str(error))
 
-    running = [threading.Thread(target=work, args=(one,)) for one in accounts]
+    running = [
+        threading.Thread(target=work, args=(one, thread)) for thread, one in enumerate(accounts)
+    ]
     for each in running:
         each.start()
     share.barrier.wait()
@@ -153,6 +164,11 @@ def run_share(share: Share, results: Any) -> None:
         whole.failures += one.failures
     whole.ended = max(one.ended for one in accounts) or time.monotonic()
     results.put(whole)
+
+
+def queue_names(arguments: argparse.Namespace) -> list[str]:
+    """All queues of a run."""
+    return [f"{arguments.queue}-{number}" for number in range(arguments.queues)]
 
 
 def connect(endpoint: str, connections: int) -> Any:
@@ -170,17 +186,19 @@ def connect(endpoint: str, connections: int) -> Any:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """All processes, begun together."""
     if arguments.mode == "send":
-        connect(arguments.endpoint, 1).create_queue(
-            QueueName=arguments.queue, Attributes={"VisibilityTimeout": str(VISIBILITY_SECONDS)}
-        )
+        client = connect(arguments.endpoint, 1)
+        for name in queue_names(arguments):
+            attributes = {"VisibilityTimeout": str(VISIBILITY_SECONDS)}
+            client.create_queue(QueueName=name, Attributes=attributes)
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     next_number, deleted = context.Value("q", 0), context.Value("q", 0)
+    seen = context.RawArray("b", arguments.count)
     barrier = context.Barrier(arguments.processes + 1)
     children = [
         context.Process(
             target=run_share,
-            args=(Share(arguments, index, next_number, deleted, barrier), results),
+            args=(Share(arguments, index, next_number, deleted, seen, barrier), results),
         )
         for index in range(arguments.processes)
     ]
@@ -219,10 +237,13 @@ def _outcome(
 
 def _left(arguments: argparse.Namespace) -> int:
     client = connect(arguments.endpoint, 1)
-    url = client.get_queue_url(QueueName=arguments.queue)["QueueUrl"]
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    return sum(int(found[name]) for name in names)
+    left = 0
+    for queue in queue_names(arguments):
+        url = client.get_queue_url(QueueName=queue)["QueueUrl"]
+        found = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        left += sum(int(found[name]) for name in names)
+    return left
 
 
 def _cpu_seconds() -> float:
@@ -239,6 +260,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--queues", type=int, default=1)
     parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--seconds-max", type=float, default=60)
     arguments = parser.parse_args()

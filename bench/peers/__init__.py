@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
+import subprocess
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -23,9 +24,13 @@ class PeerUnavailable(Exception):
 
 
 class Peer(Protocol):
-    """A running broker with queues and a client of its own."""
+    """A running broker with queues and a client of its own.
+
+    All clients take the same options; `bench.peers.load` calls them.
+    """
 
     version: str
+    settings: str  # where it differs from the release as delivered, and what an answer promises
 
     @property
     def address(self) -> str: ...
@@ -33,7 +38,7 @@ class Peer(Protocol):
     @property
     def pid(self) -> int: ...
 
-    def client(self, tools: Toolbox) -> list[str]: ...
+    def client(self, tools: Toolbox, mode: str) -> list[str]: ...
 
     def start(self) -> None: ...
 
@@ -49,4 +54,14 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-__all__ = ["END_WITH_US", "Peer", "PeerUnavailable", "free_ports"]
+def debian_version(package: str) -> str:
+    """As the package manager knows it."""
+    dpkg = shutil.which("dpkg-query")
+    if dpkg is None:
+        return "unknown"
+    command = [dpkg, "--show", "--showformat=${Version}", package]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    return result.stdout.strip() or "unknown"
+
+
+__all__ = ["END_WITH_US", "Peer", "PeerUnavailable", "debian_version", "free_ports"]

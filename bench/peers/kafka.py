@@ -153,7 +153,7 @@ class Kafka:
     def launch(self) -> None:
         """Start the node; one of a cluster serves when most of them run."""
         if self._home is None:
-            self._prepare()
+            self.prepare()
         with (self.home / "kafka.out").open("ab") as output:
             self._process = subprocess.Popen(
                 self._java("kafka.Kafka", str(self.home / "server.properties"), options=self._heap),
@@ -178,7 +178,8 @@ class Kafka:
             shutil.rmtree(self._home, ignore_errors=True)
             self._home = None
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Fetch what the node runs from, and format its storage; the first start does it else."""
         jars = fetch_jars("kafka", self.version, POM.format(version=self.version))
         self._home = Path(tempfile.mkdtemp(prefix="kafka-peer-", dir=self._parent))
         self._jars = jars

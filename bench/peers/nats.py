@@ -1,7 +1,8 @@
 """NATS: one server on loopback with JetStream and its file store.
 
 The server is built once from its Go module, into `.cache/nats/<version>`. JetStream's settings are
-its defaults: what is acknowledged has been written, and is synced every two minutes.
+its defaults: what is acknowledged has been written, and is synced every two minutes. It can be told
+to sync before each acknowledgement.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MODULE = "github.com/nats-io/nats-server/v2"
 CACHE = Path(__file__).parents[2] / ".cache" / "nats"
 BUILD_SECONDS_MAX = 600
 START_SECONDS_MAX = 30
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.005
 
 
 def install(version: str = NATS_VERSION) -> Path:
@@ -56,8 +57,11 @@ def install(version: str = NATS_VERSION) -> Path:
 class Nats:
     """One running server."""
 
-    def __init__(self, home: Path, version: str = NATS_VERSION) -> None:
+    def __init__(self, home: Path, version: str = NATS_VERSION, *, is_synced: bool = False) -> None:
         self.version = version
+        when = "before every acknowledgement" if is_synced else "every two minutes, as delivered"
+        self.settings = f"JetStream file store, synced {when}"
+        self._is_synced = is_synced
         self._home = home
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,18 +75,23 @@ class Nats:
         assert self._process is not None, "the server has not been started"
         return self._process.pid
 
-    def client(self, tools: Toolbox) -> list[str]:
+    def client(self, tools: Toolbox, mode: str) -> list[str]:
         """The load generator for this server."""
-        return [*END_WITH_US, str(tools.nats_bench())]
+        if mode == "publish":
+            return [str(tools.nats_publish()), mode]
+        return [*END_WITH_US, str(tools.nats_bench()), mode]
 
     def start(self) -> None:
         """Start the server and wait until it serves."""
         program = install(self.version)
         self._home.mkdir(parents=True, exist_ok=True)
         (self._port,) = free_ports(1)
+        config = self._home / "nats.conf"
+        sync = "sync_interval: always\n" if self._is_synced else ""
+        config.write_text(f'jetstream {{\nstore_dir: "{self._home / "data"}"\n{sync}}}\n')
         command = [
             *(*END_WITH_US, str(program), "--addr", "127.0.0.1", "--port", str(self._port)),
-            *("--jetstream", "--store_dir", str(self._home / "data")),
+            *("--config", str(config)),
         ]
         with (self._home / "out").open("ab") as output:
             self._process = subprocess.Popen(

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from bench.clients.build import Toolbox
-from bench.peers import END_WITH_US, PeerUnavailable, free_ports
+from bench.peers import END_WITH_US, PeerUnavailable, debian_version, free_ports
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 START_SECONDS_MAX = 90
@@ -29,10 +29,13 @@ _PROBE = b"AMQP\x00\x00\x09\x01"
 
 
 class RabbitMq:
-    """One running node."""
+    """One running node, with quorum queues."""
+
+    settings = "one node, durable quorum queue (synced before a confirm), persistent messages"
 
     def __init__(self, home: Path) -> None:
-        self.version = "unknown"
+        # As the package manager knows it; the node itself would have to be asked over Erlang.
+        self.version = debian_version("rabbitmq-server")
         self._home = home
         self._port = 0
         self._children: list[subprocess.Popen[bytes]] = []
@@ -46,15 +49,14 @@ class RabbitMq:
         assert self._children, "the node has not been started"
         return self._children[-1].pid
 
-    def client(self, tools: Toolbox) -> list[str]:
+    def client(self, tools: Toolbox, mode: str) -> list[str]:
         """The load generator for this node."""
-        return [str(tools.rabbitmq_bench())]
+        return [str(tools.rabbitmq_bench()), mode, "--kind", "quorum"]
 
     def start(self) -> None:
         """Start the node and wait until it serves."""
         if not SERVER.exists():
             raise PeerUnavailable("RabbitMQ is not here: install rabbitmq-server (Debian)")
-        self.version = _version()
         self._home.mkdir(parents=True, exist_ok=True)
         self._port, distribution_port, epmd_port = free_ports(3)
         environment = self._environment(distribution_port, epmd_port)
@@ -138,11 +140,32 @@ def _serves(port: int) -> bool:
         return False
 
 
-def _version() -> str:
-    """As the package manager knows it; the node itself would have to be asked over Erlang."""
-    dpkg = shutil.which("dpkg-query")
-    if dpkg is None:
-        return "unknown"
-    command = [dpkg, "--show", "--showformat=${Version}", "rabbitmq-server"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    return result.stdout.strip() or "unknown"
+class RabbitMqStream:
+    """The same node, with a stream in place of the queue."""
+
+    settings = (
+        "one node, stream (confirmed from the page cache), over AMQP 0-9-1: the stream protocol "
+        "has no client in C"
+    )
+
+    def __init__(self, node: RabbitMq) -> None:
+        self.version = node.version
+        self._node = node
+
+    @property
+    def address(self) -> str:
+        return self._node.address
+
+    @property
+    def pid(self) -> int:
+        return self._node.pid
+
+    def client(self, tools: Toolbox, mode: str) -> list[str]:
+        """The load generator for this node."""
+        return [str(tools.rabbitmq_bench()), mode, "--kind", "stream"]
+
+    def start(self) -> None:
+        """The node runs already."""
+
+    def close(self) -> None:
+        """Who started the node ends it."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.rows import (
+    catchup,
     cluster,
+    connections,
     consume,
     durable,
     endtoend,
@@ -13,6 +15,7 @@ from bench.rows import (
     http,
     limits,
     memory,
+    pipelined,
     produce,
     publish,
     queues,
@@ -28,14 +31,17 @@ from bench.session import Session
 
 ROWS: dict[str, Callable[[Session], None]] = {
     "limits": limits.measure,
+    "receive": receive.measure,
     "produce": produce.measure,
     "durable": durable.measure,
     "consume": consume.measure,
     "single": single.measure,
+    "http": http.measure,
     "publish": publish.measure,
     "endtoend": endtoend.measure,
-    "http": http.measure,
-    "receive": receive.measure,
+    "connections": connections.measure,
+    "pipelined": pipelined.measure,
+    "catchup": catchup.measure,
     "queues": queues.measure,
     "sqs": sqs.measure,
     "schedules": schedules.measure,

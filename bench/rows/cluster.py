@@ -116,6 +116,7 @@ def _throughput(session: Session, section: Section, clusters: dict[str, Make]) -
 
 def _produce(session: Session, make: Make, count: int) -> Outcome:
     cluster = make()
+    session.meter.use(*cluster.nodes.values())
     with fresh_topic(cluster, PARTITIONS, SETTINGS, replicas=REPLICAS) as topic:
         wait_until_whole(cluster, topic)
         result = load.run(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from bench.processes import resident_bytes
 from bench.report import MEGABYTES, Outcome, Runs, Section, at_most, times_at_most
-from bench.session import EVERY, KAFKA, Session
-from bench.systems import Unavailable
+from bench.rows.fresh import GOQUEUE, fresh_servers, started
+from bench.session import EVERY, KAFKA, Case, Session
 from bench.topics import create_topic
 
 SETTLE_SECONDS = 1.0
@@ -15,65 +16,56 @@ PARTITIONS_PER_TOPIC = 500
 
 
 def measure(session: Session) -> None:
-    """A node of its own for the idle figures; the measured one for what load leaves behind."""
+    """Servers of their own for the idle figures; the measured one for what load leaves behind."""
     section = session.section("Memory of the broker")
-    idle, full = Runs("idle"), Runs(f"{session.plan.idle_partitions:,} idle partitions")
-    for turn in range(session.plan.repeat):
-        try:
-            _measure_idle(session, turn, idle, full)
-        except Unavailable as error:
-            idle.skipped = full.skipped = str(error)
-            break
-    section.add("idle node", idle, "mb", MEGABYTES, target=at_most(90, "90 MB"))
+    section.notes += [
+        "Idle: a new server with nothing in it, one second after it has started, with its child "
+        "processes. What a JVM reserves and has not touched is not counted.",
+    ]
+    makers = fresh_servers(session)
+    cases: dict[str, Case] = {name: partial(_idle, session, name) for name in makers}
+    full_name = f"{session.plan.idle_partitions:,} idle partitions"
+    runs = session.in_turns("memory", {**cases, full_name: partial(_full, session)})
+    idle, full = runs[GOQUEUE], runs[full_name]
+    section.add("idle, GoQueue", idle, "mb", MEGABYTES, target=at_most(90, "90 MB"))
+    for name in makers:
+        if name != GOQUEUE:
+            target = times_at_most(0.2, "aim") if name == KAFKA else None
+            section.add("idle, GoQueue", idle, "mb", MEGABYTES, reference=runs[name], target=target)
     section.add(
-        f"with {session.plan.idle_partitions:,} idle partitions",
-        full,
-        "mb",
-        MEGABYTES,
-        reference=idle,
-        target=times_at_most(1.5),
+        f"with {full_name}", full, "mb", MEGABYTES, reference=idle, target=times_at_most(1.5)
     )
-    _add_kafka(session, section, idle)
-    if session.is_running(EVERY):
-        after = Runs("after load", [_resident(session.system(EVERY).pid)])
-        section.add("after the runs above", after, "mb", MEGABYTES, reference=idle)
+    _add_after_load(session, section, idle)
 
 
-def _measure_idle(session: Session, turn: int, idle: Runs, full: Runs) -> None:
-    node = session.node(f"memory-{turn}", {})
-    node.start()
-    try:
+def _idle(session: Session, name: str) -> Outcome:
+    with started(fresh_servers(session)[name], "memory-idle") as (server, _):
         time.sleep(SETTLE_SECONDS)
-        idle.outcomes.append(_resident(node.pid))
-        session.say(f"memory: idle {idle.outcomes[-1].values['mb']:.0f} MB")
+        return _resident(server.pid)
+
+
+def _full(session: Session) -> Outcome:
+    node = session.node("memory-full", {})
+    try:
+        node.start()
         left = session.plan.idle_partitions
         while left:
             count = min(left, PARTITIONS_PER_TOPIC)
             create_topic(node, count)
             left -= count
         time.sleep(SETTLE_SECONDS)
-        full.outcomes.append(_resident(node.pid))
-        session.say(f"memory: {full.label} {full.outcomes[-1].values['mb']:.0f} MB")
+        return _resident(node.pid)
     finally:
         node.close()
 
 
-def _add_kafka(session: Session, section: Section, idle: Runs) -> None:
-    if "kafka" not in session.peers:
-        return
-    kafka = Runs(f"{KAFKA}, as it runs now")
-    try:
-        kafka.outcomes = [_resident(session.system(KAFKA).pid)] * max(len(idle.outcomes), 1)
-    except Unavailable as error:
-        kafka.skipped = str(error)
-    section.add(
-        "idle node",
-        idle,
-        "mb",
-        MEGABYTES,
-        reference=kafka,
-        target=times_at_most(0.2, "aim"),
-    )
+def _add_after_load(session: Session, section: Section, idle: Runs) -> None:
+    for name in (EVERY, KAFKA):
+        if session.is_running(name):
+            after = Runs(name, [_resident(session.system(name).pid)])
+            reference = idle if name == EVERY else None
+            row = f"after the runs above, {name}"
+            section.add(row, after, "mb", MEGABYTES, reference=reference)
 
 
 def _resident(pid: int) -> Outcome:

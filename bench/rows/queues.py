@@ -7,18 +7,20 @@ from functools import partial
 
 from bench.http_load import call, receive_and_ack, settle
 from bench.load import fill
+from bench.peers.known import NATS, RABBITMQ, RABBITMQ_STREAM
 from bench.peers.load import consume_from_peer
-from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
+from bench.plan import PARTITIONS, PAYLOAD_NAMES
 from bench.report import (
     MESSAGES,
     MICROSECONDS,
     MILLISECONDS,
     Outcome,
+    Point,
     Section,
     times_at_least,
     times_at_most,
 )
-from bench.session import EVERY, NATS, NONE, RABBITMQ, Session
+from bench.session import EVERY, NONE, Case, Session
 from bench.systems import Server
 from bench.topics import Topic, end_offsets, fresh_topic
 
@@ -28,12 +30,16 @@ BATCH = 100
 GROUP_SETTINGS = {"unacked_max": 1_000_000, "consumer_unacked_max": 1_000_000}
 SETTLE_LEVEL_MIN = 10_000
 FLAT = times_at_most(1.5)
+TARGETS = {
+    RABBITMQ: (times_at_least(2.0),),
+    NATS: (times_at_least(1.0), times_at_least(2.0, "aim")),
+}
 _numbers = itertools.count(1)
 
 
 def measure(session: Session) -> None:
-    """Both sizes in batches, smaller calls, and many unacknowledged."""
-    section = session.section(f"Queue groups over HTTP: receive + ack, {CONSUMERS} consumers")
+    """Few and many consumers, both sizes in batches, smaller calls, and many unacknowledged."""
+    section = session.section("Queue groups over HTTP: receive + ack")
     section.notes += [
         f"Topics of {PARTITIONS} partitions, filled before the run by librdkafka. A consumer has a "
         "connection of its own: it receives, acknowledges what it got in one call, waits for the "
@@ -43,38 +49,46 @@ def measure(session: Session) -> None:
         f"prefetch {2 * BATCH}, one ack with `multiple` for every {BATCH}; such acks are not "
         "answered, so the run ends with a call on each channel. The queue must be empty then.",
         "NATS: JetStream file store as it comes (synced every two minutes), one durable pull "
-        f"consumer with explicit acks shared by {CONSUMERS} connections, nats.go, "
-        f"{2 * BATCH} in advance, every message acknowledged by itself; the run ends when the "
-        "server says that none is pending.",
+        f"consumer with explicit acks shared by all connections, nats.go, {2 * BATCH} in advance, "
+        "every message acknowledged by itself; the run ends when the server says that none is "
+        "pending.",
+        f"Redis: one stream, AOF synced every second, one group; XREADGROUP of {BATCH} and one "
+        "XACK for as many, the next read sent along with it; hiredis in C. None may be pending "
+        "then. Not like for like: an acknowledged message stays in the stream until something "
+        "trims it.",
+        f"A {RABBITMQ_STREAM} and a topic of Apache Kafka cannot take part: they know how far a "
+        "reader is, not which messages are acknowledged. (Kafka's share groups can, but no client "
+        "in C speaks them.)",
         "Unacked: so many messages of 100 B are held, one after the other or every second one "
         f"between acknowledged ones; then others are received and acknowledged in batches of "
         f"{BATCH}, then some of those that are held, in random order.",
     ]
-    for size in PAYLOAD_BYTES:
-        _measure_batches(session, section, size)
+    for consumers in session.plan.queue_consumers:
+        _measure_batches(session, section, 1000, consumers)
+    _measure_batches(session, section, 100, CONSUMERS)
     for at_once, count in session.plan.queue_messages:
         if at_once != BATCH:
             _measure_calls(session, section, at_once, count)
     _measure_unacked(session, section)
 
 
-def _measure_batches(session: Session, section: Section, size: int) -> None:
-    count = dict(session.plan.queue_messages)[BATCH]
-    names = (EVERY, NONE)
-    cases = {name: partial(_run, session, name, BATCH, count, size) for name in names}
-    peers = session.queue_peers()
-    cases |= {name: partial(_run_peer, session, name, count, size) for name in peers}
-    runs = session.in_turns(f"queues, {PAYLOAD_NAMES[size]}", cases)
+def _measure_batches(session: Session, section: Section, size: int, consumers: int) -> None:
+    plan, names, peers = session.plan, (EVERY, NONE), session.queue_peers()
+    count = dict(plan.queue_messages)[BATCH]
+    cases: dict[str, Case] = {
+        name: partial(_run, session, name, BATCH, count, size, consumers) for name in names
+    }
+    cases |= {name: partial(_run_peer, session, name, size, consumers) for name in peers}
+    title = f"{PAYLOAD_NAMES[size]} in batches of {BATCH}, {consumers} consumer"
+    title += "s" if consumers > 1 else ""
+    runs = session.in_turns(f"queues, {title}", cases)
     for name in names:
-        row, mine = f"{PAYLOAD_NAMES[size]} in batches of {BATCH}, {name}", runs[name]
+        row, mine = f"{title}, {name}", runs[name]
         section.add(row, mine, "messages_per_s", MESSAGES)
-        if RABBITMQ in runs:
-            reference, target = runs[RABBITMQ], times_at_least(2.0)
-            section.add(row, mine, "messages_per_s", MESSAGES, reference=reference, target=target)
-        if NATS in runs:
-            for target in (times_at_least(1.0), times_at_least(2.0, "aim")):
+        for peer in peers:
+            for target in TARGETS[peer] if consumers == CONSUMERS and peer in TARGETS else (None,):
                 section.add(
-                    row, mine, "messages_per_s", MESSAGES, reference=runs[NATS], target=target
+                    row, mine, "messages_per_s", MESSAGES, reference=runs[peer], target=target
                 )
         section.add(f"{row}: receive p50", mine, "p50_ms", MILLISECONDS)
         section.add(f"{row}: receive p99", mine, "p99_ms", MILLISECONDS)
@@ -85,10 +99,12 @@ def _measure_batches(session: Session, section: Section, size: int) -> None:
 
 def _measure_calls(session: Session, section: Section, at_once: int, count: int) -> None:
     names = (EVERY, NONE)
-    cases = {name: partial(_run, session, name, at_once, count, 1000) for name in names}
+    cases: dict[str, Case] = {
+        name: partial(_run, session, name, at_once, count, 1000, CONSUMERS) for name in names
+    }
     runs = session.in_turns(f"queues, {at_once} per call", cases)
     for name in names:
-        row, mine = f"1 KB, {at_once} per call, {name}", runs[name]
+        row, mine = f"1 KB, {at_once} per call, {CONSUMERS} consumers, {name}", runs[name]
         section.add(row, mine, "messages_per_s", MESSAGES)
         section.add(f"{row}: broker CPU per message", mine, "broker_cpu_us", MICROSECONDS)
 
@@ -110,10 +126,17 @@ def _measure_unacked(session: Session, section: Section) -> None:
             for level in counted:
                 row = f"{labels[level]}, broker CPU per message {what}"
                 mine = runs[labels[level]]
-                section.add(row, mine, metric, MICROSECONDS, reference=first, target=FLAT)
+                acked = "others" if what == "others" else "some of them"
+                series = f"ack of {acked}; held {how}"
+                point = Point("unacked messages", series, level)
+                section.add(
+                    row, mine, metric, MICROSECONDS, reference=first, target=FLAT, point=point
+                )
 
 
-def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Outcome:
+def _run(
+    session: Session, name: str, at_once: int, count: int, size: int, consumers: int
+) -> Outcome:
     server = session.server(name)
     with fresh_topic(server, PARTITIONS) as topic:
         stored, void = _fill(session, server, topic, count, size, held=0)
@@ -124,7 +147,7 @@ def _run(session: Session, name: str, at_once: int, count: int, size: int) -> Ou
             server,
             topic,
             new_group(server),
-            consumers=CONSUMERS,
+            consumers=consumers,
             at_once=at_once,
             count=stored,
         )
@@ -166,10 +189,10 @@ def _run_beside(session: Session, level: int, hold_every: int) -> Outcome:
         return Outcome(others.values | these.values, others.void or these.void)
 
 
-def _run_peer(session: Session, name: str, count: int, size: int) -> Outcome:
-    peer = session.queue_peer(name)
+def _run_peer(session: Session, name: str, size: int, consumers: int) -> Outcome:
+    peer, count = session.queue_peer(name), session.plan.queue_messages_peer
     return consume_from_peer(
-        session.tools, peer, consumers=CONSUMERS, at_once=BATCH, count=count, size=size
+        session.tools, peer, consumers=consumers, at_once=BATCH, count=count, size=size
     )
 
 

@@ -23,6 +23,7 @@ from bench.report import (
     at_least,
     at_most,
 )
+from bench.rows.delayed import NOTES, add_peers, measure_peers
 from bench.session import Session
 from bench.systems import Server, Unavailable
 from bench.topics import create_topic
@@ -79,7 +80,17 @@ def measure(session: Session) -> None:
             parts.insert.skipped = str(error)
         finally:
             node.close()
+    peers = measure_peers(
+        session,
+        count=plan.schedules,
+        size=SIZE,
+        lead_ms=_lead_ms(plan.schedules),
+        window_ms=plan.schedule_window_seconds * 1000,
+    )
     _report(section, parts)
+    if peers:
+        section.notes += NOTES
+        add_peers(section, peers, insert=parts.insert, by_kafka=parts.kafka, firing=parts.firing)
 
 
 def _measure_node(session: Session, node: Server, parts: Parts, turn: int) -> None:
@@ -197,7 +208,7 @@ def _insert_by_kafka(session: Session, node: Server) -> Outcome:
 def _fire(session: Session, node: Server, count: int, seconds: int) -> Outcome:
     topic = create_topic(node, PARTITIONS)
     ids = session.work / "schedules.firing"
-    lead_ms = max(2 * count * 1000 // INSERT_PER_S_MIN, LEAD_MS_MIN)
+    lead_ms = _lead_ms(count)
     window_ms = seconds * 1000
     resident = resident_bytes(node.pid)
     begin = time.monotonic()
@@ -240,6 +251,10 @@ def _fire(session: Session, node: Server, count: int, seconds: int) -> Outcome:
     names = ("p50_ms", "p99_ms", "max_ms", "seen_p50_ms", "seen_p99_ms")
     values = {name: result[name] for name in names}
     return Outcome(values | {"broker_cores": cores, "mb": grown / 1e6}, void)
+
+
+def _lead_ms(count: int) -> int:
+    return max(2 * count * 1000 // INSERT_PER_S_MIN, LEAD_MS_MIN)
 
 
 def _report(section: Section, parts: Parts) -> None:

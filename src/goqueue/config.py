@@ -504,6 +504,9 @@ class SqsSettings:
     long_delays: bool = _setting(
         False, Switch(), "DelaySeconds beyond the 900 of AWS, up to a hundred years"
     )
+    names_rest: bool = _setting(
+        False, Switch(), "refuse the name of a queue for a minute after it was deleted, as AWS does"
+    )
 
 
 @dataclass(frozen=True, slots=True)

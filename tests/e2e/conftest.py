@@ -28,6 +28,8 @@ SPARK_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
+    # A stream that has nothing to do asks ten times a second, not a hundred times.
+    "spark.sql.streaming.pollingDelay": "100ms",
 }
 
 # For every session that a test starts, in this process or another.

@@ -69,9 +69,6 @@ class QueueStream:
     def rows(self) -> DataFrame:
         return self._spark.read.parquet(str(self._folder / "out"))
 
-    def count(self) -> int:
-        return self.rows().count() if list(self._folder.glob("out/*/_SUCCESS")) else 0
-
 
 NewQueueStream = Callable[[str], QueueStream]
 

@@ -158,7 +158,8 @@ HASTY = {"groups.consumer_session_ms": 1_500, "groups.consumer_heartbeat_ms": 30
 def test_a_member_that_works_for_longer_than_a_session_keeps_its_partitions(
     start_broker: StartBroker,
 ) -> None:
-    broker = start_broker(HASTY)
+    session_ms = 4_000  # which a busy machine does not fill without a heartbeat
+    broker = start_broker(HASTY | {"groups.consumer_session_ms": session_ms})
     told: list[Rebalance] = []
     with Client(broker.http) as client:
         client.topics.create("orders", partitions=4)
@@ -167,7 +168,7 @@ def test_a_member_that_works_for_longer_than_a_session_keeps_its_partitions(
             "orders", group="g", limit=10, on_rebalance=told.append
         ) as consumer:
             found = list(consumer.poll(wait=5))
-            time.sleep(3)  # the work on these messages takes two sessions
+            time.sleep(1.2 * session_ms / 1000)  # the work on these messages
             found += read(consumer, 10)
         assert len(found) == len({one.id for one in found}) == 20
     assert len(told) == 1

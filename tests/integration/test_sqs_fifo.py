@@ -189,7 +189,7 @@ def test_an_attempt_that_is_repeated_gets_the_same_messages(fifo: Queue) -> None
     assert bodies(again) + bodies(take(fifo, 4 - len(again))) == expected
 
 
-def test_a_late_delete_is_refused(fifo: Queue) -> None:
+def test_what_comes_too_late_is_refused(fifo: Queue) -> None:
     fifo.send("x", MessageGroupId="g")
     message = fifo.receive_one(VisibilityTimeout=1)
     eventually(lambda: fifo.counts() == (1, 0, 0), because="the message is visible again")
@@ -200,6 +200,14 @@ def test_a_late_delete_is_refused(fifo: Queue) -> None:
         f"Value {receipt} for parameter ReceiptHandle is invalid. "
         "Reason: The receipt handle has expired.",
     )
+    code, status, text = error_of(
+        fifo.client.change_message_visibility,
+        QueueUrl=fifo.url,
+        ReceiptHandle=receipt,
+        VisibilityTimeout=10,
+    )
+    assert (code, status) == ("InvalidParameterValue", 400)
+    assert text.endswith("not available for visibility timeout change.")
     assert bodies(fifo.receive_all(1)) == ["x"]
 
 

@@ -274,17 +274,46 @@ def test_visibility_is_changed_in_batches(queue: Queue) -> None:
     assert sorted(bodies(queue.receive_all(3))) == ["a", "b", "c"]
 
 
-def test_the_time_of_a_message_that_is_not_in_flight_cannot_be_changed(queue: Queue) -> None:
+def test_a_message_can_be_hidden_again_after_its_time_until_somebody_gets_it(queue: Queue) -> None:
     queue.send("x")
-    message = queue.receive_one()
+    message = queue.receive_one(VisibilityTimeout=1)
+    eventually(lambda: queue.counts() == (1, 0, 0), because="the message is visible again")
+    queue.hide(message, 600)
+    assert queue.counts() == (0, 1, 0)
+    assert queue.receive() == []
     queue.hide(message, 0)
-    code, status, _ = error_of(
+    queue.hide(message, 0)
+    again = queue.receive_one()
+    assert again["MessageId"] == message["MessageId"]
+    assert _refusal_to_hide(queue, message) == _not_to_hide(message)
+    queue.delete(again)
+    assert _refusal_to_hide(queue, again) == _not_to_hide(again)
+
+
+def _refusal_to_hide(queue: Queue, message: Answer) -> tuple[str, int, str]:
+    return error_of(
         queue.client.change_message_visibility,
         QueueUrl=queue.url,
         ReceiptHandle=message["ReceiptHandle"],
         VisibilityTimeout=10,
     )
-    assert (code, status) == ("AWS.SimpleQueueService.MessageNotInflight", 400)
+
+
+def _not_to_hide(message: Answer) -> tuple[str, int, str]:
+    return (
+        "InvalidParameterValue",
+        400,
+        f"Value {message['ReceiptHandle']} for parameter ReceiptHandle is invalid. Reason: Message "
+        "does not exist or is not available for visibility timeout change.",
+    )
+
+
+@pytest.mark.on_cluster
+def test_quiet_tenants_do_not_wait_for_the_backlog_of_a_noisy_one(queue: Queue) -> None:
+    queue.send_all([str(n) for n in range(1000)], MessageGroupId="noisy")
+    queue.send_all([f"quiet {n}" for n in range(10)], MessageGroupId="quiet")
+    received = [body for _ in range(8) for body in bodies(queue.receive(wait_seconds=20))]
+    assert sorted(body for body in received if "quiet" in body) == [f"quiet {n}" for n in range(10)]
 
 
 @pytest.mark.on_cluster

@@ -52,6 +52,7 @@ class Stage:
         self.seen: dict[TopicPartition, set[str]] = defaultdict(set)
         self.stable: dict[TopicPartition, int] = defaultdict(int)
         self.sent: dict[TopicPartition, dict[str, set[str]]] = defaultdict(dict)
+        self._decoded: dict[bytes, list[str]] = {}  # the same batches are read again and again
 
     def ask(self, call: Callable[[], Promise[T]]) -> Promise[T]:
         """Send a request; its answer may be that the connection was lost."""
@@ -140,8 +141,15 @@ class Stage:
                 batch = data[position : position + header.size]
                 position += header.size
                 if not aborted.covers(header, batch) and not header.is_control:
-                    values += [(record.value or b"").decode() for record in decode_batch(batch)]
+                    values += self._values(bytes(batch))
                 offset = header.next_offset
+
+    def _values(self, batch: bytes) -> list[str]:
+        """What a batch holds."""
+        if batch not in self._decoded:
+            records = decode_batch(batch)
+            self._decoded[batch] = [(record.value or b"").decode() for record in records]
+        return self._decoded[batch]
 
     def held_up(self, name: TopicPartition) -> set[str]:
         """What is stored beyond the last stable offset: others' transactions hold it up."""
@@ -159,13 +167,15 @@ class Stage:
         for name in OUTPUTS:
             values = self.read(name)
             assert len(values) == len(set(values)), f"{name} shows something twice"
-            attempts = {value.rpartition("/")[0] for value in values}
+            shown: dict[str, set[str]] = defaultdict(set)
+            for value in values:
+                shown[value.rpartition("/")[0]].add(value)
+            attempts = set(shown)
             assert attempts <= self.committable, "something is visible that nobody committed"
             assert not attempts & self.aborted, "something is visible that was aborted"
             held_up = self.held_up(name)
             for attempt in attempts:
-                shown = {value for value in values if value.rpartition("/")[0] == attempt}
-                missing = self.sent[name][attempt] - shown
+                missing = self.sent[name][attempt] - shown[attempt]
                 assert missing <= held_up, f"{attempt} is visible in part"
             assert self.seen[name] <= attempts, "something visible has disappeared"
             self.seen[name] = attempts

@@ -54,7 +54,8 @@ _HTTP_BODIES = (
 )
 CODEC_MODULES = (
     *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),
-    *(f"goqueue.wire.http.{name}" for name in ("fields", "problems")),
+    *(f"goqueue.wire.carrier.{name}" for name in ("bodies", "problems")),
+    "goqueue.wire.http.fields",
     *(f"goqueue.wire.http.bodies.{name}" for name in _HTTP_BODIES),
 )
 
@@ -66,20 +67,9 @@ ROOMS_WITH_ALL_SECTIONS = {"broker", "wire"}
 ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting_kinds"}
 
 FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
-# What carries requests over HTTP/1.1, whatever they ask for. SQS is spoken over it as well; what
-# the API of our own says and does is none of its business.
-HTTP_CARRIERS = tuple(
-    f"goqueue.wire.http.{name}"
-    for name in (
-        "application",
-        "calls",
-        "dialects",
-        "forwarding",
-        "front_end",
-        "problems",
-        "routing",
-    )
-)
+# What carries requests over HTTP/1.1, whatever they ask for, and who is carried by it.
+CARRIER = "carrier"
+CARRIED = {"http", "sqs"}
 FRONT_END_WORDS = re.compile("|".join(sorted(FRONT_ENDS)), re.IGNORECASE)
 
 
@@ -145,7 +135,7 @@ def _complaint(found: Import) -> str | None:
     if here not in MAY_IMPORT:
         return f"{place}: the room {here!r} has no row in MAY_IMPORT."
     ends = _front_end(found.importer), _front_end(found.module)
-    is_carried = ends[0] == "sqs" and found.module in HTTP_CARRIERS
+    is_carried = ends[0] in CARRIED and ends[1] == CARRIER
     if all(ends) and ends[0] != ends[1] and not is_carried:
         return f"{place}: wire/{ends[0]} > wire/{ends[1]} is no arrow; front ends are neighbours."
     if there == here:
@@ -173,7 +163,8 @@ def _config_complaint(found: Import, here: str) -> str | None:
 def _front_end(module: str) -> str:
     """The folder of `wire` that a module stands in; they are neighbours too."""
     parts = module.split(".")
-    return parts[2] if parts[1:2] == ["wire"] and FRONT_ENDS & set(parts[2:3]) else ""
+    is_known = parts[1:2] == ["wire"] and {*FRONT_ENDS, CARRIER} & set(parts[2:3])
+    return parts[2] if is_known else ""
 
 
 def _imported(node: ast.AST, importer: str, *, is_package: bool) -> list[tuple[str, str]]:
@@ -226,7 +217,8 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ("partition/log.py", "from ..groups import join", "partition > groups"),
         ("wire/kafka/primitives.py", "from goqueue.wire.kafka import server", "codecs > wire"),
         ("wire/kafka/server.py", "from goqueue.wire.sqs import server", "kafka > wire/sqs"),
-        ("wire/kafka/server.py", "from goqueue.wire.http.calls import Call", "kafka > wire/http"),
+        ("wire/kafka/server.py", "from goqueue.wire.carrier import calls", "kafka > wire/carrier"),
+        ("wire/carrier/calls.py", "from goqueue.wire.http.fields import x", "carrier > wire/http"),
         ("wire/sqs/server.py", "from goqueue.wire.http.handlers import x", "sqs > wire/http"),
         ("wire/http/server.py", "from goqueue.wire.sqs.errors import x", "http > wire/sqs"),
         ("model/names.py", "from goqueue.config import TopicSettings", "model > config"),
@@ -249,7 +241,9 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("broker/api.py", "from goqueue.groups import Groups\nfrom goqueue.storage import Log"),
         ("wire/kafka/server.py", "from goqueue.wire.kafka.messages import produce"),
         ("wire/kafka/messages/produce.py", "from goqueue.wire.kafka.primitives import Reader"),
-        ("wire/sqs/server.py", "from goqueue.wire.http.calls import Call"),
+        ("wire/sqs/server.py", "from goqueue.wire.carrier.calls import Call"),
+        ("wire/http/server.py", "from goqueue.wire.carrier.calls import Call"),
+        ("client/http/reading.py", "from goqueue.wire.carrier.problems import Problem"),
         ("client/admin.py", "from goqueue.wire.kafka import primitives"),
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),

@@ -1,12 +1,15 @@
 // The client of the NATS peer: nats.go, a connection for each consumer.
 //
-//	nats_bench fill    --queue Q --count N --size B   makes a file-backed stream and publishes to
-//	                                                  it; every message must be acknowledged
-//	nats_bench consume --queue Q --count N ...        one durable pull consumer with explicit acks,
-//	                                                  shared by all connections; each message must
-//	                                                  come once. The stream is deleted afterwards.
+//	nats_bench create    makes a file-backed stream
+//	nats_bench consume   one durable pull consumer with explicit acks, shared by --consumers with a
+//	                     connection each; each message must come once
+//	nats_bench read      reads the stream from its first message on, in order, without acks
+//	nats_bench endtoend  a paced publisher and a reader; latency of each message
+//	nats_bench delay     publishes messages that the server holds back until each is due
+//	nats_bench remove    deletes the stream
 //
-// Prints one JSON object. Exit code 0 means the run took place; "failed" says how it went.
+// Publishing as fast as can be is in nats_publish.c. Prints one JSON object. Exit code 0 means the
+// run took place; "failed" says how it went.
 package main
 
 import (
@@ -17,6 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,9 +33,7 @@ import (
 
 const (
 	numberDigits   = 10
-	unackedMax     = 100_000
 	unconfirmedMax = 4096
-	infoInterval   = time.Millisecond
 )
 
 var (
@@ -39,47 +41,56 @@ var (
 	port       = flag.Int("port", 4222, "")
 	queue      = flag.String("queue", "", "stream, subject and consumer")
 	count      = flag.Int64("count", 10_000, "")
+	warmup     = flag.Int64("warmup", 0, "messages whose latency does not count")
 	size       = flag.Int("size", 1000, "")
 	consumers  = flag.Int("consumers", 8, "")
 	batch      = flag.Int("batch", 100, "taken for the sake of a common command line")
 	prefetch   = flag.Int("prefetch", 200, "messages asked for in advance by each connection")
+	rate       = flag.Float64("rate", 1000, "messages per second, from end to end")
+	delayMs    = flag.Int64("delay-ms", 10_000, "until the first message is due")
+	windowMs   = flag.Int64("window-ms", 10_000, "from the first to the last that is due")
 	secondsMax = flag.Float64("seconds-max", 60, "")
 )
+
+var modes = map[string]func(context.Context, jetstream.JetStream) (outcome, error){
+	"create": create, "consume": consume, "read": read, "endtoend": endToEnd, "delay": delay,
+	"remove": remove,
+}
 
 type outcome struct {
 	Seconds    float64 `json:"seconds"`
 	Acked      int64   `json:"acked"`
+	Timed      int64   `json:"timed"`
 	Failed     int64   `json:"failed"`
 	Missing    int64   `json:"missing"`
 	FirstError string  `json:"first_error"`
 	CPUSeconds float64 `json:"cpu_seconds"`
+	P50        float64 `json:"p50_ms"`
+	P99        float64 `json:"p99_ms"`
+	P999       float64 `json:"p999_ms"`
+	Max        float64 `json:"max_ms"`
 }
 
 func main() {
-	if len(os.Args) < 2 {
-		fail(errors.New("usage: nats_bench fill|consume --port P --queue Q ..."))
+	if len(os.Args) < 2 || modes[os.Args[1]] == nil {
+		fail(errors.New("usage: nats_bench MODE --port P --queue Q ..."))
 	}
 	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil || *queue == "" ||
-		*size <= numberDigits || *batch < 1 || *consumers < 1 {
+		*size <= 2*numberDigits || *batch < 1 || *consumers < 1 || *rate <= 0 {
 		fail(errors.New("--queue, or a number out of range"))
 	}
 	limit := time.Duration(*secondsMax * float64(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	var result outcome
-	var err error
-	switch os.Args[1] {
-	case "fill":
-		result, err = fill(ctx)
-	case "consume":
-		result, err = consume(ctx)
-	default:
-		err = fmt.Errorf("no such mode: %s", os.Args[1])
-	}
+	connection, js, err := connect()
 	if err != nil {
 		fail(err)
 	}
-	result.Missing = *count - result.Acked
+	defer connection.Close()
+	result, err := modes[os.Args[1]](ctx, js)
+	if err != nil {
+		fail(err)
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		fail(err)
 	}
@@ -99,42 +110,18 @@ func connect() (*nats.Conn, jetstream.JetStream, error) {
 	return connection, stream, err
 }
 
-func fill(ctx context.Context) (outcome, error) {
-	connection, js, err := connect()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer connection.Close()
-	config := jetstream.StreamConfig{
+func create(ctx context.Context, js jetstream.JetStream) (outcome, error) {
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: *queue, Subjects: []string{*queue}, Storage: jetstream.FileStorage,
-	}
-	stream, err := js.CreateStream(ctx, config)
-	if err != nil {
-		return outcome{}, err
-	}
-	value := bytes.Repeat([]byte("x"), *size)
-	begin, cpu := time.Now(), cpuSeconds()
-	for i := int64(0); i < *count; i++ {
-		copy(value, fmt.Sprintf("%0*d", numberDigits, i))
-		if _, err := js.PublishAsync(*queue, bytes.Clone(value)); err != nil {
-			return outcome{}, err
-		}
-	}
-	select {
-	case <-js.PublishAsyncComplete():
-	case <-ctx.Done():
-		return outcome{}, errors.New("not all messages were acknowledged in time")
-	}
-	result := outcome{Seconds: time.Since(begin).Seconds(), CPUSeconds: cpuSeconds() - cpu}
-	info, err := stream.Info(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	result.Acked = int64(info.State.Msgs)
-	return result, nil
+	})
+	return outcome{}, err
 }
 
-// run is one consumption, shared by its connections.
+func remove(ctx context.Context, js jetstream.JetStream) (outcome, error) {
+	return outcome{}, js.DeleteStream(ctx, *queue)
+}
+
+// run is one run, shared by all that take part in it.
 type run struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -143,105 +130,13 @@ type run struct {
 	numbers  []atomic.Bool
 	once     sync.Once
 	reason   string
+	samples  []time.Duration
 }
 
-func consume(ctx context.Context) (outcome, error) {
-	connection, js, err := connect()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer connection.Close()
-	shared, err := js.CreateConsumer(ctx, *queue, jetstream.ConsumerConfig{
-		Durable: *queue, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: unackedMax,
-		AckWait: 10 * time.Minute,
-	})
-	if err != nil {
-		return outcome{}, err
-	}
-	iterators, closeAll, err := open(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer closeAll()
+func newRun(ctx context.Context) *run {
 	r := &run{numbers: make([]atomic.Bool, *count)}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	begin, cpu := time.Now(), cpuSeconds()
-	var group sync.WaitGroup
-	for _, iterator := range iterators {
-		group.Go(func() { r.take(iterator) })
-	}
-	<-r.ctx.Done()
-	for _, iterator := range iterators {
-		iterator.Stop()
-	}
-	group.Wait()
-	// An ack is not answered; the consumer's own account says when all have been taken in.
-	pending, err := waitUntilAcked(ctx, shared)
-	if err != nil {
-		return outcome{}, err
-	}
-	result := outcome{
-		Seconds: time.Since(begin).Seconds(), CPUSeconds: cpuSeconds() - cpu,
-		Acked: r.received.Load() - pending, Failed: r.failed.Load(), FirstError: r.reason,
-	}
-	return result, js.DeleteStream(ctx, *queue)
-}
-
-// open gives every consumer a connection of its own.
-func open(ctx context.Context) ([]jetstream.MessagesContext, func(), error) {
-	var connections []*nats.Conn
-	closeAll := func() {
-		for _, connection := range connections {
-			connection.Close()
-		}
-	}
-	var iterators []jetstream.MessagesContext
-	for range *consumers {
-		connection, js, err := connect()
-		if err != nil {
-			return nil, closeAll, err
-		}
-		connections = append(connections, connection)
-		consumer, err := js.Consumer(ctx, *queue, *queue)
-		if err != nil {
-			return nil, closeAll, err
-		}
-		iterator, err := consumer.Messages(jetstream.PullMaxMessages(*prefetch))
-		if err != nil {
-			return nil, closeAll, err
-		}
-		iterators = append(iterators, iterator)
-	}
-	return iterators, closeAll, nil
-}
-
-func (r *run) take(iterator jetstream.MessagesContext) {
-	for r.ctx.Err() == nil {
-		message, err := iterator.Next()
-		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
-			return
-		}
-		if err != nil {
-			r.fail(err.Error())
-			return
-		}
-		number, err := strconv.ParseInt(string(message.Data()[:numberDigits]), 10, 64)
-		if err != nil || len(message.Data()) != *size || number >= *count {
-			r.fail("a message was never sent")
-			return
-		}
-		if r.numbers[number].Swap(true) {
-			r.fail("a message came twice")
-			return
-		}
-		if err := message.Ack(); err != nil {
-			r.fail(err.Error())
-			return
-		}
-		if r.received.Add(1) == *count {
-			r.cancel()
-		}
-	}
+	return r
 }
 
 func (r *run) fail(reason string) {
@@ -250,17 +145,46 @@ func (r *run) fail(reason string) {
 	r.cancel()
 }
 
-func waitUntilAcked(ctx context.Context, shared jetstream.Consumer) (int64, error) {
-	for {
-		info, err := shared.Info(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if info.NumAckPending == 0 || ctx.Err() != nil {
-			return int64(info.NumAckPending), nil
-		}
-		time.Sleep(infoInterval)
+// take checks a message and says whether it was the last; each number may come once.
+func (r *run) take(data []byte) bool {
+	if len(data) != *size {
+		r.fail("a message has the wrong size")
+		return true
 	}
+	number, err := strconv.ParseInt(string(data[:numberDigits]), 10, 64)
+	if err != nil || number < 0 || number >= *count {
+		r.fail("a message was never sent")
+		return true
+	}
+	if r.numbers[number].Swap(true) {
+		r.fail("a message came twice")
+		return true
+	}
+	return r.received.Add(1) == *count
+}
+
+func (r *run) outcome(acked int64, elapsed time.Duration, cpu float64) outcome {
+	slices.Sort(r.samples)
+	return outcome{
+		Seconds: elapsed.Seconds(), CPUSeconds: cpuSeconds() - cpu, Acked: acked,
+		Timed: acked, Failed: r.failed.Load(), Missing: *count - r.received.Load(),
+		FirstError: r.reason, P50: r.at(0.50), P99: r.at(0.99), P999: r.at(0.999), Max: r.at(1),
+	}
+}
+
+// at gives the milliseconds at a fraction of the sorted samples.
+func (r *run) at(fraction float64) float64 {
+	if len(r.samples) == 0 {
+		return 0
+	}
+	index := int(fraction*float64(len(r.samples)-1) + 0.5)
+	return float64(r.samples[index]) / 1e6
+}
+
+func payload() []byte { return bytes.Repeat([]byte("x"), *size) }
+
+func putNumber(value []byte, number int64) {
+	copy(value, fmt.Sprintf("%0*d", numberDigits, number))
 }
 
 func cpuSeconds() float64 {

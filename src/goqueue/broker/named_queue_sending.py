@@ -73,6 +73,7 @@ class Posted(NamedTuple):
 
 
 PostResult = Posted | GoQueueError
+_UNKNOWN = Posted("", None)  # of a message whose outcome is to come
 
 
 class _Window:
@@ -155,18 +156,20 @@ class QueueSender:
         places: list[int] = []
         now_ms = self._scheduler.wall_ms()
         for place, posting in enumerate(postings):
-            results.append(Posted(posting.message_id, None))
             try:
                 outgoing.append(_outgoing(posting, now_ms))
-                places.append(place)
             except GoQueueError as error:
-                results[place] = error
+                results.append(error)
+            else:
+                results.append(_UNKNOWN)
+                places.append(place)
         published = await publish(queue.topic, outgoing)
         for place, one in zip(places, published, strict=True):
             if isinstance(one, GoQueueError):
                 results[place] = one
-            elif isinstance(one, Published):
-                results[place] = Posted(postings[place].message_id, one.offset)
+            else:
+                sequence = one.offset if isinstance(one, Published) else None
+                results[place] = Posted(postings[place].message_id, sequence)
         return results
 
     async def _send_once(
@@ -317,16 +320,16 @@ _UNSETTLED = "Messages with this deduplication id could not be stored one after 
 
 def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
     """The record with its ids; one that is delayed says so by its attributes."""
-    record = posting.record
-    headers = (*record.headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
+    key, value, headers, _, _ = posting.record
+    headers = (*headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
     if posting.deduplication_id is not None:
         headers += (
             (DEDUPLICATION_HEADER, posting.deduplication_id.encode()),
             (DEDUPLICATED_AT_HEADER, b"%d" % now_ms),
         )
-    record = record._replace(headers=headers)
     if not posting.delay_ms:
-        return record
+        return Record(key, value, headers, now_ms)
+    record = posting.record._replace(headers=headers)
     if posting.deduplication_id is not None:
         # It would wait where a restart does not look for ids.
         raise InvalidRequest(

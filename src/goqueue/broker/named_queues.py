@@ -159,7 +159,11 @@ class NamedQueues:
         try:
             await self._topics.facts.record_named_queue(fact)
         except QueueExists:
-            return await self._taken(self.get(spec.name), spec)
+            # Another node was quicker, which this one may not have heard of yet.
+            found = await self._find_surely(spec.name)
+            if found is None:
+                raise
+            return await self._taken(found, spec)
         await self._complete(fact, spec)
         # A group of that name may have been there before; it is the queue's from now on.
         await self._queues.create(fact.group, spec.queue_settings)

@@ -19,6 +19,7 @@ from goqueue.delivery import (
     DeadLetter,
     Delivery,
     Event,
+    Handed,
     Lease,
     Pick,
     Queue,
@@ -35,6 +36,8 @@ from goqueue.model.errors import GoQueueError, InvalidAttribute
 AWAIT_MS = 2_000
 # How often one receive chooses again because what it chose could not be handed out.
 ROUNDS_MAX = 8
+# What is read at once to see whose messages those are that wait behind a backlog.
+LOOK_BYTES_MAX = 4 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +137,18 @@ class _Reading:
     gone: list[tuple[int, int]] = field(default_factory=list)
     error: GoQueueError | None = None
     is_awaiting: bool = False  # something that was chosen has to come from another node
+
+
+def _give(received: Received, reading: _Reading, handed: Sequence[Handed]) -> int:
+    """Add what is handed out of what was read; its bytes."""
+    given_bytes = 0
+    for run_number, of_run, lease, first in handed:
+        columns, places = reading.parts[run_number]
+        if len(of_run) < len(places):
+            places = [places[one] for one in of_run]
+        received.add(ReceivedRun(columns, places, lease, first))
+        given_bytes += columns.bytes_at(places)
+    return given_bytes
 
 
 class Burial(Protocol):
@@ -298,16 +313,17 @@ class HostedQueue:
 
     def _collect(self, receiver: Receiver) -> Received:
         received = Received(self.topic.name)
-        room = self._receive_bytes_max
+        room, queue = self._receive_bytes_max, self.queue
         self._is_awaiting, self._is_searching = bool(self._unknown), False
-        call = self.queue.new_call()
+        call = queue.new_call()
         for _ in range(ROUNDS_MAX):
             now_ms = self._scheduler.now_ms()
-            picks = self.queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
+            picks = queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
             if not picks:
                 break
-            reading = self._read(picks, room, is_first=not received)
-            handed = self.queue.lease(
+            room_read = min(room, LOOK_BYTES_MAX) if queue.is_looking else room
+            reading = self._read(picks, room_read, is_first=not received)
+            handed = queue.lease(
                 now_ms,
                 receiver.consumer,
                 reading.runs,
@@ -315,15 +331,14 @@ class HostedQueue:
                 gone=reading.gone,
                 call=call,
             )
-            for run_number, of_run, lease, first in handed:
-                columns, places = reading.parts[run_number]
-                if len(of_run) < len(places):
-                    places = [places[one] for one in of_run]
-                received.add(ReceivedRun(columns, places, lease, first))
+            given_bytes = _give(received, reading, handed)
+            room = room - given_bytes if queue.settings.fair_keys else reading.room
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
-            if reading.error is not None and not received:
+            is_stopped = reading.error is not None or reading.is_awaiting
+            if is_stopped and queue.stop_looking():
+                is_stopped = False  # There is something that was looked at before.
+            elif reading.error is not None and not received:
                 raise reading.error
-            room, is_stopped = reading.room, reading.error is not None or reading.is_awaiting
             if is_stopped or room <= 0 or len(received) >= receiver.count_max:
                 break
         else:
@@ -365,10 +380,13 @@ class HostedQueue:
 
     def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
         """What the queue must know of these records."""
-        keys = columns.keys(places) if self.queue.settings.key_order else None
+        settings = self.queue.settings
+        keys = columns.keys(places) if settings.key_order or settings.fair_keys else None
         expires_ms = None
-        if columns.has_headers or self.ttl_ms >= 0:
+        if columns.may_have_attributes or self.ttl_ms >= 0:
             expires_ms = [self._expires_ms(columns, place) for place in places]
+            if expires_ms.count(None) == len(expires_ms):
+                expires_ms = None
         return Run(number, at_places(columns.offsets, places), keys, expires_ms)
 
     def _expires_ms(self, columns: Columns, place: int) -> int | None:

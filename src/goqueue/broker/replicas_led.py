@@ -1,7 +1,8 @@
 """The partitions that this node leads, and the answers that their followers get.
 
 A follower in sync is answered at once, because writers wait for it; a question that has no answer
-yet is kept until there is one. Copies that are behind are answered after those, at their own pace.
+yet is kept until there is one. One at which somebody waits for messages is told of each that is
+committed as well. Copies that are behind are answered after those, at their own pace.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from goqueue.cluster.replication import (
 )
 from goqueue.config import ReplicationSettings
 from goqueue.model.errors import NotLeader, RequestTimedOut
+from goqueue.partition import Partition
 
 ANSWER_BYTES_MAX = 4 << 20  # of one notice; the next one takes the rest
 CATCH_UP_BYTES_MAX = 1 << 20  # of one turn; whatever else there is to do comes in between
@@ -106,6 +108,8 @@ class LedReplicas:
         self._led: dict[PartitionKey, Led] = {}
         self._answers: dict[int, _Answers] = {}
         self._news: list[Led] = []
+        self._marks: dict[Partition, Led] = {}  # those whose followers want to know of each message
+        self._risen: dict[Partition, None] = {}  # of those, the ones that have more committed
         self._is_flushing = False
         self._stragglers: Stragglers[_Question] = Stragglers(
             settings.catch_up_bytes_per_second, now_ms=scheduler.now_ms()
@@ -136,6 +140,7 @@ class LedReplicas:
             return None
         self._stop(led)
         led.leading.partition.on_written = None
+        self._watch_no_longer(led.leading.partition)
         self._stragglers.forget(place, led.leading.replicas.replicas)
         return led
 
@@ -216,8 +221,13 @@ class LedReplicas:
         answer, batches = leading.serve(node, question.incarnation, question.fetch, now_ms)
         if led.deletions:
             self._look_at_deletions(led, now_ms)
-        if answer.status is FetchStatus.OK and not batches:
-            led.parked[node] = _Parked(question, now_ms, led.told.get(node, -1))
+        mark = led.told.get(node, -1)
+        is_untold = question.fetch.is_eager and mark < answer.high_watermark
+        if answer.status is FetchStatus.OK and not batches and not is_untold:
+            led.parked[node] = _Parked(question, now_ms, mark)
+            if question.fetch.is_eager:
+                self._marks[leading.partition] = led
+                leading.partition.watchers[self] = None
             return 0
         led.parked.pop(node, None)
         led.told[node] = answer.high_watermark
@@ -259,6 +269,28 @@ class LedReplicas:
             parked, led.parked = led.parked, {}
             for node, one in parked.items():
                 self._asked(node, one.question, now_ms)
+
+    def partition_advanced(self, partition: Partition) -> None:
+        """Messages are committed that followers may wait for."""
+        self._risen[partition] = None
+        self._flush_soon()
+
+    def _tell_marks(self, now_ms: int) -> None:
+        """Tell the high watermark to followers that want to know it at once."""
+        risen, self._risen = self._risen, {}
+        for partition in risen:
+            led = self._marks.get(partition)
+            eager = [] if led is None else _eager(led)
+            if led is None or not eager:
+                self._watch_no_longer(partition)
+                continue
+            for node, parked in eager:
+                if parked.mark < partition.high_watermark:
+                    self._end_wait(led, node, now_ms)
+
+    def _watch_no_longer(self, partition: Partition) -> None:
+        self._marks.pop(partition, None)
+        partition.watchers.pop(self, None)
 
     def _end_waits(self, led: Led, now_ms: int) -> None:
         """Answer those who have waited long enough, if only to tell the high watermark."""
@@ -334,6 +366,8 @@ class LedReplicas:
         """Send what has gathered in this turn, that for copies in sync first."""
         self._is_flushing = True
         self._serve_news(now_ms)
+        if self._risen:
+            self._tell_marks(now_ms)
         self._send_all()
         if self._stragglers.has_waiting:
             self._serve_behind(now_ms)
@@ -354,6 +388,10 @@ class LedReplicas:
             if led.parked:
                 self._end_waits(led, now_ms)
             self._look_at_deletions(led, now_ms)
+
+
+def _eager(led: Led) -> list[tuple[int, _Parked]]:
+    return [(node, one) for node, one in led.parked.items() if one.question.fetch.is_eager]
 
 
 def _counts(leading: Leading, node: int) -> bool:

@@ -137,9 +137,9 @@ class Tenants:
         tenant.out += 1
         self._know(tenant)
 
-    def pass_by(self) -> None:
-        """A message of nobody in particular is handed out."""
-        self._since_turn += self.are_waiting
+    def pass_by(self, count: int) -> None:
+        """Messages of nobody in particular are handed out."""
+        self._since_turn += count * self.are_waiting
 
     def give_back(self, tenant: Tenant) -> None:
         """A message is in flight no longer."""

@@ -1,16 +1,36 @@
 """Receipts whose leases are over, of messages that nobody else has been given since.
 
 A consumer that took a little longer than its lease has done its work all the same. Where a group
-wants that, its ack still counts, as long as the message waits to be handed out again.
+wants that, its ack still counts, and it may have the message for longer, as long as the message
+waits to be handed out again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+from goqueue.delivery.leases import Lease
+from goqueue.delivery.receipts import TAILS
 
 LATE_RECEIPTS_MAX = 100_000  # the oldest are forgotten; their messages then come again
 
 Message = tuple[int, int]  # partition and offset
+
+
+class Late(NamedTuple):
+    """A message that has come back, and its place in the lease that is over."""
+
+    lease: Lease
+    place: int
+
+    @property
+    def receipt(self) -> str:
+        return self.lease.head + TAILS[self.place]
+
+    @property
+    def message(self) -> Message:
+        return self.lease.partition, self.lease.offsets[self.place]
 
 
 class LateReceipts:
@@ -19,20 +39,21 @@ class LateReceipts:
     __slots__ = ("_by_message", "_by_receipt")
 
     def __init__(self) -> None:
-        self._by_receipt: dict[str, Message] = {}
+        self._by_receipt: dict[str, Late] = {}
         self._by_message: dict[Message, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_message)
 
-    def add(self, receipt: str, message: Message) -> None:
+    def add(self, late: Late) -> None:
+        message, receipt = late.message, late.receipt
         self.drop((message,))
-        self._by_receipt[receipt] = message
+        self._by_receipt[receipt] = late
         self._by_message[message] = receipt
         if len(self._by_message) > LATE_RECEIPTS_MAX:
             self.drop((next(iter(self._by_message)),))
 
-    def find(self, receipt: str) -> Message | None:
+    def find(self, receipt: str) -> Late | None:
         return self._by_receipt.get(receipt)
 
     def clear(self) -> None:

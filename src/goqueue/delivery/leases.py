@@ -47,7 +47,7 @@ class Lease:
     granted_ms: int
     firsts_ms: Sequence[int] | None  # where messages were delivered before, since when
     untils: array[int] | None = None  # where messages have times of their own
-    tenants: Sequence[Tenant | None] | None = None  # where the shares of tenants count
+    tenants: list[Tenant | None] | None = None  # where the shares of tenants count
 
     def delivery(self, index: int) -> Delivery:
         """One of its messages as its consumer sees it."""
@@ -210,6 +210,20 @@ class Leases:
                 lease.untils[index] = until_ms
         # An entry that comes early finds nothing and looks further; only a sooner one is needed.
         if until_ms < lease.wake_ms:
+            self._wake_at(lease, until_ms)
+
+    def revive(self, lease: Lease, index: int, until_ms: int) -> None:
+        """A message that had come back is with its consumer again, by the receipt it had."""
+        if lease.untils is None:
+            lease.untils = array("q", (lease.until_ms,)) * len(lease.offsets)
+        lease.untils[index] = until_ms
+        lease.out[index] = 1
+        lease.out_count += 1
+        self.count += 1
+        self._unacked.add(lease.consumer, 1)
+        if lease.out_count == 1 or until_ms < lease.wake_ms:
+            self._live[lease.id] = lease
+            self._by_head[lease.head] = lease
             self._wake_at(lease, until_ms)
 
     def next_expiry_ms(self) -> int | None:

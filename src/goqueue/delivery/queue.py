@@ -20,11 +20,12 @@ from goqueue.delivery.lanes import LANE_COUNT
 from goqueue.delivery.leases import ATTEMPTS_MAX, Lease
 from goqueue.delivery.ledger import Finish, Prepared, Retry
 from goqueue.delivery.partition_queue import PartitionQueue
-from goqueue.delivery.queue_settling import EXHAUSTED, SETTLED, QueueSettling
+from goqueue.delivery.queue_fairness import QueueFairness
+from goqueue.delivery.queue_settling import EXHAUSTED, SETTLED
 from goqueue.delivery.receipts import refusal
 
 
-class Queue(QueueSettling):
+class Queue(QueueFairness):
     """A queue: whoever receives from it, settles, or moves about in it calls this."""
 
     # Receiving
@@ -32,6 +33,7 @@ class Queue(QueueSettling):
     def new_call(self) -> int:
         """A number for a receive call that chooses and leases more than once."""
         self._calls += 1
+        self._looks = 0
         return self._calls
 
     @property
@@ -44,20 +46,18 @@ class Queue(QueueSettling):
         times = (self.chooser.next_due_ms(), self.leases.next_expiry_ms())
         return min((one for one in times if one is not None), default=None)
 
-    def room_for(self, consumer: str) -> int:
-        """How many more messages the consumer may have."""
-        settings = self.settings
-        group_room = settings.unacked_max - self.unacked.total - self._burden.dying
-        return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
-
     def choose(self, now_ms: int, consumer: str, count_max: int) -> list[Pick]:
-        """Candidates in the order of delivery. Read them and call `lease` before anything else."""
+        """Candidates in the order of delivery. Read them and call `lease` before anything else.
+
+        Where tenants have fair shares (`is_looking`) they may be more than are handed out.
+        """
         assert not self._chosen, "the last choice has not been answered"
-        self._chosen = self.chooser.choose(
-            now_ms,
-            min(count_max, self.room_for(consumer)),
-            fresh_max=self.settings.retrying_max - self._burden.retrying,
-        )
+        room = min(count_max, self.room_for(consumer))
+        fresh_max = self.settings.retrying_max - self._burden.retrying
+        if self.settings.fair_keys:
+            self._chosen = self._choose_fairly(now_ms, room, fresh_max)
+        else:
+            self._chosen = self.chooser.choose(now_ms, room, fresh_max=fresh_max)
         return self._chosen
 
     def lease(
@@ -74,8 +74,8 @@ class Queue(QueueSettling):
 
         Whoever leases several times for one receive gives its `call`, so that all of them may have
         messages of the same key.
-        A message whose life is over is finished, one whose key is busy is parked, and what is not
-        mentioned at all can be chosen again at once.
+        A message whose life is over is finished, one whose key is busy is parked, one whose tenant
+        is to wait is set aside, and what is not mentioned at all can be chosen again at once.
         """
         if call is None:
             call = self.new_call()
@@ -99,6 +99,8 @@ class Queue(QueueSettling):
             if (offsets := draft.kept())
         }
         for number, draft in drafts.items():
+            if any(draft.tenants):
+                leases[number].tenants = draft.tenants
             self._close_draft(self.partitions[number], draft, now_ms)
         return [
             Handed(run_number, places, leases[runs[run_number].partition], first)
@@ -106,7 +108,9 @@ class Queue(QueueSettling):
         ]
 
     def _sift(self, run: Run, draft: Draft, now_ms: int, call: int) -> Sequence[int]:
-        """The places of the messages that may go; the others are finished or parked."""
+        """The places of the messages that may go; the others are finished or have to wait."""
+        if self.settings.fair_keys:
+            return self._sift_fairly(run, draft, now_ms)
         is_ordered = self.settings.key_order
         keys = run.keys if is_ordered else None
         assert keys is not None or not is_ordered, "the order of keys needs keys"

@@ -29,25 +29,31 @@ class QueueFairness(QueueSettling):
         """What others than noisy tenants may have, as far as one looks, or else what is aside."""
         tenants = self.tenants
         self._keep_max, self._is_turn, self.is_looking = room, False, False
+        picks: list[Pick] = []
         if tenants.are_waiting and room > 0:
             if tenants.is_turn_due:
-                return self._choose_aside(1) or self.chooser.choose(
-                    now_ms, room, fresh_max=fresh_max
-                )
-            if self._looks >= LOOKS_MAX or not tenants.has_room:
-                return self._choose_aside(room) or self.chooser.choose(
-                    now_ms, room, fresh_max=fresh_max
-                )
-            self.is_looking = True
-            count = min(room * LOOK_GROWTH**self._looks, LOOK_MESSAGES_MAX)
+                picks = self._choose_aside(1)
+            elif self._looks >= LOOKS_MAX or not tenants.has_room:
+                picks = self._choose_aside(room)
+            else:
+                count = max(room, min(room * LOOK_GROWTH**self._looks, LOOK_MESSAGES_MAX))
+                picks = self.chooser.choose(now_ms, count, fresh_max=fresh_max)
+                self.is_looking = bool(picks)
+                self._looks += 1
+                picks = picks or self._choose_aside(room)
+        if not picks:
             self._looks += 1
-            picks = self.chooser.choose(now_ms, max(room, count), fresh_max=fresh_max)
-            return picks or self._choose_aside(room)
-        self._looks += 1
-        return self.chooser.choose(now_ms, room, fresh_max=fresh_max)
+            picks = self.chooser.choose(now_ms, room, fresh_max=fresh_max)
+        return picks
+
+    def stop_looking(self) -> bool:
+        """What was looked for cannot be read now: whether this receive can have what is aside."""
+        if not self.is_looking:
+            return False
+        self._looks = LOOKS_MAX
+        return self.tenants.are_waiting
 
     def _choose_aside(self, count_max: int) -> list[Pick]:
-        self._is_turn, self.is_looking = True, False
         picks: list[Pick] = []
         offsets: list[int] = []
         for number, offset in self.tenants.next_aside(count_max, self._is_aside):

@@ -8,11 +8,12 @@ from itertools import chain
 from goqueue.delivery.backoff import backoff_ms
 from goqueue.delivery.handing import Settled
 from goqueue.delivery.lanes import LANE_COUNT
+from goqueue.delivery.late_receipts import Late
 from goqueue.delivery.leases import Lease
 from goqueue.delivery.ledger import Finish, Retry
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue_partitions import QueuePartitions
-from goqueue.delivery.receipts import TAILS, refusal
+from goqueue.delivery.receipts import refusal
 from goqueue.model.errors import GoQueueError, LeaseTooLong
 
 EXHAUSTED = "deliveries_exhausted"
@@ -49,18 +50,29 @@ class QueueSettling(QueuePartitions):
         done: dict[int, list[Sequence[int]]],
     ) -> list[int]:
         """Take those that only wait to be handed out again; the places of the others."""
-        self.expire(now_ms)  # A lease may be over without anybody having looked.
         left: list[int] = []
         for place in refused:
-            number, offset = self._late.find(receipts[place]) or (-1, -1)
-            if number < 0 or offset not in self.partitions[number].waiting:
+            late = self._find_late(receipts[place], now_ms)
+            if late is None:
                 left.append(place)
                 continue
-            self._late.drop(((number, offset),))
+            number, offset = late.message
+            self._late.drop((late.message,))
             self.partitions[number].take_waiting(offset)
             self.totals.acked += 1
             done.setdefault(number, []).append((offset,))
         return left
+
+    def _find_late(self, receipt: str, now_ms: int) -> Late | None:
+        """The message of a lease that is over, if it waits to be handed out again."""
+        if not self.settings.late_acks:
+            return None
+        self.expire(now_ms)  # A lease may be over without anybody having looked.
+        late = self._late.find(receipt)
+        if late is None:
+            return None
+        number, offset = late.message
+        return late if offset in self.partitions[number].waiting else None
 
     def _land(self, lease: Lease, indexes: list[int], now_ms: int) -> Sequence[int]:
         """These messages are not in flight any more, often all of a lease; their offsets."""
@@ -92,7 +104,8 @@ class QueueSettling(QueuePartitions):
             try:
                 lease, index = self._find(receipt, now_ms)
             except GoQueueError as error:
-                settled.append(Settled(error))
+                has_come_back = self._find_late(receipt, now_ms) is not None
+                settled.append(SETTLED if has_come_back else Settled(error))
                 continue
             self.totals.nacked += 1
             rest_ms = delay_ms
@@ -125,25 +138,52 @@ class QueueSettling(QueuePartitions):
     ) -> list[Settled]:
         """Let the consumer keep these messages for so long from now on; receipts stay good.
 
-        None for more than `total_ms_max` since it was handed out, if that is given.
+        None for more than `total_ms_max` since it was handed out, if that is given. With late acks
+        also those that have come back meanwhile and wait to be handed out again.
         """
         settled: list[Settled] = []
         chosen: dict[int, tuple[Lease, list[int]]] = {}
+        until_ms = now_ms + visibility_ms
         for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
+            late: Late | None = None
+            found = self.leases.find(receipt, now_ms)
+            if found is None:
+                found = late = self._find_revivable(receipt, now_ms)
+            if found is None:
+                settled.append(Settled(refusal(receipt)))
                 continue
-            total_ms = now_ms + visibility_ms - lease.granted_ms
-            if total_ms_max is not None and total_ms > total_ms_max:
+            lease, index = found
+            if total_ms_max is not None and until_ms - lease.granted_ms > total_ms_max:
                 settled.append(Settled(LeaseTooLong(total_ms_max)))
                 continue
-            chosen.setdefault(lease.id, (lease, []))[1].append(index)
+            if late is None:
+                chosen.setdefault(lease.id, (lease, []))[1].append(index)
+            else:
+                self._revive(late, until_ms)
             settled.append(SETTLED)
         for lease, indexes in chosen.values():
-            self.leases.extend(lease, indexes, now_ms + visibility_ms)
+            self.leases.extend(lease, indexes, until_ms)
         return settled
+
+    def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
+        # In the line of its key a message that came back stands behind others.
+        late = None if self.settings.key_order else self._find_late(receipt, now_ms)
+        return late if late is not None and self.room_for(late.lease.consumer) else None
+
+    def _revive(self, late: Late, until_ms: int) -> None:
+        """Let a consumer have a message again that nobody has been given since."""
+        lease, index = late
+        number, offset = late.message
+        self._late.drop((late.message,))
+        partition = self.partitions[number]
+        partition.take_waiting(offset)
+        partition.in_flight[lease.lanes[index]] += 1
+        self.leases.revive(lease, index, until_ms)
+        former = None if lease.tenants is None else lease.tenants[index]
+        if lease.tenants is not None and former is not None:
+            # It may have been forgotten meanwhile, and be known anew.
+            tenant = lease.tenants[index] = self.tenants.of(former.key)
+            self.tenants.hand_out(tenant, is_in_turn=False)
 
     def expire(self, now_ms: int) -> int:
         """Take back every message whose lease is over; how many there were."""
@@ -176,6 +216,12 @@ class QueueSettling(QueuePartitions):
             self._changed[partition.number] = None
             self._refresh(partition)
 
+    def room_for(self, consumer: str) -> int:
+        """How many more messages the consumer may have."""
+        settings = self.settings
+        group_room = settings.unacked_max - self.unacked.total - self._burden.dying
+        return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
+
     def _find(self, receipt: str, now_ms: int) -> tuple[Lease, int]:
         found = self.leases.find(receipt, now_ms)
         if found is None:
@@ -204,7 +250,7 @@ class QueueSettling(QueuePartitions):
         self._resume(partition, partition.retry(offset, retry), 0)
         self._changed[partition.number] = None
         if self.settings.late_acks:
-            self._late.add(lease.head + TAILS[index], (partition.number, offset))
+            self._late.add(Late(lease, index))
         return None
 
     def _is_last(self, attempts: int) -> bool:

@@ -12,7 +12,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TypeVar
 
+from goqueue.model.attributes import PREFIX as ATTRIBUTES_PREFIX
 from goqueue.model.batch import LOG_APPEND_TIME, BatchHeader, Header, Record
+from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer
 from goqueue.model.decode_reference import TextColumn
 from goqueue.model.decoding import decoder
@@ -20,6 +22,7 @@ from goqueue.model.decoding import decoder
 T = TypeVar("T")
 
 _NONE = memoryview(array("i"))
+_has_prefix = searcher(ATTRIBUTES_PREFIX.encode())
 
 
 class Columns:
@@ -30,6 +33,7 @@ class Columns:
         "_header_starts",
         "_key_ends",
         "_key_starts",
+        "_may_have_attributes",
         "_places",
         "_value_ends",
         "_value_starts",
@@ -47,6 +51,7 @@ class Columns:
         self._value_starts = self._value_ends = _NONE
         self._header_starts: memoryview | None = None
         self._places: dict[int, int] | None = None
+        self._may_have_attributes: bool | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -55,6 +60,13 @@ class Columns:
     def has_headers(self) -> bool:
         """Whether any of the records has a header."""
         return self._header_starts is not None
+
+    @property
+    def may_have_attributes(self) -> bool:
+        """Whether any of the records may have a header of ours; most batches have none."""
+        if self._may_have_attributes is None:
+            self._may_have_attributes = self.has_headers and _has_prefix(self._data, 0)
+        return self._may_have_attributes
 
     def places(self, wanted: Sequence[int]) -> Sequence[int]:
         """The places of those of the offsets, sorted and each there once, that are here."""

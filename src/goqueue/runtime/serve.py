@@ -30,10 +30,10 @@ from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
-from goqueue.wire.http.application import Application
-from goqueue.wire.http.forwarding import Forwarder
+from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.forwarding import Forwarder
+from goqueue.wire.carrier.front_end import Limits as HttpLimits
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
-from goqueue.wire.http.front_end import Limits as HttpLimits
 from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
@@ -275,7 +275,13 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
 
 def _sqs_rules(settings: Settings) -> SqsRules:
     sqs = settings.sqs
-    return SqsRules(sqs.region, dict(sqs.access_keys), sqs.message_bytes_max, sqs.long_delays)
+    return SqsRules(
+        sqs.region,
+        dict(sqs.access_keys),
+        sqs.message_bytes_max,
+        sqs.long_delays,
+        sqs.names_rest,
+    )
 
 
 def _kafka_listener(

@@ -113,7 +113,9 @@ class Writer:
                     self._topic, value.encode(), partition=partition, on_delivery=self._done
                 )
                 number += 1
-            self._producer.poll(PACE_SECONDS)
+            # `poll` would return with the first answer, and writers would take all of the machine.
+            self._stop.wait(PACE_SECONDS)
+            self._producer.poll(0)
 
     def _done(self, error: KafkaError | None, message: Message) -> None:
         self._out -= 1

@@ -13,6 +13,7 @@ from goqueue.delivery import (
     LaneSettings,
     Ledger,
     LedgerKey,
+    Pick,
     Queue,
     QueueSettings,
     Run,
@@ -27,6 +28,7 @@ from goqueue.delivery.lanes import NORMAL
 TOPIC_ID = bytes(range(16))
 GRAVE_ID = bytes(range(16, 32))
 START_MS = 1_000_000
+ROUNDS_MAX = 8
 
 
 class Topic:
@@ -151,8 +153,22 @@ class Desk:
     def receive(
         self, count: int = 10, *, consumer: str = "anna", visibility_ms: int | None = None
     ) -> list[Delivery]:
+        """Choose and lease; where tenants have fair shares, as often as the broker does."""
+        deliveries: list[Delivery] = []
+        call = self.queue.new_call()
+        for _ in range(ROUNDS_MAX if self.settings.fair_keys else 1):
+            picks = self.queue.choose(self.topic.now_ms, consumer, count - len(deliveries))
+            deliveries += self._lease(picks, consumer, visibility_ms, call)
+            if not picks:
+                break
+        self.save()
+        return deliveries
+
+    def _lease(
+        self, picks: Sequence[Pick], consumer: str, visibility_ms: int | None, call: int
+    ) -> list[Delivery]:
         topic, runs, gone = self.topic, [], []
-        for pick in self.queue.choose(topic.now_ms, consumer, count):
+        for pick in picks:
             places = [(pick.partition, offset) for offset in pick.offsets]
             start = topic.starts[pick.partition]
             lost = [one for one in places if one in topic.gone or one[1] < start]
@@ -172,13 +188,12 @@ class Desk:
             runs,
             visibility_ms=self.settings.visibility_ms if visibility_ms is None else visibility_ms,
             gone=gone,
+            call=call,
         )
-        deliveries = [one for part in handed for one in part.deliveries()]
         for part in handed:
             told = [runs[part.run].offsets[place] for place in part.places]
             assert told == [one.offset for one in part.deliveries()]
-        self.save()
-        return deliveries
+        return [one for part in handed for one in part.deliveries()]
 
     def offsets(self, count: int = 10, **options: object) -> list[int]:
         """Receive, and tell the offsets alone."""

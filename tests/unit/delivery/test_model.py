@@ -26,6 +26,7 @@ from goqueue.delivery import (
     peek,
     stats,
 )
+from goqueue.delivery.fairness import ASIDE_MS
 from tests.unit.delivery.desk import Desk, Topic, errors
 
 PARTITIONS = 2
@@ -39,6 +40,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     key_order = False
     key_batches = False
+    fair_keys = False
     late_acks = False
 
     @initialize(seed=st.integers(0, 1000))
@@ -52,6 +54,7 @@ class QueueMachine(RuleBasedStateMachine):
                 backoff_ms=100,
                 key_order=self.key_order,
                 key_batches=self.key_batches,
+                fair_keys=self.fair_keys,
                 late_acks=self.late_acks,
                 parked_max=3,
                 unacked_max=12,
@@ -149,6 +152,25 @@ class QueueMachine(RuleBasedStateMachine):
             if expected is None:
                 self.finish(place, "acked")
 
+    @precondition(lambda self: self.late_acks and not self.key_order)
+    @rule(share=st.integers(0, 2), visibility_ms=st.sampled_from([1, 300, 2000]))
+    def extend_late(self, share: int, visibility_ms: int) -> None:
+        """What waits to be handed out again can be had again by its last receipt."""
+        self.desk.queue.expire(self.now_ms)
+        self.expire_model()
+        self.bury()
+        queue = self.desk.queue
+        for place, delivery in list(self.late.items())[:: share + 1]:
+            is_waiting = delivery.offset in queue.partitions[delivery.partition].waiting
+            has_room = queue.room_for("anna") > 0
+            expected = None if is_waiting and place not in self.done else "stale_receipt"
+            if not has_room:
+                expected = "stale_receipt"
+            assert errors(self.desk.extend([delivery], visibility_ms)) == [expected]
+            if expected is None:
+                del self.late[place]
+                self.out[place] = (delivery, self.now_ms + visibility_ms)
+
     @rule(share=st.integers(0, 3), delay_ms=st.sampled_from([None, 0, 50, 700]))
     def nack(self, share: int, delay_ms: int | None) -> None:
         chosen = self.pick(share)
@@ -213,7 +235,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.desk.save()
         for place in untouched:
             self.done[place] = "skipped"
-        for kept in (self.done, self.out, self.prepared, self.tries, self.late):
+        self.late.clear()  # Receipts of before the move are void.
+        for kept in (self.done, self.out, self.prepared, self.tries):
             for place in [one for one in kept if one[0] == partition and one[1] >= offset]:
                 kept.pop(place)  # type: ignore[attr-defined]
 
@@ -391,6 +414,45 @@ class KeyBatchesMachine(KeyedQueueMachine):
                 assert is_before, f"{offset} overtakes {lower} of its key"
 
 
+class FairQueueMachine(QueueMachine):
+    """Tenants are noisy with two in flight, so that most of what happens meets one."""
+
+    fair_keys = True
+    late_acks = True
+
+    @initialize(seed=st.integers(0, 1000))
+    def begin(self, seed: int) -> None:
+        super().begin(seed)
+        self.desk.queue.tenants.noisy_out_min = 2
+
+    @rule()
+    def crash(self) -> None:
+        super().crash()
+        self.desk.queue.tenants.noisy_out_min = 2
+
+    @invariant()
+    def shares_are_those_of_what_is_in_flight(self) -> None:
+        queue = self.desk.queue
+        out: dict[bytes, int] = {}
+        for lease in queue.leases:
+            for index in lease.outstanding():
+                key = self.topic.keys[lease.partition][lease.offsets[index]]
+                if key is not None:
+                    out[key] = out.get(key, 0) + 1
+        for key in KEYS:
+            if key is not None:
+                assert queue.tenants.of(key).out == out.get(key, 0)
+        aside = [
+            (one.number, offset)
+            for one in queue.partitions
+            for offset, due_ms in one.waiting.items()
+            if due_ms == ASIDE_MS
+        ]
+        listed = [place for key in KEYS if key for place in queue.tenants.of(key).aside]
+        assert set(aside) <= set(listed), "a message waits for a turn that never comes"
+        assert len(listed) == queue.tenants.aside_count
+
+
 _SETTINGS = settings(
     max_examples=60,
     stateful_step_count=40,
@@ -401,11 +463,15 @@ TestQueue = QueueMachine.TestCase
 TestQueue.settings = _SETTINGS
 TestKeyedQueue = KeyedQueueMachine.TestCase
 TestKeyedQueue.settings = _SETTINGS
+TestFairQueue = FairQueueMachine.TestCase
+TestFairQueue.settings = _SETTINGS
 TestKeyBatches = KeyBatchesMachine.TestCase
 TestKeyBatches.settings = _SETTINGS
 
 
-@pytest.mark.parametrize("kind", [QueueMachine, KeyedQueueMachine, KeyBatchesMachine])
+@pytest.mark.parametrize(
+    "kind", [QueueMachine, KeyedQueueMachine, KeyBatchesMachine, FairQueueMachine]
+)
 def test_a_long_life(kind: type[QueueMachine]) -> None:
     """Many steps at random, where hypothesis takes few: state that builds up slowly."""
     source = random.Random(11)
@@ -435,7 +501,10 @@ def test_a_long_life(kind: type[QueueMachine]) -> None:
         elif step < 0.9:
             machine.extend(source.randint(0, 3), source.choice([1, 300, 2000]))
         elif step < 0.92 and machine.late_acks:
-            machine.ack_late(source.randint(0, 2))
+            if machine.key_order or source.random() < 0.5:
+                machine.ack_late(source.randint(0, 2))
+            else:
+                machine.extend_late(source.randint(0, 2), source.choice([1, 300, 2000]))
         elif step < 0.97:
             machine.pass_time(source.choice([1, 100, 400, 1000]))
         elif step < 0.98:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.delivery import QueueSettings, stats
-from goqueue.delivery.late_receipts import LATE_RECEIPTS_MAX, LateReceipts
-from goqueue.delivery.leases import ATTEMPTS_MAX
+from goqueue.delivery import RECEIVE_MESSAGES_MAX, TAILS, QueueSettings, stats
+from goqueue.delivery.late_receipts import LATE_RECEIPTS_MAX, Late, LateReceipts
+from goqueue.delivery.leases import ATTEMPTS_MAX, Leases, Unacked
 from goqueue.delivery.ledger import Retried, Retry
 from goqueue.delivery.ripening import STEPS, Ripening
 from tests.unit.delivery.desk import Desk, errors, receipts
@@ -142,13 +142,91 @@ def test_a_rewind_voids_late_receipts_with_the_others() -> None:
     assert one.offsets() == [0]
 
 
+def test_a_lease_that_is_over_can_be_extended_until_the_message_is_handed_out_again() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(2)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.extend(first[:1], 5000)) == [None]
+    assert one.offsets() == [1], "what is held again was handed out"
+    assert errors(one.extend(first[1:], 5000)) == ["stale_receipt"]
+    one.pass_time(4999)
+    assert one.offsets() == []
+    assert errors(one.ack(first[:1])) == [None], "the receipt must stay good"
+    one.pass_time(5000)
+    assert one.offsets() == []
+
+
+def test_a_message_that_is_held_again_comes_back_when_its_new_time_is_over() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    one.extend(first, 2000)
+    assert one.queue.leases.next_expiry_ms() == one.topic.now_ms + 2000
+    one.pass_time(2000)
+    again = one.receive()
+    assert [(each.offset, each.attempt) for each in again] == [(0, 2)]
+    assert errors(one.ack(first)) == ["stale_receipt"]
+
+
+def test_a_late_extension_keeps_to_the_time_a_message_may_be_out_in_all() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    receipts = [each.receipt for each in first]
+    refused = one.queue.extend(
+        one.topic.now_ms, receipts, visibility_ms=5000, total_ms_max=one.settings.visibility_ms
+    )
+    assert errors(refused) == ["lease_too_long"]
+    assert one.offsets() == [0]
+
+
+def test_giving_a_message_back_that_has_come_back_is_no_error() -> None:
+    one = desk(late_acks=True)
+    one.topic.produce(1)
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.nack(first, 0)) == [None]
+    assert [(each.offset, each.attempt) for each in one.receive()] == [(0, 2)]
+    assert errors(one.nack(first, 0)) == ["stale_receipt"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"late_acks": True, "key_order": True}])
+def test_elsewhere_a_late_extension_is_refused(settings: dict[str, bool]) -> None:
+    one = desk(**settings)
+    one.topic.produce(1, key=b"a")
+    first = one.receive()
+    one.pass_time(one.settings.visibility_ms)
+    assert errors(one.extend(first, 5000)) == ["stale_receipt"]
+    assert one.offsets() == [0]
+
+
 def test_late_receipts_are_bounded() -> None:
     late = LateReceipts()
-    for number in range(LATE_RECEIPTS_MAX + 5):
-        late.add(str(number), (0, number))
+    leases = Leases(1, Unacked())
+    count = RECEIVE_MESSAGES_MAX
+    heads = []
+    for first in range(0, LATE_RECEIPTS_MAX + count, count):
+        offsets = range(first, first + count)
+        lease = leases.grant(
+            "anna",
+            0,
+            offsets,
+            b"\x01" * count,
+            b"\x02" * count,
+            now_ms=0,
+            firsts_ms=None,
+            until_ms=1,
+            nonce=first,
+        )
+        heads.append(lease.head)
+        for place in range(count):
+            late.add(Late(lease, place))
     assert len(late) == LATE_RECEIPTS_MAX
-    assert late.find("4") is None
-    assert late.find("5") == (0, 5)
+    assert late.find(heads[0] + TAILS[count - 1]) is None
+    assert late.find(heads[1] + TAILS[0]) is not None
 
 
 # Long leases

@@ -115,9 +115,9 @@ def test_sticky_is_fast_enough_to_run_on_every_join(is_uneven: bool) -> None:
     names = list(topics)
     subscriptions = {f"m{n:03}": names[n % 20 :] if is_uneven else names for n in range(100)}
     current = assign_sticky(subscriptions, topics, {})
-    started = time.perf_counter()
+    started = time.process_time()
     after = assign_sticky({**subscriptions, "new": names}, topics, current)
-    assert time.perf_counter() - started < 0.5, "it takes some 10 ms on an idle machine"
+    assert time.process_time() - started < 0.5, "it takes some 10 ms"
     _check_complete(after, {**subscriptions, "new": names}, topics)
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from goqueue.runtime.scheduler import THREADS_MAX, LoopScheduler
 
+PATIENCE_SECONDS = 60  # a busy machine may take its time to start a thread
+
 Story = Callable[[LoopScheduler], Awaitable[None]]
 
 
@@ -19,7 +21,7 @@ def run(story: Story) -> None:
     async def main() -> None:
         scheduler = LoopScheduler(asyncio.get_running_loop())
         try:
-            await asyncio.wait_for(story(scheduler), timeout=10)
+            await asyncio.wait_for(story(scheduler), timeout=PATIENCE_SECONDS)
         finally:
             scheduler.close()
 
@@ -79,7 +81,7 @@ def test_the_answer_of_work_never_comes_before_the_call_returns() -> None:
         outcomes = Outcomes()
         has_run = threading.Event()
         scheduler.run_blocking(has_run.set, outcomes)
-        assert has_run.wait(5)
+        assert has_run.wait(PATIENCE_SECONDS)
         assert outcomes.all == []
         await outcomes.complete()
 
@@ -92,7 +94,7 @@ def test_work_runs_side_by_side_in_a_bounded_number_of_threads() -> None:
         outcomes = Outcomes(3 * THREADS_MAX)
 
         def work() -> int:
-            together.wait(5)  # breaks unless all threads are there at once
+            together.wait(PATIENCE_SECONDS)  # breaks unless all threads are there at once
             return threading.get_ident()
 
         for _ in range(3 * THREADS_MAX):
@@ -173,11 +175,11 @@ def test_closing_waits_for_the_work_that_runs() -> None:
 
         def work() -> None:
             started.set()
-            may_end.wait(5)
+            may_end.wait(PATIENCE_SECONDS)
             finished.append(True)
 
         scheduler.run_blocking(work, lambda *_: None)
-        assert started.wait(5)
+        assert started.wait(PATIENCE_SECONDS)
         threading.Timer(0.01, may_end.set).start()
 
     run(story)

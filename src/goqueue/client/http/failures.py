@@ -16,7 +16,7 @@ import msgspec
 from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http import problems
+from goqueue.wire.carrier import problems
 from goqueue.wire.http.bodies import registry
 
 E = TypeVar("E", bound=GoQueueError)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from goqueue.cluster.replication.following import (
     Append,
     Effect,
@@ -73,7 +75,10 @@ class Copying:
         if self._is_stopped or self.partition.failure is not None:
             return None
         self._cut_if_due(now_ms)
-        return self.following.fetch(now_ms)
+        fetch = self.following.fetch(now_ms)
+        if fetch is not None and self.partition.watchers:
+            fetch = msgspec.structs.replace(fetch, is_eager=True)
+        return fetch
 
     def received(self, answer: ReplicaFetched, batches: bytes, now_ms: int) -> None:
         """Carry out what an answer means."""

@@ -51,6 +51,7 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     start_offset: Number
     bytes_max: Number
     version: Number = 0  # of the partition, as the follower knows it
+    is_eager: bool = False  # to know the high watermark: somebody there waits for messages
 
 
 class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

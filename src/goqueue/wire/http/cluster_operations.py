@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.handlers import cluster, moving
-from goqueue.wire.http.routing import Operation
 
 _operation = partial(Operation, area="cluster")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.handlers import deadletters
-from goqueue.wire.http.routing import Operation
 
 _REDRIVES = "/v1/deadletters/{topic}/redrives"
 _JOB = _REDRIVES + "/{redrive_id}"

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from goqueue.broker.promise import Promise
 from goqueue.broker.reading import Page, Place, Reading
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.carrier.problems import problem_of
+from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.streams import Stream
 from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import to_message
-from goqueue.wire.http.problems import problem_of
-from goqueue.wire.http.routing import encode
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
@@ -25,7 +26,7 @@ MESSAGES_PER_WRITE_MAX = 200
 BYTES_PER_WRITE_MAX = 1 << 20
 
 
-class EventStream:
+class EventStream(Stream):
     """One client's stream: `next` brings the bytes to send, when there are some."""
 
     def __init__(

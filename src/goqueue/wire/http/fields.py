@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
@@ -82,15 +82,3 @@ ReadEncoding = Annotated[
         )
     ),
 ]
-
-
-class Body(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a client sends. A field that is not known is refused: it may be a typing error."""
-
-
-class Nothing(Body, kw_only=True):
-    """An empty object."""
-
-
-class Answer(Struct, kw_only=True):
-    """What a client gets."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import READING, STORING, Operation
 from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.handlers import groups, members, offsets, polling
-from goqueue.wire.http.routing import READING, STORING, Operation
 
 _GROUP = (
     errors.UnknownGroup,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import READING, STORING, Operation
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.handlers import publishing, reading
-from goqueue.wire.http.routing import READING, STORING, Operation
 
 _PUBLISHING = (
     errors.UnknownTopic,

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from goqueue.model import attributes
 from goqueue.model.batch import Header as RecordHeader
 from goqueue.model.batch import Record
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import Header, HeaderRead, Message, Publish
 from goqueue.wire.http.fields import Encoding
-from goqueue.wire.http.problems import InvalidField
 
 
 def message_id(topic: str, partition: int, offset: int) -> str:

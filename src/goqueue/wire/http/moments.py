@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.attributes import parse_moment
 from goqueue.model.errors import InvalidAttribute
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.fields import INT64_MAX
-from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.broker.distant_reading import Bounds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http.bodies import node as bodies
 from goqueue.wire.http.handlers import node
-from goqueue.wire.http.routing import Operation
 
 NODE = (
     Operation(

@@ -9,9 +9,9 @@ from typing import Any, get_type_hints
 import msgspec
 
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.carrier.problems import STATUSES, HttpError, Problem
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import fields
-from goqueue.wire.http.problems import STATUSES, HttpError, Problem
-from goqueue.wire.http.routing import Operation
 
 API_VERSION = "v1"
 REF = "#/components/schemas/{name}"

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 from goqueue.broker.topics import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
 from goqueue.model.queries import PREFIX as QUERY_PREFIX
+from goqueue.wire.carrier.forwarding import NOBODY, json_request
 from goqueue.wire.http.bodies.queues import QueueGroup
-from goqueue.wire.http.forwarding import NOBODY, json_request
 from goqueue.wire.http.handlers.groups import group_of
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import STORING, Operation
 from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.handlers import queries
-from goqueue.wire.http.routing import STORING, Operation
 
 _COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable)
 _DECIDING = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import READING, STORING, Operation
 from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.handlers import queues
-from goqueue.wire.http.routing import READING, STORING, Operation
 
 _QUEUE = (
     errors.UnknownGroup,

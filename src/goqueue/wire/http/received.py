@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from goqueue.delivery import LANE_NAMES, TAILS
 from goqueue.model.columns import at_places
 from goqueue.model.decoding import decoder
+from goqueue.wire.carrier.routing import encode
 from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import show, show_headers
-from goqueue.wire.http.routing import encode
 
 if TYPE_CHECKING:
     from goqueue.broker.queue_host import Received, ReceivedRun

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, unquote
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, SchemaRefused
 from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.wire.carrier.calls import Call, Request
+from goqueue.wire.carrier.decoding import QUERY_FIELDS_MAX
+from goqueue.wire.carrier.dialects import Told
+from goqueue.wire.carrier.problems import HttpError, InvalidField, UnsupportedMediaType, status_of
+from goqueue.wire.carrier.routing import Operation, Routes, encode
 from goqueue.wire.http.bodies.registry import INVALID_SCHEMA, NUMBERS, STORE_FAILED, TIMED_OUT
-from goqueue.wire.http.calls import Call, Request
-from goqueue.wire.http.decoding import QUERY_FIELDS_MAX
-from goqueue.wire.http.dialects import Told
 from goqueue.wire.http.fields import INT32_MAX
-from goqueue.wire.http.problems import HttpError, InvalidField, UnsupportedMediaType, status_of
-from goqueue.wire.http.routing import Operation, Routes, encode
 
 V1_JSON = b"application/vnd.schemaregistry.v1+json"
 _ANSWER_TYPES = (V1_JSON, b"application/vnd.schemaregistry+json", b"application/json")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from goqueue.wire.carrier.routing import Handler, Operation
 from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import registry as bodies
 from goqueue.wire.http.handlers import registry, registry_settings
 from goqueue.wire.http.registry_dialect import RegistryDialect
-from goqueue.wire.http.routing import Handler, Operation
 
 REGISTRY_PREFIX = "/registry"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import READING, STORING, Operation
 from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.handlers import schedules
-from goqueue.wire.http.routing import READING, STORING, Operation
 
 _SCHEDULE = (errors.UnknownSchedule, errors.ScheduleReleased)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import STORING, Operation
 from goqueue.wire.http import merging
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.handlers import topics
-from goqueue.wire.http.routing import STORING, Operation
 
 TOPICS = (
     Operation(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from goqueue.model import errors
+from goqueue.wire.carrier.routing import STORING, Operation
 from goqueue.wire.http import merging, owners
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
 from goqueue.wire.http.handlers import transactions
-from goqueue.wire.http.routing import STORING, Operation
 
 _COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable)
 _ONE = (

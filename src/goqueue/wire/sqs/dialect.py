@@ -13,15 +13,15 @@ from typing import Any
 
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http.application import Application
-from goqueue.wire.http.calls import Call, Request
-from goqueue.wire.http.dialects import Told
-from goqueue.wire.http.problems import ForeignOrigin
-from goqueue.wire.http.routing import Operation
+from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.calls import Call, Request
+from goqueue.wire.carrier.dialects import Told
+from goqueue.wire.carrier.problems import ForeignOrigin
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
 from goqueue.wire.sqs.errors import InvalidAction, MissingAction, told
 from goqueue.wire.sqs.front_end import SqsFrontEnd
-from goqueue.wire.sqs.ids import new_id
+from goqueue.wire.sqs.ids import Ids
 from goqueue.wire.sqs.shapes import SHAPES
 
 ACTION = "Action"  # the parameter that names the action of a request
@@ -56,7 +56,7 @@ class SqsDialect:
     ) -> None:
         self._operations = operations
         self._region = region
-        self._random = random
+        self._request_ids = Ids(random)
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
         """A path alone never says what is wanted."""
@@ -89,7 +89,7 @@ class SqsDialect:
         return Asked(body, _base_url(request), region)
 
     def answer(self, request: Request, value: Any) -> Told:
-        request_id = self._request_id()
+        request_id = self._request_ids.next()
         head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
         if _is_json(request):
             return Told(200, json_codec.MEDIA_TYPE, json_codec.encode_answer(value), head)
@@ -98,7 +98,7 @@ class SqsDialect:
 
     def refuse(self, request: Request, error: GoQueueError) -> Told:
         refusal = told(error)
-        request_id = self._request_id()
+        request_id = self._request_ids.next()
         head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
         if _is_json(request):
             whose = "Sender" if refusal.is_of_sender else "Receiver"
@@ -106,9 +106,6 @@ class SqsDialect:
             body = json_codec.encode_error(refusal)
             return Told(refusal.status, json_codec.MEDIA_TYPE, body, head)
         return Told(refusal.status, _XML, query_codec.encode_error(refusal, request_id), head)
-
-    def _request_id(self) -> str:
-        return new_id(self._random)
 
 
 class SqsApplication(Application):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http.problems import HttpError, status_of
+from goqueue.wire.carrier.problems import HttpError, status_of
 
 _SERVICE = "com.amazonaws.sqs#"
 _PLATFORM = "com.amazon.coral.service#"
@@ -165,6 +165,12 @@ class PurgeQueueInProgress(SqsError):
 
 class QueueDeletedRecently(SqsError):
     name, query_name = "QueueDeletedRecently", _QUERY + "QueueDeletedRecently"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "You must wait 60 seconds after deleting a queue before you can create another with "
+            "the same name."
+        )
 
 
 class OverLimit(SqsError):

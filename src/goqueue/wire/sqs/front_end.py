@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.wire.http.front_end import FrontEnd, Limits
+from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
 from goqueue.wire.sqs.attempts import Attempts
 from goqueue.wire.sqs.deleted import Deleted
 from goqueue.wire.sqs.purges import Purges
+from goqueue.wire.sqs.resting_names import RestingNames
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
-    from goqueue.wire.http.forwarding import Forwarder
-    from goqueue.wire.http.routing import Operation
+    from goqueue.wire.carrier.forwarding import Forwarder
+    from goqueue.wire.carrier.routing import Operation
 
 DELAY_SECONDS_MAX = 900
 LONG_DELAY_SECONDS_MAX = 100 * 366 * 24 * 3600
@@ -26,13 +27,14 @@ class SqsRules(NamedTuple):
     access_keys: Mapping[str, str] = {}
     message_bytes_max: int = 1 << 20
     has_long_delays: bool = False
+    has_resting_names: bool = False  # as on AWS, for a minute after a queue was deleted
 
     @property
     def delay_seconds_max(self) -> int:
         return LONG_DELAY_SECONDS_MAX if self.has_long_delays else DELAY_SECONDS_MAX
 
 
-class SqsFrontEnd(FrontEnd):
+class SqsFrontEnd(CarriedFrontEnd):
     """The broker behind the API, its rules, and the little that SQS itself must remember."""
 
     def __init__(
@@ -48,3 +50,4 @@ class SqsFrontEnd(FrontEnd):
         self.attempts = Attempts()
         self.purges = Purges()
         self.deleted = Deleted()
+        self.resting_names = RestingNames()

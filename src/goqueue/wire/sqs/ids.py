@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 ID_BYTES = 16
+AHEAD = 64  # ids that are made at once where they are needed one by one
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
@@ -16,6 +17,19 @@ def new_ids(random: Random, count: int) -> list[str]:
     """UUIDs of version 4. Real chance costs a system call, so one is made for all of them."""
     digits = random.randbytes(ID_BYTES * count).hex()
     return [_write(digits[at : at + 2 * ID_BYTES]) for at in range(0, len(digits), 2 * ID_BYTES)]
+
+
+class Ids:
+    """Ids one by one, of which some are always made ahead."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._ahead: list[str] = []
+
+    def next(self) -> str:
+        if not self._ahead:
+            self._ahead = new_ids(self._random, AHEAD)
+        return self._ahead.pop()
 
 
 def _write(text: str) -> str:

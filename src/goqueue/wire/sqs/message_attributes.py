@@ -139,6 +139,8 @@ def to_headers(
     attributes: Attributes | None, trace: str | None, sent_ms: int | None
 ) -> tuple[Header, ...]:
     """The headers that say the same, but for ids, which the broker adds itself."""
+    if not attributes and trace is None and sent_ms is None:
+        return ()
     headers: list[Header] = []
     types: dict[str, str] = {}
     for name, one in (attributes or {}).items():
@@ -174,6 +176,10 @@ _NOTHING = Read({})
 def read_headers(headers: Sequence[Header]) -> Read:
     if not headers:
         return _NOTHING
+    first, content = headers[0]
+    if len(headers) == 1 and first == MESSAGE_ID_HEADER:
+        # So it is with most messages, which have no attributes.
+        return Read({}, (content or b"").decode("utf-8", "replace") or None)
     types: dict[str, str] = {}
     own: dict[str, str] = {}
     given: list[Header] = []

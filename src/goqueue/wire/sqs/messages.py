@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from hashlib import md5
+from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.broker.queue_host import ReceivedMessage
+from goqueue.broker.queue_host import Received
+from goqueue.delivery import TAILS, Lease
+from goqueue.model.batch import Header
+from goqueue.model.columns import Columns
 from goqueue.model.dead_letters import read_origin
 from goqueue.wire.sqs import digests
 from goqueue.wire.sqs.message_attributes import ENCODING, Read, read_headers, wanted
@@ -40,10 +44,19 @@ class Reader:
     attribute_names: Collection[str]
     source_arn: Callable[[str], str | None]  # of the queue that has this group
 
-    def show(self, received: ReceivedMessage) -> Message:
-        record, delivery = received.record, received.delivery
-        read = read_headers(record.headers)
-        body, content, is_encoded = _body(record.value)
+    def show(self, received: Received) -> list[Message]:
+        """All messages that a call received, in order."""
+        shown: list[Message] = []
+        for columns, places, lease, first in received.runs:
+            values = columns.values(places)
+            for index, (place, value) in enumerate(zip(places, values, strict=True), first):
+                shown.append(self._show(_Place(columns, place, lease, index), value))
+        return shown
+
+    def _show(self, at: _Place, value: bytes | None) -> Message:
+        headers = at.columns.headers(at.place)
+        read = read_headers(headers)
+        body, content, is_encoded = _body(value)
         attributes: dict[str, AttributeValue] = read.attributes
         if is_encoded:
             encoding = AttributeValue(string_value="base64", data_type="String")
@@ -53,39 +66,48 @@ class Reader:
             chosen[ENCODING] = encoding  # Whoever reads the body must know.
         return Message(
             message_id=read.message_id
-            or foreign_id(self.topic_id, delivery.partition, record.offset),
-            receipt_handle=delivery.receipt,
+            or foreign_id(self.topic_id, at.lease.partition, at.lease.offsets[at.index]),
+            receipt_handle=at.lease.head + TAILS[at.index],
             md5_of_body=digests.of_body(content),
             body=body,
-            attributes=self._system(received, read) if self.system_names else None,
+            attributes=self._system(at, headers, read) if self.system_names else None,
             md5_of_message_attributes=digests.of_attributes(chosen),
             message_attributes=chosen or None,
         )
 
-    def _system(self, received: ReceivedMessage, read: Read) -> dict[str, str] | None:
-        record, delivery = received.record, received.delivery
-        sent_ms = record.timestamp_ms if read.sent_ms is None else read.sent_ms
-        origin = read_origin(record.headers) if record.headers else None
+    def _system(self, at: _Place, headers: Sequence[Header], read: Read) -> dict[str, str] | None:
+        sent_ms = at.columns.timestamps[at.place] if read.sent_ms is None else read.sent_ms
+        origin = read_origin(headers) if headers else None
         known: dict[str, str | None] = {
             "SenderId": ACCOUNT,
             "SentTimestamp": str(sent_ms),
             # A message that was given up has been received before, and that counts.
             "ApproximateReceiveCount": str(
-                delivery.attempt + max(0, origin.attempts if origin is not None else 0)
+                at.lease.attempts[at.index] + max(0, origin.attempts if origin is not None else 0)
             ),
-            "ApproximateFirstReceiveTimestamp": str(delivery.first_ms),
+            "ApproximateFirstReceiveTimestamp": str(at.lease.first_of(at.index)),
             "AWSTraceHeader": read.trace,
         }
-        if record.key is not None:
-            known["MessageGroupId"] = record.key.decode("utf-8", "replace")
+        [key] = at.columns.keys((at.place,))
+        if key is not None:
+            known["MessageGroupId"] = key.decode("utf-8", "replace")
         if self.is_fifo:
-            known["SequenceNumber"] = sequence_number(record.offset)
+            known["SequenceNumber"] = sequence_number(at.lease.offsets[at.index])
             known["MessageDeduplicationId"] = read.deduplication_id
         if origin is not None:
             known["DeadLetterQueueSourceArn"] = self.source_arn(origin.group)
         names = self.system_names
         shown = {name: text for name, text in known.items() if text is not None and name in names}
         return shown or None
+
+
+class _Place(NamedTuple):
+    """Where a message stands: in the columns of its batch, and in its lease."""
+
+    columns: Columns
+    place: int
+    lease: Lease
+    index: int
 
 
 def sequence_number(offset: int) -> str:

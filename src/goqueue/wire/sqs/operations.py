@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.wire.http.routing import Handler, Operation, Owner
+from goqueue.wire.carrier.routing import Handler, Operation, Owner
 from goqueue.wire.sqs.handlers import finding, moves, queues, receiving, sending, tags
 
 
@@ -24,7 +24,7 @@ _SENDING = finding.of_sending
 
 OPERATIONS = (
     _action("CreateQueue", queues.create, "Make a queue.", finding.of_name),
-    _action("DeleteQueue", queues.delete, "Delete a queue."),
+    _action("DeleteQueue", queues.delete, "Delete a queue.", finding.of_deleted),
     _action("GetQueueUrl", queues.url, "Find a queue by name."),
     _action("ListQueues", queues.list_all, "List queues."),
     _action("ListDeadLetterSourceQueues", queues.list_sources, "List who sends dead letters."),

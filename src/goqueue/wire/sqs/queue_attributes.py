@@ -156,6 +156,7 @@ def queue_settings(attributes: Mapping[str, str], dead_letter_topic: str) -> dic
         "parked_max": PARKED_MAX,
         "key_order": is_fifo(attributes),
         "key_batches": is_fifo(attributes),
+        "fair_keys": not is_fifo(attributes),
         # Messages that are delayed one by one would not keep their order.
         "delay_ms": int(attributes["DelaySeconds"]) * SECOND_MS if is_fifo(attributes) else 0,
         "late_acks": not is_fifo(attributes),

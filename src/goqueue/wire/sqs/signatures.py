@@ -16,7 +16,7 @@ from hashlib import sha256
 from time import strptime
 from urllib.parse import parse_qsl, quote, unquote
 
-from goqueue.wire.http.calls import Request
+from goqueue.wire.carrier.calls import Request
 from goqueue.wire.sqs.errors import (
     IncompleteSignature,
     InvalidClientToken,

@@ -12,6 +12,8 @@ def is_plain(content: bytes) -> bool:
     """The same as finding nothing forbidden, for text that is encoded; bodies are long."""
     if len(content.translate(None, _CONTROLS)) != len(content):
         return False
+    if content.isascii():
+        return True
     # U+FFFE and U+FFFF, which are no characters.
     return b"\xef\xbf\xbe" not in content and b"\xef\xbf\xbf" not in content
 

@@ -20,7 +20,7 @@ from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.client.http.workload import ConsumerSettings, Tally
 from goqueue.model.errors import StorageFull, UnknownGroup
-from goqueue.wire.http.problems import problem_of
+from goqueue.wire.carrier.problems import problem_of
 
 SETTINGS = HttpSettings(retry=RetrySettings(retries_max=0))
 Stop = Callable[[], None]

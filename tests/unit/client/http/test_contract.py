@@ -34,11 +34,11 @@ from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
 from goqueue.model.errors import StaleReceipt
 from goqueue.model.names import TopicPartition
 from goqueue.model.queries import Attempt
+from goqueue.wire.carrier.problems import problem_of
+from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http.bodies import deadletters as letter_bodies
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.operations import OPERATIONS
-from goqueue.wire.http.problems import problem_of
-from goqueue.wire.http.routing import Operation
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MESSAGES, TOPICS, GROUPS = MessageRequests(), TopicRequests(), GroupRequests()

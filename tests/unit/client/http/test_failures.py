@@ -9,7 +9,7 @@ from goqueue.client.errors import BrokerRefused, BrokerUnready
 from goqueue.client.http.failures import ERRORS_BY_CODE, failure_of_answer
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http import problems
+from goqueue.wire.carrier import problems
 
 
 def answer(error: GoQueueError) -> tuple[int, dict[str, str], bytes]:

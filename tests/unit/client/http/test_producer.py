@@ -19,7 +19,7 @@ from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.steps import take_steps
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import InvalidRecord, InvalidRequest, UnknownTopic
-from goqueue.wire.http.problems import problem_of
+from goqueue.wire.carrier.problems import problem_of
 
 SETTINGS = HttpSettings(retry=RetrySettings(retries_max=0))
 

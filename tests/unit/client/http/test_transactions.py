@@ -21,7 +21,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.names import TopicPartition
-from goqueue.wire.http.problems import problem_of
+from goqueue.wire.carrier.problems import problem_of
 
 SETTINGS = HttpSettings(retry=RetrySettings(backoff_ms_min=1, backoff_ms_max=1, retries_max=3))
 LOST = httpx.ReadError("gone")

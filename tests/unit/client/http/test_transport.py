@@ -17,7 +17,7 @@ from goqueue.client.http.request import Repeat, Request
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import InvalidRequest, RequestTimedOut, StorageFull, UnknownTopic
-from goqueue.wire.http.problems import problem_of
+from goqueue.wire.carrier.problems import problem_of
 
 Answer = httpx.Response | Exception
 GOOD = httpx.Response(200, content=b"done")

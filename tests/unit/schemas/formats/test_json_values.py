@@ -170,10 +170,10 @@ def test_levels_that_double_the_work_bound_the_depth_of_payloads() -> None:
     schema = json_schema(
         {"anyOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}], "type": "array"}
     )
-    started = time.monotonic()
+    started = time.process_time()
     assert "levels deep" in violation(schema, b"[" * 60 + b"1" + b"]" * 60).reason
     assert violation(schema, b"[" * 10 + b"1" + b"]" * 10).path
-    assert time.monotonic() - started < HOSTILE_SECONDS_MAX
+    assert time.process_time() - started < HOSTILE_SECONDS_MAX
 
 
 def test_trees_of_plain_recursion_may_be_deep() -> None:
@@ -190,9 +190,9 @@ def test_a_payload_that_is_too_deep_is_refused() -> None:
 
 def test_a_catastrophic_pattern_ends() -> None:
     schema = json_schema({"type": "string", "pattern": "^(a+)+(?=x)$"})
-    started = time.monotonic()
+    started = time.process_time()
     violation(schema, "a" * 5000 + "b")
-    assert time.monotonic() - started < HOSTILE_SECONDS_MAX
+    assert time.process_time() - started < HOSTILE_SECONDS_MAX
 
 
 def test_members_in_another_order_are_the_same_only_when_normalized() -> None:

@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 
 import httptools
 
-from goqueue.wire.http.application import Application
-from goqueue.wire.http.connection import Connection
-from goqueue.wire.http.front_end import FrontEnd, Limits
+from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.connection import Connection
+from goqueue.wire.carrier.front_end import Limits
+from goqueue.wire.http.front_end import FrontEnd
 from goqueue.wire.http.operations import OPERATIONS
 from tests.simulation.world import World
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.batch import Record
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import Message, PublishOne
 from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import message_id, to_message, to_record
-from goqueue.wire.http.problems import InvalidField
 
 CONTENT = st.none() | st.binary(max_size=60) | st.text(max_size=20).map(str.encode)
 HEADERS = st.lists(st.tuples(st.text(min_size=1, max_size=8), CONTENT), max_size=4).map(tuple)

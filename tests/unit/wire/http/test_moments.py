@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.moments import offset_at, time_ms
-from goqueue.wire.http.problems import InvalidField
 from tests.simulation.world import World
 
 NOW_MS = 1_900_000_000_000

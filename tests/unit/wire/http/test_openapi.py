@@ -11,9 +11,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from goqueue.wire.carrier.routing import Operation, Routes
 from goqueue.wire.http.openapi import document
 from goqueue.wire.http.operations import OPERATIONS
-from goqueue.wire.http.routing import Operation, Routes
 from tests.unit.wire.http.client import Client
 from tools.postman_collection import collection
 

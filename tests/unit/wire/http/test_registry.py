@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.errors import SchemaRefusal
-from goqueue.wire.http.application import Application
+from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.http.bodies.registry import NUMBERS
-from goqueue.wire.http.front_end import FrontEnd, Limits
+from goqueue.wire.http.front_end import FrontEnd
 from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY, REGISTRY_PREFIX, registry_dialect
 from tests.simulation.world import World

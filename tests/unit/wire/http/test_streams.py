@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.wire.http import connection as limits_of
+from goqueue.wire.carrier import connection as limits_of
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, Wire, request
 

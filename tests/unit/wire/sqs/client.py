@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
-from goqueue.wire.http.front_end import Limits
+from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.operations import OPERATIONS

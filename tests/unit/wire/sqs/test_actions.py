@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from goqueue.model.batch import Record
+from goqueue.wire.sqs.errors import QueueDeletedRecently
 from goqueue.wire.sqs.front_end import SqsRules
+from goqueue.wire.sqs.resting_names import NAMES_MAX, REST_MS, RestingNames
 from tests.integration.sqs import Queue, bodies, error_of, md5, md5_of_attributes
 from tests.simulation.world import World
 from tests.unit.wire.sqs.client import ENDPOINT, Node, queue
@@ -201,6 +203,31 @@ def test_larger_messages_are_taken_if_that_is_allowed(world: World) -> None:
     made = queue(Node(world, SqsRules(message_bytes_max=3 << 20)).boto3())
     made.send("x" * (2 << 20))
     assert len(made.receive_one()["Body"]) == 2 << 20
+
+
+def test_the_name_of_a_deleted_queue_rests_if_that_is_wanted(world: World) -> None:
+    free, strict = Node(world).boto3(), Node(world, SqsRules(has_resting_names=True)).boto3()
+    for sqs in (free, strict):
+        sqs.delete_queue(QueueUrl=queue(sqs).url)
+    code, status, text = error_of(strict.create_queue, QueueName="orders")
+    assert (code, status) == ("AWS.SimpleQueueService.QueueDeletedRecently", 400)
+    assert text.startswith("You must wait 60 seconds")
+    queue(strict, "other")
+    world.run_for(59_000)
+    assert error_of(strict.create_queue, QueueName="orders")[0].endswith("QueueDeletedRecently")
+    world.run_for(1_001)
+    queue(strict)
+
+
+def test_resting_names_are_bounded() -> None:
+    names = RestingNames()
+    for number in range(NAMES_MAX + 3):
+        names.add(str(number), number)
+    assert len(names) == NAMES_MAX
+    names.check("2", NAMES_MAX)
+    with pytest.raises(QueueDeletedRecently):
+        names.check("3", NAMES_MAX)
+    names.check("3", NAMES_MAX + REST_MS)
 
 
 # FIFO

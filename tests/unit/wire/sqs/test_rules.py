@@ -12,7 +12,7 @@ import pytest
 from goqueue.model import errors
 from goqueue.model.batch import Header
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http import problems
+from goqueue.wire.carrier import problems
 from goqueue.wire.sqs import message_attributes, policies, queue_attributes
 from goqueue.wire.sqs.attempts import (
     ATTEMPT_MS,

@@ -14,7 +14,7 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from goqueue.wire.http.calls import Request
+from goqueue.wire.carrier.calls import Request
 from goqueue.wire.sqs import signatures
 from goqueue.wire.sqs.errors import (
     IncompleteSignature,

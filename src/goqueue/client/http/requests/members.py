@@ -21,11 +21,11 @@ from goqueue.client.http.request import (
 )
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.bodies.messages import Damage
 from goqueue.wire.http.fields import Start
-from goqueue.wire.http.problems import Problem
 
 Partitions = frozenset[TopicPartition]
 

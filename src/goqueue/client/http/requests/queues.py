@@ -14,8 +14,8 @@ from goqueue.client.http.moments import Duration, Place, duration_ms, place_text
 from goqueue.client.http.queue_answers import PeekedMessage, QueueStats
 from goqueue.client.http.request import Request, body_with, path_of, reading
 from goqueue.model.errors import GoQueueError, InvalidRequest
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies import messages as bodies
-from goqueue.wire.http.problems import Problem
 
 Receipt: TypeAlias = ReceivedMessage | str
 Outcomes: TypeAlias = list[GoQueueError | None]

@@ -22,6 +22,7 @@ from goqueue.client.http.requests.messages import Outcome, read_outcomes
 from goqueue.client.http.requests.queues import Outcomes, read_settled
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import transactions as bodies
 from goqueue.wire.http.bodies.transactions import (
@@ -30,7 +31,6 @@ from goqueue.wire.http.bodies.transactions import (
     TransactionShown,
     TransactionState,
 )
-from goqueue.wire.http.problems import Problem
 
 TIMEOUT_SECONDS = 60.0
 

@@ -6,15 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.fields import (
     INT64_MAX,
-    Answer,
-    Body,
     NodeId,
     PartitionNumber,
     TopicName,
 )
-from goqueue.wire.http.problems import Problem
 
 MOVES_MAX = 10_000  # in one request
 

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.messages import Damage, Message
 from goqueue.wire.http.fields import (
     INT32_MAX,
     INT64_MAX,
-    Answer,
-    Body,
     Limit,
     MemberEpoch,
     MemberId,
@@ -22,7 +22,6 @@ from goqueue.wire.http.fields import (
     TopicName,
     WaitMs,
 )
-from goqueue.wire.http.problems import Problem
 
 TOPICS_MAX = 1000
 OFFSETS_MAX = 10_000

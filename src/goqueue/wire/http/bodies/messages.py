@@ -11,11 +11,11 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.fields import (
     MESSAGES_MAX,
     Acks,
-    Answer,
-    Body,
     DurationMs,
     Encoding,
     Isolation,
@@ -28,7 +28,6 @@ from goqueue.wire.http.fields import (
     Timestamp,
     WaitMs,
 )
-from goqueue.wire.http.problems import Problem
 
 HEADERS_MAX = 1000
 Text = Annotated[str, Meta(description="In the encoding that is named beside it.")]

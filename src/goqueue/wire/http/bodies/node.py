@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from goqueue.wire.http.fields import Answer
+from goqueue.wire.carrier.bodies import Answer
 
 
 class Health(Answer, kw_only=True):

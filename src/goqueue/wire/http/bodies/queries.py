@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.http.fields import (
     INT32_MAX,
     INT64_MAX,
-    Answer,
-    Body,
     Epoch,
     QueryId,
     TransactionId,

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
+from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.groups import GroupKind, GroupMember
 from goqueue.wire.http.bodies.messages import Message
 from goqueue.wire.http.fields import (
     MESSAGES_MAX,
-    Answer,
-    Body,
     MemberId,
     Offset,
     PartitionNumber,
@@ -23,7 +23,6 @@ from goqueue.wire.http.fields import (
     TopicName,
     WaitMs,
 )
-from goqueue.wire.http.problems import Problem
 
 TOPICS_MAX = 1000
 PEEK_MAX = 100

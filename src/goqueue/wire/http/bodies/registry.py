@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.model.errors import SchemaRefusal
-from goqueue.wire.http.fields import INT32_MAX, Body
+from goqueue.wire.carrier.bodies import Body
+from goqueue.wire.http.fields import INT32_MAX
 
 REFERENCES_MAX = 1000
 

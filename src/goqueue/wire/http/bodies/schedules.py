@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.messages import HeaderRead
 from goqueue.wire.http.fields import (
-    Answer,
-    Body,
     DurationMs,
     Encoding,
     Limit,
@@ -17,7 +17,6 @@ from goqueue.wire.http.fields import (
     Timestamp,
     TopicName,
 )
-from goqueue.wire.http.problems import Problem
 
 CANCELS_MAX = 1000  # in one call
 

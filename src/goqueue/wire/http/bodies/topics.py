@@ -6,10 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.http.fields import (
     INT32_MAX,
-    Answer,
-    Body,
     Moment,
     Offset,
     PartitionCount,

@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.http.bodies.groups import Commit
 from goqueue.wire.http.bodies.messages import Publish
 from goqueue.wire.http.fields import (
     INT32_MAX,
     INT64_MAX,
     MESSAGES_MAX,
-    Answer,
-    Body,
     GroupName,
     Receipts,
     TopicName,

@@ -10,7 +10,7 @@ from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.fields import INT32_MAX
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 NAMED_MAX = 5  # partitions that a problem of the cluster's health names

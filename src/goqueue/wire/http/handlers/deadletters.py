@@ -13,7 +13,7 @@ from goqueue.wire.http.messages import message_fields, read
 from goqueue.wire.http.moments import time_ms
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

@@ -23,14 +23,14 @@ from goqueue.model.errors import (
     UnknownGroup,
     UnknownMember,
 )
+from goqueue.wire.carrier.calls import Request
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
-from goqueue.wire.http.calls import Request
-from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.broker.transaction_ids import Transaction
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 GROUP_NAME_LENGTH_MAX = 249

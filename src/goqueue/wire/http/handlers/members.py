@@ -14,6 +14,7 @@ from goqueue.groups import (
     flatten,
 )
 from goqueue.model.errors import CoordinatorNotAvailable, FencedMemberEpoch, UnknownMember
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.handlers.groups import (
     describe_stream,
@@ -21,10 +22,9 @@ from goqueue.wire.http.handlers.groups import (
     member_of,
     topic_partitions,
 )
-from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 CLIENT_ID = "http"

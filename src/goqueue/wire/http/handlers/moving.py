@@ -11,11 +11,11 @@ from goqueue.broker.administration import PartitionView, plan_away
 from goqueue.broker.promise import Promise
 from goqueue.broker.topics import Topic
 from goqueue.model.errors import ElectionNotNeeded, GoQueueError
+from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import cluster as bodies
-from goqueue.wire.http.problems import InvalidField, Problem, problem_of
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 Begin = Callable[[Topic, PartitionView], Promise[None]]

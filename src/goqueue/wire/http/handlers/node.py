@@ -7,13 +7,13 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from goqueue.wire.carrier.calls import Raw
+from goqueue.wire.carrier.routing import encode
 from goqueue.wire.http import openapi
 from goqueue.wire.http.bodies.node import Alive, Health, Version
-from goqueue.wire.http.calls import Raw
-from goqueue.wire.http.routing import encode
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

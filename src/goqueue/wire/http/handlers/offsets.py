@@ -12,17 +12,17 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.fields import INT64_MAX
 from goqueue.wire.http.handlers.groups import NO_MEMBER, commit_all, describe_stream, group_of
 from goqueue.wire.http.moments import offset_at, times_of
-from goqueue.wire.http.problems import InvalidField, Problem, problem_of
 
 if TYPE_CHECKING:
     from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.topics import Topic
     from goqueue.broker.transaction_ids import Transaction
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 _OFFSET_PREFIX = "offset:"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.rebalance_watch import Watch
     from goqueue.partition import Partition
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.fields import Start
     from goqueue.wire.http.front_end import FrontEnd
     from goqueue.wire.http.member_positions import Positions

@@ -10,12 +10,12 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.publishing import Published, PublishResult, Scheduled
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InternalTopic
+from goqueue.wire.carrier.problems import problem_of
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.messages import message_id, to_record
-from goqueue.wire.http.problems import problem_of
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 Results = list[PublishResult]

@@ -9,7 +9,7 @@ from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

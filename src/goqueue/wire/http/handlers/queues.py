@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, cast
 from goqueue.broker.promise import Promise
 from goqueue.delivery import LANE_NAMES
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.carrier.calls import Raw
+from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import queues as bodies
-from goqueue.wire.http.calls import Raw
 from goqueue.wire.http.fields import Priority
 from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import message_fields
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
-from goqueue.wire.http.problems import InvalidField, problem_of
 from goqueue.wire.http.received import all_settled_json, places_json, received_json
 
 if TYPE_CHECKING:
     from goqueue.broker.queues import PeekedMessage
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 Outcomes = list[GoQueueError | None]

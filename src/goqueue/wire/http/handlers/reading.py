@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.reading import Page, Place
 from goqueue.model.errors import OffsetOutOfRange, UnknownMessage
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import (
     Damage,
     Message,
@@ -19,12 +20,11 @@ from goqueue.wire.http.events import EventStream
 from goqueue.wire.http.fields import INT32_MAX, INT64_MAX, Encoding
 from goqueue.wire.http.messages import to_message
 from goqueue.wire.http.moments import EARLIEST, LATEST, offset_at, times_of
-from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.topics import Topic
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 PARTITIONS_PER_READ_MAX = 1000

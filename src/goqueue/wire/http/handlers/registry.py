@@ -16,12 +16,12 @@ from goqueue.schemas.names import (
     read_subject,
 )
 from goqueue.schemas.registry import LATEST, VERSION_NUMBER_MAX, Registry, unknown_subject
-from goqueue.wire.http.calls import Raw
+from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.http.registry_dialect import V1_JSON
 
 if TYPE_CHECKING:
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.bodies.registry import SchemaBody
-    from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
     from goqueue.wire.http.registry_dialect import Given
 

@@ -13,8 +13,8 @@ from goqueue.schemas.names import Subject
 from goqueue.schemas.scopes import Config, read_level, read_mode
 
 if TYPE_CHECKING:
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.bodies.registry import ConfigBody
-    from goqueue.wire.http.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
     from goqueue.wire.http.registry_dialect import Given
 

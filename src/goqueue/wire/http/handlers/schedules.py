@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.delivery.schedules import NEVER_MS, PARTITION_OPEN
+from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.messages import show as show_bytes
 from goqueue.wire.http.messages import show_headers
 from goqueue.wire.http.moments import due_ms
-from goqueue.wire.http.problems import InvalidField, problem_of
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

@@ -12,17 +12,17 @@ from goqueue.model.errors import (
     RecordsKept,
     TopicDeletionDisabled,
 )
+from goqueue.wire.carrier.calls import Request
+from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.bodies.topics import SettingValue
-from goqueue.wire.http.calls import Request
 from goqueue.wire.http.moments import offset_at, times_of
-from goqueue.wire.http.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Placement
     from goqueue.broker.distant_reading import Bounds
     from goqueue.broker.topics import Topic
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 

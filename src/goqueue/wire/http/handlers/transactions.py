@@ -19,7 +19,7 @@ from goqueue.wire.http.handlers.queues import settled
 from goqueue.wire.http.messages import to_record
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call, Raw
+    from goqueue.wire.carrier.calls import Call, Raw
     from goqueue.wire.http.front_end import FrontEnd
 
 _STATES = {cast(bodies.TransactionState, one.name.lower()): one for one in TransactionState}

@@ -12,7 +12,7 @@ from goqueue.wire.sqs.task_handles import read_handle
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queues import NamedQueue
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 
@@ -52,6 +52,13 @@ def of_name(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
     """Who can make a queue; any node can say that it has no name."""
     name = asked.body.queue_name
     return front.broker.named_queues.maker_of(name) if name else None
+
+
+def of_deleted(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
+    """Any node deletes a queue; where names rest, the one that makes queues must know of it."""
+    if not front.rules.has_resting_names:
+        return None
+    return front.broker.named_queues.maker_of(name_of_url(asked.body.queue_url))
 
 
 def of_messages(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:

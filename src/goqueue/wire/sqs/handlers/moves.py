@@ -20,7 +20,7 @@ from goqueue.wire.sqs.task_handles import read_handle, write_handle
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queue_moves import Move
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 

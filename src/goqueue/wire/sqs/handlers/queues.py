@@ -22,7 +22,7 @@ from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queues import NamedQueue
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 
@@ -39,6 +39,7 @@ async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUr
     if known is not None:
         _check_same(known, checked)
         return shapes.QueueUrl(url_of(name, asked.base_url))
+    front.resting_names.check(name, front.now_ms())
     tags = body.tags or {}
     check_tags(tags)
     whole = attributes.with_defaults(checked, front.rules)
@@ -119,6 +120,8 @@ async def list_sources(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.S
 async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
     queue = await queue_of(front, asked)
     await front.broker.named_queues.delete(queue.name)
+    if front.rules.has_resting_names:
+        front.resting_names.add(queue.name, front.now_ms())
     return shapes.Nothing()
 
 

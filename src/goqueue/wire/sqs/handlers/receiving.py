@@ -21,7 +21,7 @@ from goqueue.wire.sqs.queue_attributes import SECOND_MS, visibility_ms
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queues import NamedQueue
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 
@@ -29,6 +29,7 @@ MESSAGES_MAX = 10
 WAIT_SECONDS_MAX = 20
 VISIBILITY_SECONDS_MAX = 43_200
 CONSUMER = "sqs"  # of a client whose address is not known
+_NOT_TO_CHANGE = "Message does not exist or is not available for visibility timeout change."
 
 
 async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Received:
@@ -56,7 +57,7 @@ async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Receiv
         visibility_ms=visibility_ms(seconds),
     )
     call.on_cancel(receiver.cancel)
-    messages = [reader.show(one) for one in await receiver.promise]
+    messages = reader.show(await receiver.promise)
     if attempt is not None:
         front.attempts.keep(queue.id, attempt, messages, front.now_ms())
     return shapes.Received(messages or None)
@@ -206,6 +207,8 @@ async def _change(
 def _check_changed(outcome: GoQueueError | None, receipt: str) -> None:
     if isinstance(outcome, InvalidReceipt):
         raise ReceiptHandleIsInvalid(receipt)
+    if isinstance(outcome, StaleReceipt):
+        raise InvalidParameterValue.of("ReceiptHandle", receipt, _NOT_TO_CHANGE)
     if isinstance(outcome, LeaseTooLong):
         raise InvalidParameterValue(
             "Total VisibilityTimeout for the message is beyond the limit "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.named_queue_sending import Scope
 from goqueue.broker.named_queues import Posted, Posting
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
@@ -25,7 +26,7 @@ from goqueue.wire.sqs.shapes import Outgoing
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queues import NamedQueue
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 
@@ -39,50 +40,97 @@ _NOT_FOR_TYPE = "The request include parameter that is not valid for this queue 
 
 async def send(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sent:
     queue = await queue_of(front, asked)
-    draft = _draft(front, queue, asked.body, new_id(front.broker.random))
+    terms, message = _Terms(front, queue), asked.body
+    draft = _draft(terms, message, _size(message), new_id(front.broker.random), "are invalid")
     [result] = await front.broker.named_queues.send(queue, [draft.posting])
     if isinstance(result, GoQueueError):
         raise result
-    return shapes.Sent(**draft.sent(queue, result))
+    return shapes.Sent(
+        md5_of_message_body=draft.body_digest,
+        md5_of_message_attributes=draft.attributes_digest,
+        md5_of_message_system_attributes=draft.system_digest,
+        message_id=result.message_id,
+        sequence_number=terms.sequence_number(result),
+    )
 
 
 async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.SendMessageBatchResult:
     queue = await queue_of(front, asked)
     entries = check_entries(asked.body.entries, "SendMessageBatch")
-    total = sum(_size(one) for one in entries)
-    if total > front.rules.message_bytes_max:
-        raise BatchRequestTooLong(total, front.rules.message_bytes_max)
-    if queue.is_ordered:
+    sizes = [_size(one) for one in entries]
+    if sum(sizes) > front.rules.message_bytes_max:
+        raise BatchRequestTooLong(sum(sizes), front.rules.message_bytes_max)
+    terms = _Terms(front, queue)
+    if terms.is_ordered:
         for one in entries:
-            _check_ordered(queue, one)
+            _check_ordered(terms, one)
     drafts: list[tuple[str, _Draft]] = []
     refused: list[shapes.Failed] = []
     ids = new_ids(front.broker.random, len(entries))
-    for one, message_id in zip(entries, ids, strict=True):
+    for one, size, message_id in zip(entries, sizes, ids, strict=True):
         assert one.id is not None
         try:
-            draft = _draft(front, queue, one, message_id, too_long="cannot be validated")
+            draft = _draft(terms, one, size, message_id, "cannot be validated")
             drafts.append((one.id, draft))
         except GoQueueError as error:
             refused.append(failed(one.id, error))
-    sent = []
+    sent: list[shapes.SentEntry] = []
     if drafts:
         postings = [draft.posting for _, draft in drafts]
         results = await front.broker.named_queues.send(queue, postings)
         for (entry_id, draft), result in zip(drafts, results, strict=True):
             if isinstance(result, GoQueueError):
                 refused.append(failed(entry_id, result))
-            else:
-                sent.append(shapes.SentEntry(id=entry_id, **draft.sent(queue, result)))
+                continue
+            sent.append(
+                shapes.SentEntry(
+                    id=entry_id,
+                    md5_of_message_body=draft.body_digest,
+                    md5_of_message_attributes=draft.attributes_digest,
+                    md5_of_message_system_attributes=draft.system_digest,
+                    message_id=result.message_id,
+                    sequence_number=terms.sequence_number(result),
+                )
+            )
     return shapes.SendMessageBatchResult(sent or None, refused or None)
 
 
-def _check_ordered(queue: NamedQueue, message: Outgoing) -> None:
+class _Terms:
+    """What messages to a queue must be like, looked up once for all of a request."""
+
+    __slots__ = (
+        "delay_seconds",
+        "delay_seconds_max",
+        "has_content_ids",
+        "is_ordered",
+        "now_ms",
+        "scope",
+        "size_max",
+    )
+
+    def __init__(self, front: SqsFrontEnd, queue: NamedQueue) -> None:
+        attributes = queue.attributes
+        self.is_ordered = queue.is_ordered
+        self.now_ms = front.now_ms()
+        self.size_max = int(attributes.get("MaximumMessageSize", front.rules.message_bytes_max))
+        # A queue that keeps order delays all messages alike, and none by itself.
+        self.delay_seconds = 0 if self.is_ordered else int(attributes.get("DelaySeconds", "0"))
+        self.delay_seconds_max = front.rules.delay_seconds_max
+        self.has_content_ids = attributes.get("ContentBasedDeduplication") == "true"
+        is_by_group = attributes.get("DeduplicationScope") == "messageGroup"
+        self.scope: Scope = "key" if is_by_group else "queue"
+
+    def sequence_number(self, posted: Posted) -> str | None:
+        if not self.is_ordered or posted.sequence is None:
+            return None
+        return sequence_number(posted.sequence)
+
+
+def _check_ordered(terms: _Terms, message: Outgoing) -> None:
     """What one entry lacks to be kept in order refuses the whole batch, as SQS has it."""
     if message.message_group_id is None:
         raise InvalidParameterValue(str(MissingParameter("MessageGroupId")))
-    is_told = message.message_deduplication_id is not None
-    if not is_told and queue.attributes.get("ContentBasedDeduplication") != "true":
+    if message.message_deduplication_id is None and not terms.has_content_ids:
         raise InvalidParameterValue(_NO_DEDUPLICATION)
 
 
@@ -94,64 +142,38 @@ class _Draft(NamedTuple):
     attributes_digest: str | None
     system_digest: str | None
 
-    def sent(self, queue: NamedQueue, posted: Posted) -> dict[str, Any]:
-        sequence = posted.sequence if queue.is_ordered else None
-        return {
-            "md5_of_message_body": self.body_digest,
-            "md5_of_message_attributes": self.attributes_digest,
-            "md5_of_message_system_attributes": self.system_digest,
-            "message_id": posted.message_id,
-            "sequence_number": None if sequence is None else sequence_number(sequence),
-        }
 
-
-def _draft(
-    front: SqsFrontEnd,
-    queue: NamedQueue,
-    message: Outgoing,
-    message_id: str,
-    *,
-    too_long: str = "are invalid",
-) -> _Draft:
+def _draft(terms: _Terms, message: Outgoing, size: int, message_id: str, too_long: str) -> _Draft:
     """A message as it is stored; raise if SQS would not take it."""
     if not message.message_body:
         raise MissingParameter("MessageBody")
     body = encode_text(message.message_body)
-    check_attributes(message.message_attributes)
-    _check_size(front, queue, message, too_long)
-    trace = check_trace(message.message_system_attributes)
-    delay_seconds = _delay_seconds(front, queue, message)
-    key = _check_token("MessageGroupId", message.message_group_id)
-    if queue.is_ordered and key is None:
-        raise MissingParameter("MessageGroupId")
-    sent_ms = front.now_ms() if delay_seconds else None
-    record = Record(
-        None if key is None else key.encode(),
-        body,
-        to_headers(message.message_attributes, trace, sent_ms),
-    )
-    posting = Posting(
-        record=record,
-        message_id=message_id,
-        delay_ms=delay_seconds * SECOND_MS,
-        deduplication_id=_deduplication_id(queue, message, body),
-        scope="key" if queue.attributes.get("DeduplicationScope") == "messageGroup" else "queue",
-    )
-    return _Draft(
-        posting,
-        digests.of_body(body),
-        digests.of_attributes(message.message_attributes),
-        digests.of_attributes(message.message_system_attributes),
-    )
-
-
-def _check_size(front: SqsFrontEnd, queue: NamedQueue, message: Outgoing, too_long: str) -> None:
-    size_max = int(queue.attributes.get("MaximumMessageSize", front.rules.message_bytes_max))
-    if _size(message) > size_max:
+    attributes, system = message.message_attributes, message.message_system_attributes
+    check_attributes(attributes)
+    if size > terms.size_max:
         raise InvalidParameterValue(
-            f"One or more parameters {too_long}. Reason: Message must be shorter than {size_max} "
-            "bytes."
+            f"One or more parameters {too_long}. Reason: Message must be shorter than "
+            f"{terms.size_max} bytes."
         )
+    trace = check_trace(system) if system else None
+    delay_seconds = _delay_seconds(terms, message)
+    key = _check_token("MessageGroupId", message.message_group_id)
+    if terms.is_ordered and key is None:
+        raise MissingParameter("MessageGroupId")
+    sent_ms = terms.now_ms if delay_seconds else None
+    headers = to_headers(attributes, trace, sent_ms)
+    return _Draft(
+        Posting(
+            Record(None if key is None else key.encode(), body, headers),
+            message_id,
+            delay_seconds * SECOND_MS,
+            _deduplication_id(terms, message, body),
+            terms.scope,
+        ),
+        digests.of_body(body),
+        digests.of_attributes(attributes) if attributes else None,
+        digests.of_attributes(system) if system else None,
+    )
 
 
 def _size(message: Outgoing) -> int:
@@ -167,30 +189,30 @@ def _length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def _delay_seconds(front: SqsFrontEnd, queue: NamedQueue, message: Outgoing) -> int:
-    """How long a message is delayed by itself; a queue that keeps order delays all alike."""
+def _delay_seconds(terms: _Terms, message: Outgoing) -> int:
+    """How long a message is delayed by itself."""
     asked = message.delay_seconds
     if asked is None:
-        return 0 if queue.is_ordered else int(queue.attributes.get("DelaySeconds", "0"))
-    most = front.rules.delay_seconds_max
+        return terms.delay_seconds
+    most = terms.delay_seconds_max
     if not 0 <= asked <= most:
         raise InvalidParameterValue.of(
             "DelaySeconds", asked, f"DelaySeconds must be >= 0 and <= {most}."
         )
-    if queue.is_ordered and asked:
+    if terms.is_ordered and asked:
         raise InvalidParameterValue.of("DelaySeconds", asked, f"{_NOT_FOR_TYPE}.")
     return asked
 
 
-def _deduplication_id(queue: NamedQueue, message: Outgoing, body: bytes) -> str | None:
+def _deduplication_id(terms: _Terms, message: Outgoing, body: bytes) -> str | None:
     given = _check_token("MessageDeduplicationId", message.message_deduplication_id)
-    if not queue.is_ordered:
+    if not terms.is_ordered:
         if given is not None:
             raise InvalidParameterValue.of("MessageDeduplicationId", given, _NOT_FOR_TYPE)
         return None
     if given is not None:
         return given
-    if queue.attributes.get("ContentBasedDeduplication") != "true":
+    if not terms.has_content_ids:
         raise InvalidParameterValue(_NO_DEDUPLICATION)
     return digests.of_contents(body)
 

@@ -11,7 +11,7 @@ from goqueue.wire.sqs.handlers.finding import queue_of
 from goqueue.wire.sqs.policies import add_statement, remove_statement
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Call
+    from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 

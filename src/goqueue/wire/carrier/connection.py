@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http.calls import Call, Request
-from goqueue.wire.http.events import EventStream
-from goqueue.wire.http.problems import (
+from goqueue.wire.carrier.calls import Call, Request
+from goqueue.wire.carrier.problems import (
     BodyTooLarge,
     HeadTooLarge,
     InternalError,
@@ -26,12 +25,13 @@ from goqueue.wire.http.problems import (
     ReceiveMemoryFull,
     SlowRequest,
 )
+from goqueue.wire.carrier.streams import Stream
 
 if TYPE_CHECKING:
     from goqueue.broker.promise import Promise
     from goqueue.broker.scheduler import Handle
-    from goqueue.wire.http.application import Application
-    from goqueue.wire.http.routing import Operation
+    from goqueue.wire.carrier.application import Application
+    from goqueue.wire.carrier.routing import Operation
 
 HEAD_BYTES_MAX = 64 << 10
 WAITING_MAX = 16  # requests in line behind the one that is worked on
@@ -84,7 +84,7 @@ class Connection:
         self._working: Request | None = None
         self._operation: Operation | None = None
         self._call: Call | None = None
-        self._stream: EventStream | None = None
+        self._stream: Stream | None = None
         self._is_stream_held = False
         self._is_chunked = False
 
@@ -300,7 +300,7 @@ class Connection:
         request, operation = self._working, self._operation
         if request is None or operation is None or self.is_closed:
             return  # answered otherwise, or nobody is there
-        if isinstance(value, EventStream):
+        if isinstance(value, Stream):
             self._start_stream(request, value)
             return
         application = self._application
@@ -333,7 +333,7 @@ class Connection:
 
     # Streams
 
-    def _start_stream(self, request: Request, stream: EventStream) -> None:
+    def _start_stream(self, request: Request, stream: Stream) -> None:
         """From here on the connection belongs to the stream."""
         application = self._application
         is_chunked = request.is_kept_alive

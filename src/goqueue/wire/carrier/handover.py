@@ -17,8 +17,8 @@ from goqueue.model.errors import (
     NotCoordinator,
     RequestTimedOut,
 )
-from goqueue.wire.http.calls import Call, Raw
-from goqueue.wire.http.problems import NoOwner
+from goqueue.wire.carrier.calls import Call, Raw
+from goqueue.wire.carrier.problems import NoOwner
 
 WAIT_MS_MAX = 5_000  # longer than it takes to find out that a silent node is dead
 LOOK_MS = 50

@@ -17,15 +17,15 @@ import msgspec
 from goqueue.broker.peers import Answer, Answered, PeerKind
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
-from goqueue.wire.http.calls import Call, Raw, Request
-from goqueue.wire.http.events import EventStream
-from goqueue.wire.http.handover import is_moving
-from goqueue.wire.http.problems import NoOwner, Problem, problem_from
+from goqueue.wire.carrier.calls import Call, Raw, Request
+from goqueue.wire.carrier.handover import is_moving
+from goqueue.wire.carrier.problems import NoOwner, Problem, problem_from
+from goqueue.wire.carrier.streams import Stream
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
     from goqueue.broker.peers import Peers
-    from goqueue.wire.http.application import Application
+    from goqueue.wire.carrier.application import Application
 
 NOBODY = -1
 ANSWER_MS = 30_000  # for the owner to answer, besides the time that the client said it would wait
@@ -171,7 +171,7 @@ class Forwarder:
             if answer.is_done:
                 return
             self._served.pop(place, None)
-            if isinstance(value, EventStream):
+            if isinstance(value, Stream):
                 value.close()
                 error = NoOwner()
             if error is None:

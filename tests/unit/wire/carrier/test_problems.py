@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from goqueue.model import errors
-from goqueue.wire.http import problems
-from goqueue.wire.http.problems import STATUSES, HttpError, problem_of
+from goqueue.wire.carrier import problems
+from goqueue.wire.carrier.problems import STATUSES, HttpError, problem_of
 
 OURS = [
     one
@@ -25,7 +25,7 @@ OF_HTTP = [
 @pytest.mark.parametrize("error", OURS)
 def test_every_error_has_a_status(error: type[errors.GoQueueError]) -> None:
     assert error in STATUSES, (
-        f"{error.__name__} of goqueue.model.errors has no status in goqueue.wire.http.problems"
+        f"{error.__name__} of goqueue.model.errors has no status in goqueue.wire.carrier.problems"
     )
 
 

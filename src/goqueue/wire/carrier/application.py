@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from goqueue.broker.promise import Promise
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http import problems
-from goqueue.wire.http.calls import Call, Raw, Request, promised
-from goqueue.wire.http.connection import Connection
-from goqueue.wire.http.dialects import Dialect, Told
-from goqueue.wire.http.handover import persist
-from goqueue.wire.http.problems import (
+from goqueue.wire.carrier import problems
+from goqueue.wire.carrier.calls import Call, Raw, Request, promised
+from goqueue.wire.carrier.connection import Connection
+from goqueue.wire.carrier.dialects import Dialect, Told
+from goqueue.wire.carrier.handover import persist
+from goqueue.wire.carrier.problems import (
     ForeignOrigin,
     InternalError,
     MethodNotAllowed,
     NodeStarting,
     UnsupportedMediaType,
 )
-from goqueue.wire.http.routing import Merge, Operation, Routes, encode
+from goqueue.wire.carrier.routing import Merge, Operation, Routes, encode
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.front_end import FrontEnd
+    from goqueue.wire.carrier.front_end import CarriedFrontEnd
 
 PATHS_KNOWN_MAX = 1000
 PATH_LENGTH_KNOWN_MAX = 500
@@ -48,7 +48,7 @@ class Application:
 
     def __init__(
         self,
-        front: FrontEnd,
+        front: CarriedFrontEnd,
         dialect: Dialect | None = None,
         *,
         mounts: Mapping[str, Dialect] | None = None,

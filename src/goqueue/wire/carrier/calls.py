@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from goqueue.broker.promise import Promise, start
-from goqueue.wire.http.problems import InvalidField
+from goqueue.wire.carrier.problems import InvalidField
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.dialects import Dialect
+    from goqueue.wire.carrier.dialects import Dialect
 
 
 class Request:

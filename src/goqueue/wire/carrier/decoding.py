@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import inspect
 
-from goqueue.wire.http.fields import Body
-from goqueue.wire.http.problems import InvalidField, MalformedJson
+from goqueue.wire.carrier.bodies import Body
+from goqueue.wire.carrier.problems import InvalidField, MalformedJson
 
 QUERY_FIELDS_MAX = 100
 _AT = re.compile(r"(.*) - at `(.*)`", re.DOTALL)

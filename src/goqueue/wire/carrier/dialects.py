@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from goqueue.model.errors import GoQueueError
 
 if TYPE_CHECKING:
-    from goqueue.wire.http.calls import Request
-    from goqueue.wire.http.routing import Operation
+    from goqueue.wire.carrier.calls import Request
+    from goqueue.wire.carrier.routing import Operation
 
 
 class Told(NamedTuple):

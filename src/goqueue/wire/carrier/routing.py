@@ -12,10 +12,10 @@ import msgspec
 
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.http import problems
-from goqueue.wire.http.decoding import BodyDecoder, QueryDecoder
-from goqueue.wire.http.fields import Body, Nothing
-from goqueue.wire.http.problems import MethodNotAllowed, UnknownRoute
+from goqueue.wire.carrier import problems
+from goqueue.wire.carrier.bodies import Body, Nothing
+from goqueue.wire.carrier.decoding import BodyDecoder, QueryDecoder
+from goqueue.wire.carrier.problems import MethodNotAllowed, UnknownRoute
 
 Handler = Callable[[Any, Any, Any], Any]
 Owner = Callable[[Any, Any, Any], int | Coroutine[Any, Any, int | None] | None]

@@ -11,9 +11,9 @@ import pytest
 
 from goqueue.broker.peers import Answered, PeerKind
 from goqueue.broker.promise import Promise
-from goqueue.wire.http.calls import Call, Raw, Request
-from goqueue.wire.http.forwarding import NOBODY, Forwarder
-from goqueue.wire.http.problems import NoOwner
+from goqueue.wire.carrier.calls import Call, Raw, Request
+from goqueue.wire.carrier.forwarding import NOBODY, Forwarder
+from goqueue.wire.carrier.problems import NoOwner
 
 HERE, THERE = 1, 2
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker.promise import Promise
-from goqueue.wire.http import connection as limits_of
-from goqueue.wire.http.application import PATH_LENGTH_KNOWN_MAX, PATHS_KNOWN_MAX
-from goqueue.wire.http.front_end import Limits
+from goqueue.wire.carrier import connection as limits_of
+from goqueue.wire.carrier.application import PATH_LENGTH_KNOWN_MAX, PATHS_KNOWN_MAX
+from goqueue.wire.carrier.front_end import Limits
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, Wire, request
 

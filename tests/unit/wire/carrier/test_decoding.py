@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.carrier.decoding import BodyDecoder, QueryDecoder
+from goqueue.wire.carrier.problems import InvalidField, MalformedJson
 from goqueue.wire.http.bodies.messages import PublishMany, PublishOne, Read
-from goqueue.wire.http.decoding import BodyDecoder, QueryDecoder
-from goqueue.wire.http.problems import InvalidField, MalformedJson
 
 publish = BodyDecoder(PublishOne)
 publish_many = BodyDecoder(PublishMany)

@@ -14,9 +14,9 @@ from goqueue.model.errors import (
     RequestTimedOut,
     UnknownGroup,
 )
-from goqueue.wire.http.calls import Call, Raw
-from goqueue.wire.http.handover import LOOK_MS, WAIT_MS_MAX, persist
-from goqueue.wire.http.problems import NoOwner
+from goqueue.wire.carrier.calls import Call, Raw
+from goqueue.wire.carrier.handover import LOOK_MS, WAIT_MS_MAX, persist
+from goqueue.wire.carrier.problems import NoOwner
 from tests.simulation.clock import VirtualClock
 
 MOVING = Raw(b"{}", b"application/json", status=503, is_moving=True)

@@ -1,0 +1,51 @@
+"""What all requests of one front end share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from goqueue.broker import Broker
+    from goqueue.wire.carrier.forwarding import Forwarder
+    from goqueue.wire.carrier.routing import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request, or all of them together, may ask of the node."""
+
+    body_bytes_max: int = 16 << 20
+    receiving_bytes_max: int = 256 << 20  # of all requests that are not complete yet
+    receive_ms_max: int = 60_000
+    answer_bytes_max: int = 16 << 20
+    members_max: int = 10_000
+
+
+class CarriedFrontEnd:
+    """The broker behind a table of operations."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits,
+        operations: Sequence[Operation],
+        forwarder: Forwarder | None = None,
+    ) -> None:
+        """In a cluster a `forwarder` has other nodes answer what is theirs."""
+        self.broker = broker
+        self.forwarder = forwarder
+        self.limits = limits
+        self.operations = operations
+        self.is_ready = True  # False while the node is not yet one that its cluster counts on
+
+    @property
+    def waits_for(self) -> str:
+        """Why requests cannot be answered yet, as a sentence; empty if they can."""
+        if self.is_ready or self.broker.cluster is None:
+            return ""
+        return self.broker.cluster.waits_for
+
+    def now_ms(self) -> int:
+        return self.broker.scheduler.wall_ms()
