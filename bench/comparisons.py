@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.charts import Bar, panels
+from bench.peers.known import SYNCED
 from bench.report import is_speed, subject
 from bench.results import is_peer
 
 # Closer than this two systems are level: rounds on a shared machine differ by more.
 LEVEL = 0.05
+
+# Rows in which a message is acknowledged; in `durable` all systems have it on disk by then.
+_WRITING = frozenset(
+    {"produce", "single", "connections", "pipelined", "publish", "endtoend", "growth"}
+)
 
 Judged = tuple[str, Mapping[str, Any]]  # the title of its section, and a line with a target
 
@@ -28,6 +34,7 @@ class Comparison:
     ours: float
     theirs: float
     lead: float  # how many times better GoQueue is; below 1 the peer is ahead
+    remark: str = ""
 
     @property
     def standing(self) -> str:
@@ -43,7 +50,7 @@ def comparisons(section: Mapping[str, Any]) -> list[Comparison]:
     compared = set()
     for line in section["lines"]:
         if is_peer(line["against"]) and not is_peer(line["system"]) and line["ratio"]:
-            one = _by_ratio(section["title"], line)
+            one = _by_ratio(section, line)
             found.setdefault((one.row, one.system, one.peer, one.unit), one)
             compared.add(one.row)
     for panel in panels(section):
@@ -78,12 +85,12 @@ def behind(found: Sequence[Comparison]) -> list[Comparison]:
     return sorted(chosen, key=lambda one: one.lead)
 
 
-def _by_ratio(section: str, line: Mapping[str, Any]) -> Comparison:
+def _by_ratio(section: Mapping[str, Any], line: Mapping[str, Any]) -> Comparison:
     ratio, unit = line["ratio"], line["unit"]
     reference = line["reference"]
     theirs = reference["median"] if reference else line["median"] / ratio
     return Comparison(
-        section=section,
+        section=section["title"],
         row=subject(line["row"], line["system"]),
         system=line["system"],
         peer=line["against"],
@@ -91,7 +98,14 @@ def _by_ratio(section: str, line: Mapping[str, Any]) -> Comparison:
         ours=line["median"],
         theirs=theirs,
         lead=ratio if is_speed(unit) else 1 / ratio,
+        remark=_remark(section["row"], line["system"], line["against"]),
     )
+
+
+def _remark(row: str, system: str, peer: str) -> str:
+    """Whether the peer promised less for its figure."""
+    is_more = row in _WRITING and "fsync every" in system and not peer.startswith(tuple(SYNCED))
+    return "the peer does not wait for its disk" if is_more else ""
 
 
 def _by_medians(section: str, title: str, unit: str, own: Bar, peer: Bar) -> Comparison:

@@ -205,7 +205,7 @@ def _standing(parts: Sequence[Part]) -> list[str]:
         f"{count['level']}, and behind in {len(last)}" + (", the farthest first:" if last else "."),
         "",
     ]
-    headings = ("what", "system", "figure", "peer", "its figure", "peer is ahead by")
+    headings = ("what", "system", "figure", "peer", "its figure", "peer is ahead by", "remark")
     return [*lines, *markdown_table(headings, [_behind_cells(one) for one in last]), ""]
 
 
@@ -213,7 +213,8 @@ def _behind_cells(one: Comparison) -> tuple[str, ...]:
     unit = unit_of(one.unit)
     ahead = f"{1 / one.lead:.2f} ×" if one.lead else "more than can be said"
     what = f"[{one.row}](#{slug(one.section)})"
-    return (what, one.system, unit.write(one.ours), one.peer, unit.write(one.theirs), ahead)
+    ours, theirs = unit.write(one.ours), unit.write(one.theirs)
+    return (what, one.system, ours, one.peer, theirs, ahead, one.remark)
 
 
 def _not_alike(parts: Sequence[Part]) -> list[str]:
@@ -247,14 +248,16 @@ def _section(part: Part, pictures: Sequence[str]) -> list[str]:
 
 def _draw(parts: Sequence[Part], folder: Path) -> dict[str, list[str]]:
     """The pictures by title, as the page names them. Those of before are gone first."""
-    shutil.rmtree(folder, ignore_errors=True)
     drawn: dict[str, list[str]] = {}
     try:
-        for part in parts:
-            paths = plots.draw(part.section, folder, kinds=("svg",))
-            drawn[part.section["title"]] = [f"{folder.name}/{path.name}" for path in paths]
+        plots.require()
     except plots.PlotsMissing as error:
         print(error, file=sys.stderr)
+        return drawn
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in parts:
+        paths = plots.draw(part.section, folder, kinds=("svg",))
+        drawn[part.section["title"]] = [f"{folder.name}/{path.name}" for path in paths]
     return drawn
 
 

@@ -50,7 +50,7 @@ class PlotsMissing(Exception):
 
 def draw(section: Mapping[str, Any], folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Draw what a section compares and how its costs grow; the paths of the first kind."""
-    _use_matplotlib()
+    require()
     name = _file_name(section)
     drawn = []
     if found := panels(section):
@@ -68,7 +68,8 @@ def _file_name(section: Mapping[str, Any]) -> str:
     return name[:NAME_LETTERS_MAX].rstrip("-")
 
 
-def _use_matplotlib() -> None:
+def require() -> None:
+    """Make ready to draw, or say what is missing."""
     try:
         import matplotlib as mpl
     except ModuleNotFoundError:

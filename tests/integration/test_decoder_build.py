@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 MODEL = REPOSITORY / "src" / "goqueue" / "model"
 # Of each seed; `--seeds 10` tries ten times as many. Columns take longer to make than bytes.
 FUZZ_CASES = {"_decode": 8_000, "_encode": 1_600}
+FUZZ_SECONDS_MAX = 280  # some seconds of work, of which a busy machine gives little at a time
 
 # What both do with a module that stands at the path of the first argument.
 _LOAD = """
@@ -71,6 +72,7 @@ def test_an_install_with_a_compiler_has_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.seeds(1)
+@pytest.mark.timeout(FUZZ_SECONDS_MAX + 20)
 @pytest.mark.parametrize("name", _FUZZ)
 def test_hostile_records_do_not_make_them_look_outside_their_memory(
     tmp_path: Path, name: str, seed: int
@@ -102,7 +104,7 @@ def test_hostile_records_do_not_make_them_look_outside_their_memory(
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=FUZZ_SECONDS_MAX,
     )
     assert (ran.returncode, ran.stdout) == (0, "sound\n"), ran.stderr[-3000:]
 

@@ -18,7 +18,7 @@ RUN_SECONDS_MAX = 60
 def test_the_code_of_the_page_runs(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker()
     blocks = code_of("python", broker)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
     assert run([sys.executable, str(script)]).splitlines() == ["a harp"]

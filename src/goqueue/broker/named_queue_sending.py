@@ -23,7 +23,7 @@ from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
 from goqueue.model.attributes import parse_attributes
-from goqueue.model.batch import Record
+from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.errors import (
     DeduplicationFull,
     DuplicateSequence,
@@ -320,7 +320,7 @@ _UNSETTLED = "Messages with this deduplication id could not be stored one after 
 
 def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
     """The record with its ids; one that is delayed says so by its attributes."""
-    key, value, headers, _, _ = posting.record
+    key, value, headers, timestamp_ms, _ = posting.record
     headers = (*headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
     if posting.deduplication_id is not None:
         headers += (
@@ -328,7 +328,7 @@ def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
             (DEDUPLICATED_AT_HEADER, b"%d" % now_ms),
         )
     if not posting.delay_ms:
-        return Record(key, value, headers, now_ms)
+        return Record(key, value, headers, now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms)
     record = posting.record._replace(headers=headers)
     if posting.deduplication_id is not None:
         # It would wait where a restart does not look for ids.

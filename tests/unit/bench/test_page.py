@@ -34,6 +34,7 @@ def test_the_page_says_where_a_peer_is_ahead_and_by_how_much() -> None:
     part = page[page.index("## Where a peer is ahead") :]
     assert "ahead in 0, level within 5 % in 0, and behind in 1" in part
     assert f"| {EVERY} | 0.05 k msg/s | {KAFKA} | 0.10 k msg/s | 2.00 × |" in part
+    assert "| 2.00 × | the peer does not wait for its disk |" in part
 
 
 def test_less_is_better_of_a_time() -> None:

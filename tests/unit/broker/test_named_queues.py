@@ -146,6 +146,12 @@ def test_a_stream_group_of_that_name_is_not_touched(node: NamedNode) -> None:
     assert (node.groups(), node.committed("orders")) == ([], 0)
 
 
+def test_a_stream_group_cannot_take_the_name_of_a_queue(node: NamedNode) -> None:
+    node.host_groups()
+    node.make("orders")
+    assert isinstance(node.commit("orders", 0), GroupKindMismatch)
+
+
 def test_a_name_that_only_stream_groups_have_left_is_refused(node: NamedNode) -> None:
     node.create("orders")
     node.host_groups()

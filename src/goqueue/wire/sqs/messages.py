@@ -66,8 +66,8 @@ class Reader:
             chosen[ENCODING] = encoding  # Whoever reads the body must know.
         return Message(
             message_id=read.message_id
-            or foreign_id(self.topic_id, at.lease.partition, at.lease.offsets[at.index]),
-            receipt_handle=at.lease.head + TAILS[at.index],
+            or foreign_id(self.topic_id, at.lease.partition, at.lease.offsets[at.leased]),
+            receipt_handle=at.lease.head + TAILS[at.leased],
             md5_of_body=digests.of_body(content),
             body=body,
             attributes=self._system(at, headers, read) if self.system_names else None,
@@ -83,16 +83,16 @@ class Reader:
             "SentTimestamp": str(sent_ms),
             # A message that was given up has been received before, and that counts.
             "ApproximateReceiveCount": str(
-                at.lease.attempts[at.index] + max(0, origin.attempts if origin is not None else 0)
+                at.lease.attempts[at.leased] + max(0, origin.attempts if origin is not None else 0)
             ),
-            "ApproximateFirstReceiveTimestamp": str(at.lease.first_of(at.index)),
+            "ApproximateFirstReceiveTimestamp": str(at.lease.first_of(at.leased)),
             "AWSTraceHeader": read.trace,
         }
         [key] = at.columns.keys((at.place,))
         if key is not None:
             known["MessageGroupId"] = key.decode("utf-8", "replace")
         if self.is_fifo:
-            known["SequenceNumber"] = sequence_number(at.lease.offsets[at.index])
+            known["SequenceNumber"] = sequence_number(at.lease.offsets[at.leased])
             known["MessageDeduplicationId"] = read.deduplication_id
         if origin is not None:
             known["DeadLetterQueueSourceArn"] = self.source_arn(origin.group)
@@ -107,7 +107,7 @@ class _Place(NamedTuple):
     columns: Columns
     place: int
     lease: Lease
-    index: int
+    leased: int
 
 
 def sequence_number(offset: int) -> str:
