@@ -21,6 +21,8 @@ NOTES = (
     "The other peers cannot. The error is what a consumer sees. One message per request, so the "
     "rate of inserts stands beside that of a Kafka producer with a grain of salt.",
 )
+# Peers take in their messages one by one, and all must be there before the first is due.
+LEAD_TIMES = 2
 CANNOT = {
     KAFKA: "cannot: it has no delayed messages",
     RABBITMQ_STREAM: "cannot: messages of a stream do not expire one by one",
@@ -32,6 +34,7 @@ def measure_peers(
     session: Session, *, count: int, size: int, lead_ms: int, window_ms: int
 ) -> dict[str, Runs]:
     """Each peer that was asked for: its runs, or why there are none."""
+    lead_ms *= LEAD_TIMES
     seconds_max = (2 * lead_ms + window_ms) / 1000 + 60
     run = partial(delay_on_peer, session.tools, count=count, size=size, seconds_max=seconds_max)
     due = {

@@ -125,13 +125,13 @@ def test_a_noisy_tenant_does_not_starve_while_others_never_end() -> None:
     assert received.count(NOISY) == 5
 
 
-def test_nobody_is_set_aside_for_nobody() -> None:
+def test_nobody_is_set_aside_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that is ready goes to the consumer anyway there is nothing to share."""
+    monkeypatch.setattr(Tenants, "set_aside", None)
     one = desk()
     for _ in range(20):
         one.topic.produce(10, key=NOISY)
         assert keys(one) == [NOISY] * 10
-    assert one.queue.tenants.aside_count == 0
 
 
 def test_what_is_set_aside_counts_as_ready() -> None:
@@ -232,6 +232,15 @@ def test_the_share_of_all_that_is_in_flight_decides() -> None:
     assert tenants.is_noisy(tenant, NOISY_OUT_MIN, 0)
     assert tenants.is_noisy(tenant, 10 * NOISY_OUT_MIN - 1, 0)
     assert not tenants.is_noisy(tenant, 10 * NOISY_OUT_MIN, 0)
+
+
+def test_a_tenant_stays_noisy_until_its_backlog_is_worked_off() -> None:
+    tenants = Tenants()
+    tenant = tenants.of(b"a")
+    tenants.set_aside(tenant, (0, 7))
+    assert tenants.is_noisy(tenant, 1000, 0)
+    assert tenants.next_aside(5, lambda _: True) == [(0, 7)]
+    assert not tenants.is_noisy(tenant, 1000, 0)
 
 
 def test_time_that_was_taken_is_forgotten_after_a_while() -> None:
