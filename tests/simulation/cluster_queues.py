@@ -359,8 +359,8 @@ def work_through_trouble(world: ClusterWorld) -> None:
     drain(world, consumers, history)
 
 
-def redrive_through_trouble(world: ClusterWorld) -> None:
-    """Kill messages, bring them back while nodes fail; each is back once."""
+def kill_messages(world: ClusterWorld) -> None:
+    """Write messages, all of which the first group rejects."""
     writer = Writer(world)
     for _ in range(12):
         writer.step()
@@ -374,6 +374,11 @@ def redrive_through_trouble(world: ClusterWorld) -> None:
             break
         receipts = [one.delivery.receipt for one in got]
         world.wait(node.broker.queues.reject("one", receipts, reason="broken"))
+
+
+def redrive_through_trouble(world: ClusterWorld) -> None:
+    """Kill messages, bring them back while nodes fail; each is back once."""
+    kill_messages(world)
     dead = len(records_of(world, GRAVE))
     assert dead > 5
     world.run_for(500)

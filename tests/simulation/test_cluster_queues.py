@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.dead_letters import LEDGER_GROUP
 from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import Received
 from goqueue.broker.topics import DELIVERY_TOPIC
-from goqueue.model.errors import GoQueueError, NotCoordinator
+from goqueue.delivery.redrive import RedriveOrder
+from goqueue.model.errors import GoQueueError, NotCoordinator, StalePartitionVersion
 from tests.simulation.cluster_queues import (
     PARTITIONS,
     TOPIC,
     History,
     Writer,
     begin,
+    kill_messages,
     owner_of,
     redrive_through_trouble,
     work_through_trouble,
@@ -151,3 +154,26 @@ def test_a_copy_that_is_behind_the_journal_brings_back_nothing_that_was_acked() 
 @pytest.mark.seeds(6)
 def test_dead_letters_come_back_once_whoever_runs_the_job(seed: int) -> None:
     redrive_through_trouble(begin(seed))
+
+
+def test_a_job_is_told_as_it_was_agreed_on() -> None:
+    world = begin(4)
+    kill_messages(world)
+    place = world.up()[0].broker.queues.journal.number_of(LEDGER_GROUP)
+    runner = world.leader_of(DELIVERY_TOPIC, place)
+    assert runner is not None
+    redrives = runner.broker.redrives
+    job = world.wait(redrives.start(TOPIC, RedriveOrder(rate_per_s=1)))
+    world.run_for(200)
+    world.network.cut([runner.number], list(world.nodes))
+    cancelled = redrives.cancel(TOPIC, job.id)
+    assert redrives.get(TOPIC, job.id).state == "running", "the others have not heard of it"
+    assert [one.state for one in redrives.jobs(TOPIC)] == ["running"]
+    world.run_until(lambda: world.leader_of(DELIVERY_TOPIC, place) not in (None, runner))
+    world.run_for(500)
+    world.heal()
+    with pytest.raises(StalePartitionVersion):
+        world.wait(cancelled)
+    owner = world.leader_of(DELIVERY_TOPIC, place)
+    assert owner is not None
+    assert owner.broker.redrives.get(TOPIC, job.id).state == "running"

@@ -108,6 +108,32 @@ def test_a_receiver_that_waits_is_woken_by_a_message_on_another_node() -> None:
     assert world.age_ms - began_ms < 500
 
 
+def test_a_receiver_gets_what_was_asked_of_a_leader_that_is_not_heard_for_a_while() -> None:
+    world = begin_far_away(10)
+    node = owner(world)
+    number, leader = next(
+        (number, one)
+        for number in range(PARTITIONS)
+        if (one := world.leader_of(TOPIC, number)) is not None
+        and not one.broker.cluster.quorum.is_controller  # type: ignore[union-attr]
+    )
+    assert receive(world, node) == []  # From now on the owner hears of messages.
+    send(world, "a", number=number)
+    copy = copies_of(node).of(node.broker.topics.get(TOPIC), number)
+    world.run_until(lambda: copy.index.end == 1)
+    world.run_for(1_000)
+    world.network.cut([node.number], [leader.number])
+    receiver = node.broker.queues.receive("one", TOPIC, consumer="a", wait_ms=30_000)
+    assert copy.fetching
+    # The answer with news, which was asked for earlier, is lost as well: the leader is given up
+    # before the batches are.
+    world.run_for(queue_copies.WAIT_MS + 1_000)
+    world.network.heal()
+    assert owner(world) is node
+    got = world.wait(receiver.promise)
+    assert values_of(list(got)) == ["a"]
+
+
 def test_what_is_kept_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_copies, "AHEAD_BYTES_MAX", 20_000)
     monkeypatch.setattr(queue_copies, "SINGLE_BYTES", 1)

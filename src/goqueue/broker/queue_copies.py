@@ -340,7 +340,12 @@ class DistantCopies:
             self._ask_soon(question)
 
     def _try_later(self, copy: DistantCopy) -> None:
+        was_fetching = bool(copy.fetching)
         self._leave(copy)
+        if was_fetching:
+            # Nobody listens to those answers any more, so whoever waits for them asks again.
+            copy.tell(None)
+            self._arrived(copy)
         self._scheduler.call_later(RETRY_MS, partial(self._enlist, copy))
 
     def _learn(self, copy: DistantCopy, told: ToldLanes) -> None:

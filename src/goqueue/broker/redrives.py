@@ -216,16 +216,18 @@ class Redrives:
         return job
 
     def get(self, topic: str, job_id: str) -> Redrive:
+        """A job as it was last agreed on: whoever takes it over goes on from there."""
         self._letters.check_here()
-        job = self._jobs.get(job_id)
-        if job is None or job.topic != topic:
-            raise UnknownRedrive(topic, job_id)
-        return job
+        for fact in self._topics.facts.jobs(JOB_KIND):
+            if fact.id == job_id and (job := _decode_job(fact.body)).topic == topic:
+                return job
+        raise UnknownRedrive(topic, job_id)
 
     def jobs(self, topic: str) -> list[Redrive]:
-        """The jobs of a topic, newest first."""
+        """The jobs of a topic as they were last agreed on, newest first."""
         self._letters.check_here()
-        jobs = [job for job in self._jobs.values() if job.topic == topic]
+        agreed = [_decode_job(fact.body) for fact in self._topics.facts.jobs(JOB_KIND)]
+        jobs = [job for job in agreed if job.topic == topic]
         return sorted(jobs, key=lambda job: (job.created_ms, job.id), reverse=True)
 
     def pause(self, topic: str, job_id: str) -> Promise[Redrive]:
@@ -242,7 +244,10 @@ class Redrives:
         return self._change(topic, job_id, "cancelled")
 
     def _change(self, topic: str, job_id: str, state: State) -> Promise[Redrive]:
-        job = self.get(topic, job_id)
+        self._letters.check_here()
+        job = self._jobs.get(job_id)
+        if job is None or job.topic != topic:
+            raise UnknownRedrive(topic, job_id)
         if job.state == state:
             return _then(self._save(job), job)
         if job.is_ended:
