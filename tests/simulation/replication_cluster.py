@@ -365,6 +365,8 @@ class Node:
             )
         elif view.leader != self.number and (is_new or view.leader < 0):
             self._follow(view)
+        elif isinstance(self.role, Copying):
+            self.role.following.version = view.version
 
     def _lead(self, view: View) -> None:
         self._leave_role()
@@ -402,6 +404,7 @@ class Node:
             timeout_ms=FETCH_TIMEOUT_MS,
             retry_ms=RETRY_MS,
             first_request=self.life * 1_000_000,
+            version=view.version,
         )
         self.role = Copying(
             self.partition,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
-from goqueue.cluster.facts import PartitionFact
+from goqueue.cluster.facts import NOTHING_CLAIMED, PartitionFact
 from goqueue.model.errors import CorruptBatch
 from tests.simulation.cluster_work import Reader
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+from tests.simulation.disk import SimulatedFile
 from tests.simulation.test_cluster import Writer
 
 TOPIC = "orders"
@@ -143,6 +149,63 @@ def test_the_last_in_sync_does_not_lead_with_what_rot_has_left_of_its_copy(place
     world.run_for(HAND_OVER_MS)
     assert world.leader_of(TOPIC) is None
     power_up(world, members[1])
+    check_nothing_is_lost(world, writer)
+
+
+def test_a_copy_that_cannot_be_opened_for_now_is_kept_and_waited_for() -> None:
+    """It is whole, and the other one that is in sync has rotted."""
+    world, writer = cluster_with_records(11)
+    rotten, full, outsider = (world.nodes[number] for number in placement(world).members)
+    outsider.crash()
+    world.run_until(lambda: set(placement(world).in_sync) == {rotten.number, full.number})
+    writer.send(4)
+    world.run_until(lambda: writer.out == 0)
+    flip(rotten, batch=1)
+    power_cut(world)
+    full.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(full.disk, "open", partial(refuse_copy, full.disk.open))
+        power_up(world, outsider, rotten)
+        world.run_for(HAND_OVER_MS)
+        assert placement(world).claimed[full.number] == NOTHING_CLAIMED
+        assert world.leader_of(TOPIC) is None
+    world.run_until(lambda: world.leader_of(TOPIC) is full, ms_max=HAND_OVER_MS)
+    check_nothing_is_lost(world, writer)
+
+
+def refuse_copy(opened: Callable[[str], SimulatedFile], path: str) -> SimulatedFile:
+    """There is no room for what has to be written when a copy is opened."""
+    if path.startswith(f"logs/{TOPIC}/"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return opened(path)
+
+
+def test_a_copy_that_was_cut_and_then_not_opened_is_in_doubt_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second try finds a log that looks whole."""
+    world, writer = cluster_with_records(12, node_count=5)
+    numbers = placement(world).members
+    rotten, *members = [world.nodes[number] for number in numbers]
+    outsiders = [node for node in world.nodes.values() if node.number not in numbers]
+    flip(rotten, batch=1)
+    power_cut(world)
+    failures: list[str] = []
+    truncate = SimulatedFile.truncate
+
+    def fail_after(file: SimulatedFile, size: int) -> None:
+        truncate(file, size)
+        if not failures and file.path.startswith(f"logs/{TOPIC}/"):
+            failures.append(file.path)
+            rotten.disk.fail_syncs(1)
+
+    monkeypatch.setattr(SimulatedFile, "truncate", fail_after)
+    power_up(world, *outsiders, rotten)
+    world.run_for(HAND_OVER_MS)
+    assert failures
+    assert has_opened(rotten)
+    assert world.leader_of(TOPIC) is None
+    power_up(world, *members)
     check_nothing_is_lost(world, writer)
 
 

@@ -407,7 +407,7 @@ class Broker:
         self.transactions.open_in_cluster()
         self.queues.open()
         # Folders of topics that were deleted meanwhile: by now this node knows which those are.
-        cluster.when_trusted(self.topics.remove_strays)
+        cluster.when_trusted(partial(self.topics.remove_strays, cluster.quorum.node_id))
         cluster.start()
         self.schemas.open()
         self.upkeep.start()

@@ -120,11 +120,11 @@ class Doubts:
             self._give_up_damaged()
 
     def _answer(self) -> None:
-        """Tell what this node has where those in sync are in doubt."""
+        """Tell what this node has where those in sync are in doubt, once it can open its copy."""
         asked = [
             fact
             for fact in self._metadata.partitions.leaderless()
-            if elections.is_claim_due(fact, self._node_id)
+            if elections.is_claim_due(fact, self._node_id) and self._copy(fact) is not None
         ]
         if asked:
             copies = tuple(self._claim(fact) for fact in asked[:CLAIMS_MAX])

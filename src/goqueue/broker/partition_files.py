@@ -58,6 +58,8 @@ class PartitionFiles:
         self._new_id = new_id
         self._closed: _Closed = {}
         self._are_all_doubted = False
+        # By key: copies that were cut. If opening one fails after that, the next try sees no trace.
+        self._cut: set[bytes] = set()
         self._is_doubt_told = False
 
     # Stopping and starting
@@ -133,12 +135,13 @@ class PartitionFiles:
             now_ms=self._scheduler.wall_ms(),
             is_replica=is_replica,
             is_sole=is_sole,
-            before_cut=self._note_doubt if is_replica else _no_matter,
+            before_cut=partial(self._note_cut, key) if is_replica else _no_matter,
         )
         for report in redone + reports:
             _log.warning("%s", report)
-        if is_replica and self._are_all_doubted:
+        if is_replica and (self._are_all_doubted or key in self._cut):
             partition.is_doubted = True
+        self._cut.discard(key)
         return partition
 
     def absent(self, fact: TopicFact, settings: PartitionSettings, number: int) -> Partition:
@@ -186,6 +189,10 @@ class PartitionFiles:
         self._commit_journal.clear()
 
     # Doubts
+
+    def _note_cut(self, key: bytes) -> None:
+        self._note_doubt()
+        self._cut.add(key)
 
     def _note_doubt(self) -> None:
         """Write down that something may be missing, before every trace of it is cut off.

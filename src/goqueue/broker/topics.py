@@ -146,10 +146,11 @@ class Topics:
         """Close every partition; all must be synced before."""
         self._files.close(list(self.partitions()))
 
-    def remove_strays(self) -> None:
-        """Clear the disk of what belongs to no topic, or is kept elsewhere by now.
+    def remove_strays(self, node_id: int | None = None) -> None:
+        """Clear the disk of what belongs to no topic, or is kept by others than `node_id` by now.
 
-        All topics, and who keeps them, must be known.
+        All topics, and who keeps them, must be known. A copy that is to be kept here stays though
+        it could not be opened yet, on a full disk say: it may have what no other has.
         """
         metadata = self._fact_log.metadata
         self._files.remove_strays(self._topics, metadata.deleted)
@@ -157,8 +158,9 @@ class Topics:
             return
         for topic in self:
             for number, partition in enumerate(topic.partitions):
-                is_placed = metadata.partitions.get(topic.id, number) is not None
-                if is_placed and partition not in self._kept:
+                placed = metadata.partitions.get(topic.id, number)
+                is_elsewhere = placed is not None and node_id not in placed.members
+                if is_elsewhere and partition not in self._kept:
                     self._files.bury_partition(partition)
 
     def _add(self, fact: TopicFact) -> None:

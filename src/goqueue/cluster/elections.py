@@ -119,22 +119,32 @@ def _fullest(fact: PartitionFact, standing: Standing) -> list[int]:
     What is committed was on every member of some in-sync set. Whether half of the copies or fewer
     have rotted, more than half of them, all in sync, include one that is whole. With fewer in sync
     everybody has to be heard: who left the set before a record was committed cannot be told any
-    more from who left it afterwards.
+    more from who left it afterwards. A copy that cannot be opened may have everything, so whoever
+    claims nothing has not been heard yet.
     """
-    claims = {node: claim for node, claim in fact.claims if node in fact.members}
+    claims = {
+        node: claim
+        for node, claim in fact.claims
+        if node in fact.members and claim != NOTHING_CLAIMED
+    }
     in_sync = [node for node in fact.in_sync if node in claims]
     if len(in_sync) <= len(fact.replicas) // 2 and len(claims) < len(fact.members):
         return []
-    best = max(claims.values(), default=NOTHING_CLAIMED)
-    if best == NOTHING_CLAIMED:
-        return []
+    best = max(claims.values())
     return [node for node in claims if claims[node] == best and standing.is_alive(node)]
 
 
 def is_claim_due(fact: PartitionFact, node: int) -> bool:
-    """Whether a node that is not in sync is asked what it has: those in sync may lack it."""
+    """Whether a node is asked what it has of a partition, as soon as it can tell.
+
+    One that is not in sync is, for those who are may lack it; and so is whoever could not open its
+    copy when it told of its doubts.
+    """
     is_open = fact.leader == NO_LEADER and bool(fact.claims) and not fact.is_lost
-    return is_open and node in fact.members and node not in {*fact.in_sync, *fact.claimed}
+    if not is_open or node not in fact.members:
+        return False
+    claim = fact.claimed.get(node)
+    return node not in fact.in_sync if claim is None else claim == NOTHING_CLAIMED
 
 
 def given_up(fact: PartitionFact, node: int, standing: Standing) -> PartitionFact:

@@ -157,7 +157,7 @@ class Claim(msgspec.Struct, frozen=True, order=True, array_like=True):
     end_offset: int
 
 
-NOTHING_CLAIMED = Claim(-1, -1)  # the copy cannot be opened
+NOTHING_CLAIMED = Claim(-1, -1)  # the copy cannot be opened, and what it has is not known yet
 
 
 class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.cluster.commands import CopyClaim
+from goqueue.cluster.elections import is_claim_due
 from goqueue.cluster.facts import NO_LEADER, NOTHING_CLAIMED, Claim
 from goqueue.model import errors
 from tests.unit.cluster.test_controller import TOPIC, UNCLEAN, Cluster
@@ -117,13 +118,42 @@ def test_of_two_copies_one_in_doubt_waits_for_the_other() -> None:
     assert cluster.state() == (2, (2,))
 
 
-def test_a_copy_that_cannot_be_opened_never_leads() -> None:
+def test_a_copy_that_cannot_be_opened_does_not_lead_and_is_waited_for() -> None:
+    """It may have everything, and the ones that can be opened may have rotted."""
     cluster = DarkCluster(1, 2, 3)
     cluster.return_of(1, NOTHING_CLAIMED)
     cluster.return_of(2, NOTHING_CLAIMED)
-    assert cluster.partition().leader == NO_LEADER
     cluster.return_of(3, CUT)
-    assert cluster.state() == (3, (3,))
+    assert cluster.state() == (NO_LEADER, (1, 2, 3))
+    cluster.claim(2, WHOLE)
+    assert cluster.state() == (2, (2,))
+
+
+def test_whoever_could_not_open_its_copy_is_asked_again_until_it_has_told() -> None:
+    cluster = DarkCluster(1, 2, 3, in_sync=(1, 2))
+    assert not any(is_claim_due(cluster.partition(), node) for node in (1, 2, 3))
+    cluster.return_of(1, NOTHING_CLAIMED)
+    cluster.return_of(3)
+    assert [is_claim_due(cluster.partition(), node) for node in (1, 2, 3)] == [True, False, True]
+    cluster.claim(1, CUT)
+    assert [is_claim_due(cluster.partition(), node) for node in (1, 2, 3)] == [False, False, True]
+
+
+def test_an_operator_need_not_wait_for_a_copy_that_cannot_be_opened() -> None:
+    cluster = DarkCluster(1, 2)
+    cluster.return_of(1, NOTHING_CLAIMED)
+    cluster.return_of(2, CUT)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.commit(cluster.controller.elect(TOPIC, 0, is_unclean=True))
+    assert cluster.state() == (2, (2,))
+
+
+def test_the_only_copy_leads_as_soon_as_it_can_be_opened() -> None:
+    cluster = DarkCluster(1)
+    cluster.return_of(1, NOTHING_CLAIMED)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.claim(1, CUT)
+    assert cluster.state() == (1, (1,))
 
 
 def test_a_doubt_outlives_the_controller_and_the_node_that_had_it() -> None:
