@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # How long an example takes is the machine's affair. Whether the suite passes is that of the code
 # alone, so its examples are always the same; `make explore` looks for new ones.
@@ -18,6 +19,12 @@ settings.load_profile("suite")
 # compiled code is not kept, each of them compiles us anew: more than half of what its start takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw no example from the constants of whichever modules other tests have loaded by now."""
+    if settings.get_current_profile_name() == "suite":
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
