@@ -116,6 +116,9 @@ class Client:
 
         def done(_: None, error: Exception | None) -> None:
             fact.open_moves.discard(due_ms)
+            if isinstance(error, ScheduleReleased):
+                assert not fact.is_cancelled, f"{fact} was cancelled and then released"
+                fact.is_released = True
             if isinstance(error, (ScheduleReleased, UnknownSchedule)):
                 fact.dues_ms.discard(due_ms)
             elif error is None and not fact.open_moves:

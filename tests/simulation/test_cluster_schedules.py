@@ -76,6 +76,31 @@ def test_what_waits_is_released_by_whoever_takes_over() -> None:
     client.check_complete()
 
 
+def test_nobody_is_told_of_a_release_that_may_be_lost_with_its_node() -> None:
+    world = _world(4)
+    owner = world.leader_of("__scheduled", 0)
+    assert owner is not None
+    schedules = owner.broker.schedules
+    due_ms = owner.clock.wall_ms() + 3_600_000
+    (schedule_id,) = world.wait(schedules.schedule(TOPIC, [Delayed(Record(None, b"m"), due_ms)]))
+    others = [number for number in world.nodes if number != owner.number]
+    world.network.cut([owner.number], others)
+    told: list[Exception | None] = []
+    schedules.reschedule(schedule_id, owner.clock.wall_ms()).then(lambda _, error: None)
+    world.run_for(100)  # It begins to release the message, and nobody else hears of that.
+    (log,) = [one for one in schedules._logs_here() if one.agenda.count()]
+    assert log.agenda.is_in_flight(0)
+    schedules.cancel(schedule_id).then(lambda _, error: told.append(error))
+    world.run_for(100)
+    owner.crash()
+    assert told == []
+    world.heal()
+    # His successor knows nothing of the move, so the message waits.
+    world.wait(world.nodes[others[0]].broker.schedules.cancel(schedule_id))
+    world.run_for(5_000)
+    assert Client(world).seen() == {}
+
+
 @pytest.mark.seeds(12)
 def test_each_message_appears_once_whatever_happens_to_nodes(seed: int) -> None:
     world = _world(seed)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from goqueue.broker.promise import Promise
+from goqueue.broker.schedule_flights import Flights
 from goqueue.broker.schedule_places import Places
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.transaction_batches import next_sequence, write_batch
@@ -96,6 +97,7 @@ class ScheduleLog:
         self._is_untrusted = False
         self._cancelling: set[int] = set()
         self._cancels: Promise[None] = Promise()
+        self._flights = Flights(scheduler)
         self._activating: deque[Stretch] = deque()
         self._on_active: Callable[[int], None] = lambda due_ms: None
 
@@ -335,6 +337,12 @@ class ScheduleLog:
     def is_being_cancelled(self, number: int) -> bool:
         return number in self._cancelling
 
+    def flight_of(self, number: int) -> Promise[None] | None:
+        """What to wait for while the release of a message is under way; None when it is not."""
+        if self.is_being_cancelled(number) or not self.agenda.is_in_flight(number):
+            return None
+        return self._flights.of(self.agenda, number)
+
     def _write_cancels(self) -> None:
         cancelling, self._cancelling = self._cancelling, set()
         promise, self._cancels = self._cancels, Promise()
@@ -489,6 +497,7 @@ class ScheduleLog:
     def close(self) -> Promise[None]:
         """Take nothing more, for the log has another owner; kept when no file is in use here."""
         self.is_closed = True
+        self._flights.close()
         self._close_if_alone()
         return self._closed
 

@@ -2,7 +2,7 @@
 
 A message waits in an internal topic, made when the first one comes. The answer to a call waits for
 the durability of its records, like that of any producer. Cancelling and releasing exclude each
-other: whichever comes first in the agenda wins, and the other caller is told.
+other: whichever comes first in the agenda wins, and the other caller is told when that is sure.
 
 In a cluster a partition of that topic belongs to the node that leads it. A message may wait in any
 of them, so a node takes one of its own if it has one. Whoever asks about one message has to ask its
@@ -19,10 +19,11 @@ from zlib import crc32
 
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.peers import Peers
-from goqueue.broker.promise import Promise, start
+from goqueue.broker.promise import Promise, promised, start
 from goqueue.broker.schedule_alone import ScheduleAlone
 from goqueue.broker.schedule_calls import not_here, unknown_outcome
 from goqueue.broker.schedule_cluster import ScheduleCluster
+from goqueue.broker.schedule_flights import under_way
 from goqueue.broker.schedule_hosting import ScheduleHosting, Tools
 from goqueue.broker.schedule_intake import Delayed, pieces, to_messages
 from goqueue.broker.schedule_listing import (
@@ -406,33 +407,59 @@ class Schedules:
 
     def cancel_here(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
         """The same, of messages that this node owns."""
+        return promised(self._cancel_all(schedule_ids))
+
+    async def _cancel_all(self, schedule_ids: Sequence[str]) -> list[GoQueueError | None]:
         outcomes: list[GoQueueError | None] = [None] * len(schedule_ids)
+        flights = self._flights_of(schedule_ids)
+        others = [place for place in range(len(schedule_ids)) if place not in flights]
+        await self._cancel_some(schedule_ids, others, outcomes)
+        for flight in flights.values():
+            await flight
+        await self._cancel_some(schedule_ids, list(flights), outcomes)
+        return outcomes
+
+    async def _cancel_some(
+        self, schedule_ids: Sequence[str], some: list[int], outcomes: list[GoQueueError | None]
+    ) -> None:
         places: dict[ScheduleLog, list[int]] = {}
-        for place, schedule_id in enumerate(schedule_ids):
+        for place in some:
             try:
-                log, number = self._find_changeable(schedule_id)
+                log, number = self._find_changeable(schedule_ids[place])
             except GoQueueError as error:
                 outcomes[place] = error
             else:
                 log.cancel(number)
                 places.setdefault(log, []).append(place)
-        promise: Promise[list[GoQueueError | None]] = Promise()
-        start(_gather_cancels(places, outcomes), promise.settle)
-        return promise
+        await _gather_cancels(places, outcomes)
+
+    def _flights_of(self, schedule_ids: Sequence[str]) -> dict[int, Promise[None]]:
+        """What to wait for before some can be changed or refused, by their places in the list."""
+        flights: dict[int, Promise[None]] = {}
+        for place, schedule_id in enumerate(schedule_ids):
+            try:
+                log, number = self._find(schedule_id)
+            except GoQueueError:
+                continue  # Whoever wants to change it is told.
+            flight = log.flight_of(number)
+            if flight is not None:
+                flights[place] = flight
+        return flights
 
     def reschedule(self, schedule_id: str, due_ms: int) -> Promise[None]:
         """Let a message appear at another time; refused when it has been released."""
-        promise: Promise[None] = Promise()
-        try:
-            check_due(due_ms, now_ms=self._scheduler.wall_ms())
-            log, number = self._find_changeable(schedule_id)
-            offset = log.move(number, due_ms)
-        except GoQueueError as error:
-            promise.reject(error)
-            return promise
+        return promised(self._reschedule(schedule_id, due_ms))
+
+    async def _reschedule(self, schedule_id: str, due_ms: int) -> None:
+        check_due(due_ms, now_ms=self._scheduler.wall_ms())
+        for flight in self._flights_of([schedule_id]).values():
+            await flight
+        log, number = self._find_changeable(schedule_id)
+        offset = log.move(number, due_ms)
         self._wake_at(log, due_ms)
-        log.partition.when_committed(offset, lambda error: promise.settle(None, error))
-        return promise
+        moved: Promise[None] = Promise()
+        log.partition.when_committed(offset, lambda error: moved.settle(None, error))
+        await moved
 
     def _find(self, schedule_id: str) -> tuple[ScheduleLog, int]:
         number_of_log, number = self._ids_here().read(schedule_id)
@@ -454,6 +481,8 @@ class Schedules:
         log, number = self._find(schedule_id)
         if log.is_being_cancelled(number):
             raise UnknownSchedule(schedule_id)
+        if log.agenda.is_in_flight(number):
+            raise under_way(schedule_id)
         log.agenda.check_changeable(number, schedule_id)
         return log, number
 
@@ -462,7 +491,9 @@ class Schedules:
     def get(self, schedule_id: str) -> Schedule:
         """A message that waits."""
         log, number = self._find(schedule_id)
-        if not log.agenda.is_waiting(number) or log.is_being_cancelled(number):
+        if log.is_being_cancelled(number):
+            raise UnknownSchedule(schedule_id)
+        if not log.agenda.is_waiting(number):
             log.agenda.check_changeable(number, schedule_id)
             raise UnknownSchedule(schedule_id)
         message = log.read(number)
@@ -596,7 +627,7 @@ def _when_stored(promise: Promise[tuple[int, list[int]]], committed: Committed) 
 
 async def _gather_cancels(
     places: dict[ScheduleLog, list[int]], outcomes: list[GoQueueError | None]
-) -> list[GoQueueError | None]:
+) -> None:
     """Wait for the logs in which something is being cancelled; an error counts for all in it."""
     waits = [(log.cancelled(), some) for log, some in places.items()]
     for cancelled, some in waits:
@@ -605,4 +636,3 @@ async def _gather_cancels(
         except GoQueueError as error:
             for place in some:
                 outcomes[place] = error
-    return outcomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.schedule_flights import FLIGHT_MS_MAX
 from goqueue.broker.schedule_listing import LIST_MAX
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_release import SEARCHES_MAX, TURN_PAUSE_MS, Releaser
@@ -19,6 +20,7 @@ from goqueue.model.errors import (
     InvalidRecord,
     InvalidRequest,
     RecordTooLarge,
+    RequestTimedOut,
     ScheduleReleased,
     StorageFull,
     UnknownPartition,
@@ -160,6 +162,8 @@ def test_two_cancels_of_one_turn_have_one_winner(desk: Desk) -> None:
     (schedule_id,) = desk.later(1_000)
     first = desk.broker.schedules.cancel(schedule_id)
     second = desk.broker.schedules.cancel(schedule_id)
+    with pytest.raises(UnknownSchedule):
+        desk.broker.schedules.get(schedule_id)
     desk.wait(first)
     with pytest.raises(UnknownSchedule):
         desk.wait(second)
@@ -445,6 +449,70 @@ def test_a_release_is_marked_later_when_its_log_takes_nothing(
     assert desk.values("orders") == [b"100", b"2000"]
     assert desk.broker.schedules.stats().pending == 0
     assert "cannot be marked" in caplog.text
+
+
+def test_who_wants_to_change_a_message_in_flight_waits_until_its_release_is_sure(
+    desk: Desk,
+) -> None:
+    schedules = desk.broker.schedules
+    (schedule_id,) = desk.later(100)
+    told: list[tuple[Exception | None, list[bytes | None]]] = []
+    (log,) = [one for one in schedules._logs_here() if one.agenda.count()]
+    while not log.agenda.is_in_flight(0):
+        desk.run_for(1)
+    assert desk.values("orders") == []
+    for call in (schedules.cancel(schedule_id), schedules.reschedule(schedule_id, desk.now_ms)):
+        assert not call.is_done
+        call.then(lambda _, error: told.append((error, desk.values("orders"))))
+    desk.run_for(200)
+    assert [type(error) for error, _ in told] == [ScheduleReleased, ScheduleReleased]
+    assert [values for _, values in told] == [[b"100"], [b"100"]]
+
+
+def test_a_release_that_takes_long_is_neither_confirmed_nor_cancelled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = desk.later(100, 60_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Releaser, "_finish_soon", lambda *_: None)
+        desk.run_for(500)
+        outcomes = desk.broker.schedules.cancel_many([first, second])
+        desk.run_for(FLIGHT_MS_MAX - 100)
+        assert not outcomes.is_done
+        assert desk.wait(desk.broker.schedules.count()) == 1  # The other one did not wait for it.
+        refusal, accepted = desk.wait(outcomes)
+    assert isinstance(refusal, RequestTimedOut)
+    assert accepted is None
+
+
+def test_a_message_whose_release_was_refused_is_cancelled_for_whoever_waited(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (schedule_id,) = desk.later(100)
+    monkeypatch.setattr(Releaser, "_send", lambda *_: None)
+    desk.run_for(500)
+    cancel = desk.broker.schedules.cancel(schedule_id)
+    desk.run_for(100)
+    assert not cancel.is_done
+    (log,) = [one for one in desk.broker.schedules._logs_here() if one.agenda.count()]
+    log.agenda.give_back(0, retry_ms=desk.now_ms + 60_000)
+    desk.wait(cancel)
+    assert desk.broker.schedules.stats().cancelled == 1
+
+
+def test_nobody_waits_for_a_release_by_a_node_that_has_lost_the_log(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (schedule_id,) = desk.later(100)
+    monkeypatch.setattr(Releaser, "_send", lambda *_: None)
+    desk.run_for(500)
+    cancel = desk.broker.schedules.cancel(schedule_id)
+    (log,) = [one for one in desk.broker.schedules._logs_here() if one.agenda.count()]
+    log.close()
+    desk.run_for(FLIGHT_MS_MAX // 10)
+    assert cancel.is_done
+    with pytest.raises(RequestTimedOut):
+        desk.wait(cancel)
 
 
 def test_after_a_crash_nothing_that_was_released_is_released_again(desk: Desk) -> None:

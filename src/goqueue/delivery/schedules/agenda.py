@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from goqueue.delivery.schedules.buckets import Bucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, Target
@@ -50,6 +50,7 @@ class Agenda:
         self._waiting = Waiting()
         self._released = Released()
         self._in_flight: dict[int, int] = {}
+        self._watched: dict[int, Callable[[], None]] = {}  # of those in flight
         self._targets: dict[int, Target] = {}
         self._target_numbers: dict[bytes, int] = {}
 
@@ -114,6 +115,8 @@ class Agenda:
             self.released_count += len(ended)
         else:
             self.cancelled_count += len(ended)
+        for number in ended if self._watched else ():
+            self._land(number)
 
     def replay(self, record: Record) -> None:
         """Take one record of the log into account; raise `CorruptBatch` when it makes no sense."""
@@ -165,6 +168,9 @@ class Agenda:
     def is_waiting(self, number: int) -> bool:
         return self._waiting.get(number) != 0
 
+    def is_in_flight(self, number: int) -> bool:
+        return number in self._in_flight
+
     def check_changeable(self, number: int, schedule_id: str) -> None:
         """Raise when a message can no longer be cancelled or moved, and say why."""
         if number in self._in_flight or number in self._released:
@@ -214,6 +220,16 @@ class Agenda:
             if number in self.moved:
                 self.moved[number] = retry_ms
             self.timetable.add(retry_ms, number)
+        self._land(number)
+
+    def watch(self, number: int, landed: Callable[[], None]) -> None:
+        """Have somebody told, once, when a message in flight has ended or is given back."""
+        self._watched[number] = landed
+
+    def _land(self, number: int) -> None:
+        landed = self._watched.pop(number, None)
+        if landed is not None:
+            landed()
 
     # Checkpoints
 

@@ -70,6 +70,20 @@ def test_a_message_in_flight_cannot_be_changed_and_one_given_back_can() -> None:
     assert take(agenda, NOW_MS + 50) == [5]
 
 
+def test_who_watches_a_message_is_told_once_when_its_flight_is_over() -> None:
+    agenda = new_agenda()
+    agenda.schedule(5, [message(NOW_MS), message(NOW_MS)])
+    told: list[tuple[int, bool]] = []
+    assert take(agenda, NOW_MS) == [5, 6]
+    for number in (5, 6):
+        agenda.watch(number, lambda one=number: told.append((one, agenda.is_in_flight(one))))
+    agenda.give_back(5)
+    agenda.end(6, is_released=True)
+    assert take(agenda, NOW_MS) == [5]
+    agenda.end(5, is_released=True)
+    assert told == [(5, False), (6, False)]
+
+
 def test_the_reason_why_a_message_is_over_is_remembered() -> None:
     agenda = new_agenda()
     agenda.schedule(5, [message(NOW_MS), message(NOW_MS)])
