@@ -6,14 +6,12 @@ The jars come from Maven once, into `.cache/elasticmq/<version>`.
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
 from pathlib import Path
 
-from bench.peers import END_WITH_US, PeerUnavailable, free_ports
+from bench.peers import PeerUnavailable
+from bench.peers.child import ChildPeer
 from bench.peers.maven import fetch_jars
-from bench.peers.sqs import wait_until_serving
-from bench.processes import end_process
+from bench.peers.sqs import serves
 
 ELASTICMQ_VERSION = "1.6.11"
 HEAP = ("-Xmx1G", "-Xms1G")
@@ -55,23 +53,16 @@ rest-stats {{ enabled = false }}
 """
 
 
-class ElasticMq:
+class ElasticMq(ChildPeer):
     """One running server."""
 
     def __init__(self, home: Path, version: str = ELASTICMQ_VERSION) -> None:
+        super().__init__("ElasticMQ", home)
         self.version = version
-        self._home = home
-        self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the server has not been started"
-        return self._process.pid
+        return f"http://{self.address}"
 
     def start(self) -> None:
         """Start the server and wait until it serves."""
@@ -79,27 +70,11 @@ class ElasticMq:
         if java is None:
             raise PeerUnavailable("ElasticMQ needs Java: `java` is not on the path.")
         jars = fetch_jars("elasticmq", self.version, POM.format(version=self.version))
-        self._home.mkdir(parents=True, exist_ok=True)
-        (self._port,) = free_ports(1)
+        self._make_home()
         config = self._home / "elasticmq.conf"
         config.write_text(CONFIG.format(port=self._port))
-        with (self._home / "out").open("ab") as output:
-            self._process = subprocess.Popen(
-                [
-                    *(*END_WITH_US, java, *HEAP, f"-Dconfig.file={config}"),
-                    *("-cp", f"{jars}/*", "org.elasticmq.server.Main"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self._home,
-                start_new_session=True,
-            )
-        wait_until_serving("ElasticMQ", self.endpoint, self._process, self._home / "out")
-
-    def close(self) -> None:
-        """End the server."""
-        if self._process is not None:
-            end_process(self._process, signal.SIGKILL)
-            self._process = None
-        shutil.rmtree(self._home, ignore_errors=True)
+        command = [
+            *(java, *HEAP, f"-Dconfig.file={config}"),
+            *("-cp", f"{jars}/*", "org.elasticmq.server.Main"),
+        ]
+        self._launch(command, lambda: serves(self.endpoint))

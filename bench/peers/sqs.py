@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Protocol
-
-from bench.peers import PeerUnavailable
-
-START_SECONDS_MAX = 60
-POLL_SECONDS = 0.05
 
 
 class SqsPeer(Protocol):
@@ -31,22 +23,8 @@ class SqsPeer(Protocol):
     def close(self) -> None: ...
 
 
-def wait_until_serving(
-    name: str, endpoint: str, process: subprocess.Popen[bytes], output: Path
-) -> None:
-    """Return when the server answers a request, whatever it answers."""
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            text = output.read_text(errors="replace")
-            raise PeerUnavailable(f"{name} ended while starting: {text[-1000:]}")
-        if _serves(endpoint):
-            return
-        time.sleep(POLL_SECONDS)
-    raise PeerUnavailable(f"{name} did not serve within {START_SECONDS_MAX} s")
-
-
-def _serves(endpoint: str) -> bool:
+def serves(endpoint: str) -> bool:
+    """Whether a server answers a request, whatever it answers."""
     try:
         with urllib.request.urlopen(f"{endpoint}/?Action=ListQueues&Version=2012-11-05", timeout=5):
             return True
