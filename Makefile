@@ -18,7 +18,9 @@ TEST_STAMP := $(VENV)/.test-stamp
 SPARK_STAMP := $(VENV)/.spark-stamp
 BENCH_STAMP := $(VENV)/.bench-stamp
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
-COMPILED := src/goqueue/model/_
+COMPILED := src/goqueue/model/_ src/goqueue/wire/kafka/_
+COMPILED_SOURCES := $(wildcard $(addsuffix *.[ch],$(COMPILED)))
+COMPILED_MODULES := $(addsuffix *.so,$(COMPILED))
 LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
@@ -40,11 +42,11 @@ $(BIN)/python:
 
 # Hashes are checked, dependencies come from the lock alone, and the build backend is in the lock
 # too, so the same commit always installs the same bytes.
-$(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(wildcard $(COMPILED)*.[ch]) | $(BIN)/python
+$(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(COMPILED_SOURCES) | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
-	@rm -f $(COMPILED)*.so
+	@rm -f $(COMPILED_MODULES)
 	$(PIP) install --no-deps --no-build-isolation --editable .
-	@ls $(COMPILED)*.so >/dev/null 2>&1 || echo "Without a C compiler records are decoded in Python," \
+	@ls $(COMPILED_MODULES) >/dev/null 2>&1 || echo "Without a C compiler records are decoded in Python," \
 		"which is slower; on Debian: apt-get install gcc python3-dev, then make setup" >&2
 	@touch $@
 
@@ -210,5 +212,5 @@ postman: setup ## Write the Postman collection of the HTTP API
 	$(BIN)/python tools/postman_collection.py > docs/goqueue.postman_collection.json
 
 clean: ## Remove what can be made again; keeps data/
-	rm -rf $(VENV) .cache build dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info $(COMPILED)*.so
+	rm -rf $(VENV) .cache build dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info $(COMPILED_MODULES)
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

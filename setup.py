@@ -1,12 +1,13 @@
 """The compiled parts; everything else about the package is in pyproject.toml.
 
-The decoder and the encoder of records are optional: where there is no compiler the install goes on
-without them, and `decode_reference.py` and `encode_reference.py` do the same work.
+They are optional: where there is no compiler the install goes on without them, and modules in plain
+Python do the same work, `decode_reference.py` for `_decode.c` and so on.
 """
 
 from setuptools import Extension, setup
 
 MODEL = "src/goqueue/model"
+KAFKA = "src/goqueue/wire/kafka"
 
 setup(
     ext_modules=[
@@ -16,6 +17,7 @@ setup(
             depends=[
                 f"{MODEL}/_decode_reading.h",
                 f"{MODEL}/_decode_checksums.h",
+                f"{MODEL}/_crc.h",
                 f"{MODEL}/_decode_columns.h",
                 f"{MODEL}/_decode_json.h",
             ],
@@ -26,6 +28,19 @@ setup(
             "goqueue.model._encode",
             [f"{MODEL}/_encode.c"],
             depends=[f"{MODEL}/_encode_columns.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "goqueue.model._runs",
+            [f"{MODEL}/_runs.c"],
+            depends=[f"{MODEL}/_crc.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "goqueue.wire.kafka._requests",
+            [f"{KAFKA}/_requests.c"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -1,59 +1,13 @@
 /* Checksums of many fields at once; a part of `_decode.c`.
  *
- * CRC-32C, as batches have it. A processor that has an instruction for it takes three steps of time
- * for each and can begin one at every step, so three fields are summed up side by side.
+ * A processor that has an instruction for CRC-32C takes three steps of time for each and can begin
+ * one at every step, so three fields are summed up side by side.
  */
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAS_CRC_INSTRUCTION 1
-#else
-#define HAS_CRC_INSTRUCTION 0
-#endif
+#include "_crc.h"
 
-enum { CRC_POLYNOMIAL = 0x82F63B78, CRC_LANES = 3 };
-
-static uint32_t crc_table[256];
-
-static void fill_crc_table(void) {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? (crc >> 1) ^ (uint32_t)CRC_POLYNOMIAL : crc >> 1;
-        crc_table[byte] = crc;
-    }
-}
-
-/* Where a field begins and how many bytes of it are still to be added to its checksum. */
-typedef struct {
-    const uint8_t *at;
-    Py_ssize_t left;
-    uint64_t crc;
-} lane_t;
-
-static void finish_plainly(lane_t *lane) {
-    uint32_t crc = (uint32_t)lane->crc;
-    for (; lane->left > 0; lane->left--)
-        crc = (crc >> 8) ^ crc_table[(crc ^ *lane->at++) & 0xFF];
-    lane->crc = crc;
-}
+enum { CRC_LANES = 3 };
 
 #if HAS_CRC_INSTRUCTION
-#define WITH_CRC __attribute__((target("sse4.2")))
-
-static inline WITH_CRC void add_word(lane_t *lane) {
-    uint64_t word;
-    memcpy(&word, lane->at, sizeof word);
-    lane->crc = __builtin_ia32_crc32di(lane->crc, word);
-    lane->at += sizeof word;
-    lane->left -= (Py_ssize_t)sizeof word;
-}
-
-static WITH_CRC void finish_fast(lane_t *lane) {
-    while (lane->left >= (Py_ssize_t)sizeof(uint64_t))
-        add_word(lane);
-    for (; lane->left > 0; lane->left--)
-        lane->crc = __builtin_ia32_crc32qi((uint32_t)lane->crc, *lane->at++);
-}
-
 static WITH_CRC void add_in_step(lane_t *lanes) {
     Py_ssize_t least = lanes[0].left;
     for (int lane = 1; lane < CRC_LANES; lane++)
@@ -69,10 +23,8 @@ static WITH_CRC void add_in_step(lane_t *lanes) {
         finish_fast(&lanes[lane]);
 }
 
-static bool has_crc_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
 #else
 static void add_in_step(lane_t *lanes) { (void)lanes; }
-static bool has_crc_instruction(void) { return false; }
 #endif
 
 /* The checksums of the rows from `bounds[0]` to `bounds[1]`, to `bounds[2]` and so on. */

@@ -17,6 +17,7 @@ from goqueue.model.batch import (
     stamp,
     stamp_append_time,
 )
+from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
     FencedLeaderEpoch,
     GoQueueError,
@@ -24,13 +25,19 @@ from goqueue.model.errors import (
     NotLeader,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.model.runs import Span, gather_run
 from goqueue.partition.copy import NO_LEADER as NO_LEADER
 from goqueue.partition.cutting import CuttableCopy
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import cut_unsynced, replayed, saved_history
 from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.replicated import replicated_batches
-from goqueue.partition.rules import PartitionSettings, check_produced, recompress
+from goqueue.partition.rules import (
+    PartitionSettings,
+    check_produced,
+    measure_run,
+    recompress,
+)
 from goqueue.partition.transactions import OpenTransaction, Transactions
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log, LogState
@@ -196,6 +203,25 @@ class Partition(CuttableCopy):
         self._store(batch, header, now_ms=now_ms)
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
+    def takes_run(self, data: Buffer, spans: list[Span], *, now_ms: int) -> bool:
+        """Whether `append_run` may store the batches in these spans; if not, `append` decides."""
+        if self._refusal is not None or self.shortage is not None:
+            return False
+        measured = measure_run(data, spans, self.settings, now_ms=now_ms)
+        return measured is not None and self.log.has_room(measured[1], measured[0], now_ms=now_ms)
+
+    def append_run(self, data: Buffer, spans: list[Span]) -> list[BatchHeader]:
+        """Store producers' batches, of which all is known to be good, with one write."""
+        end_offset, epoch = self.log.end_offset, self.leader_epoch
+        batches, headers = gather_run(data, spans, end_offset, epoch, BatchHeader)
+        try:
+            self.log.append_run(batches, headers)
+        except OSError as error:
+            raise self._storage_error(error) from error
+        records = self.log.end_offset - end_offset
+        self._note_written(headers[0], headers[-1], len(batches), records)
+        return headers
+
     def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
         """Store batches of the leader as they are; raise when they do not fit the end of the log.
 
@@ -260,7 +286,9 @@ class Partition(CuttableCopy):
         # Compaction may leave nothing of a marker but its sequence number.
         if header.attributes & TRANSACTIONAL and header.record_count:
             self._note_transactional(header, batch, now_ms=now_ms)
-        self._note_written(header, len(batch), now_ms=now_ms)
+        if header.producer_id >= 0:
+            self.producers.note(header, now_ms=now_ms)
+        self._note_written(header, header, len(batch), header.record_count)
 
     def _note_transactional(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> None:
         if not header.is_control:
@@ -273,16 +301,15 @@ class Partition(CuttableCopy):
         if aborted is not None:
             self.log.active.note_aborted(aborted)
 
-    def _note_written(self, header: BatchHeader, size: int, *, now_ms: int) -> None:
-        if header.producer_id >= 0:
-            self.producers.note(header, now_ms=now_ms)
-        if self.epochs.latest != header.leader_epoch:
-            self.epochs.note(header.leader_epoch, header.base_offset)
+    def _note_written(self, first: BatchHeader, last: BatchHeader, size: int, records: int) -> None:
+        """Take batches of one epoch into account that are at the end of the log."""
+        if self.epochs.latest != first.leader_epoch:
+            self.epochs.note(first.leader_epoch, first.base_offset)
         self.bytes_in += size
-        self.records_in += header.record_count
+        self.records_in += records
         self._snapshot_due -= size
         if not self.waits_for_sync:
-            self._keep(header.next_offset)
+            self._keep(last.next_offset)
         self._mark_dirty(self)
         if self.on_written is not None:
             self.on_written()

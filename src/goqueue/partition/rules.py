@@ -18,11 +18,14 @@ from goqueue.model.batch import (
     decode_records,
     unpack_payload,
 )
-from goqueue.model.compression import Compression, codec_of, compress
+from goqueue.model.compression import Buffer, Compression, codec_of, compress
 from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from goqueue.model.runs import Span, check_run
 from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
+
+_TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -37,6 +40,16 @@ class PartitionSettings:
     timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
     has_attributes: bool = True  # headers that begin with "goqueue-" mean something
     has_schemas: bool = False  # records must obey schemas of the registry
+
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether a batch whose header and checksum are right is stored just as it came."""
+        return not (
+            self.is_append_time
+            or self.has_schemas
+            or self.compression is not None
+            or self.log.is_compacting
+        )
 
 
 def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: int) -> BatchHeader:
@@ -63,6 +76,21 @@ def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: in
     if settings.log.is_compacting:
         _check_keys(batch, header)
     return header
+
+
+def measure_run(
+    data: Buffer, spans: list[Span], settings: PartitionSettings, *, now_ms: int
+) -> tuple[int, int] | None:
+    """How many records and bytes a run of batches has; None when one needs a look of its own."""
+    if not settings.keeps_bytes:
+        return None
+    return check_run(
+        data,
+        spans,
+        settings.message_bytes_max,
+        max(now_ms - settings.timestamp_before_ms_max, _TIME_MIN),
+        min(now_ms + settings.timestamp_after_ms_max, _TIME_MAX),
+    )
 
 
 def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> bytearray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -220,6 +220,20 @@ class Log(ReadableLog):
         ):
             active = self.roll(now_ms=now_ms)
         active.append(batch, header, index_interval_bytes=settings.index_interval_bytes)
+
+    def has_room(self, size: int, record_count: int, *, now_ms: int) -> bool:
+        """Whether so much can be appended without beginning a new segment."""
+        active, settings = self.segments[-1], self.settings
+        return (
+            active.size + size <= settings.segment_bytes
+            and now_ms - active.created_ms < settings.segment_ms
+            and active.end_offset + record_count - active.base_offset <= RELATIVE_OFFSET_MAX
+        )
+
+    def append_run(self, batches: bytes, headers: Sequence[BatchHeader]) -> None:
+        """Write batches that are stamped, and for which there is room, in one piece."""
+        interval = self.settings.index_interval_bytes
+        self.segments[-1].append_run(batches, headers, index_interval_bytes=interval)
 
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment. The old one is sealed when it has been synced."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from goqueue.model.batch import CONTROL, HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+from goqueue.model.compression import Buffer
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.index import DamagedIndex, OffsetIndex, TimeIndex
@@ -118,20 +119,34 @@ class Segment(BatchFile):
 
     def append(self, batch: memoryview, header: BatchHeader, *, index_interval_bytes: int) -> None:
         """Write one stamped batch at the end; on an error the file is as it was before."""
+        position = self._write(batch)
+        self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
+
+    def append_run(
+        self, batches: bytes, headers: Sequence[BatchHeader], *, index_interval_bytes: int
+    ) -> None:
+        """The same for batches that follow one another: all are written or none."""
+        position = self._write(batches)
+        for header in headers:
+            self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
+            position += header.size
+
+    def _write(self, data: Buffer) -> int:
+        """Put bytes at the end of the file, and say where that was."""
         position = self.size
         if self._has_torn_end:
             self.file.truncate(position)
             self._has_torn_end = False
         try:
-            self.file.append(batch)
+            self.file.append(data)
         except OSError:
             # Until the rest of the failed write is gone, nothing may be written after it.
             self._has_torn_end = True
             self.file.truncate(position)
             self._has_torn_end = False
             raise
-        self.size = position + len(batch)
-        self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
+        self.size = position + len(data)
+        return position
 
     def note_batch(self, position: int, header: BatchHeader, *, index_interval_bytes: int) -> None:
         """Take a batch that is in the file into account: end offset, time, indexes."""

@@ -16,7 +16,9 @@ from goqueue.broker.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
-from goqueue.wire.kafka.produce_one import VERSION_MAX, VERSION_MIN, produce_one
+from goqueue.wire.kafka.produce_one import produce_one
+from goqueue.wire.kafka.produce_run import REQUESTS_MAX, produce_run, read_run
+from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from goqueue.wire.parts import Part
 
 if TYPE_CHECKING:
@@ -173,15 +175,27 @@ class Connection:
 
     def receive(self, data: memoryview) -> int:
         """Handle the whole requests that `data` begins with; return how many bytes they have."""
-        at, end = 0, len(data)
+        at, end, front = 0, len(data), self._front
+        one_by_one = 0
         while end - at >= 4 and not self.is_closed and not self.is_blocked:
+            if one_by_one:
+                one_by_one -= 1
+            elif self._client_id_bytes and front.is_ready:
+                run = read_run(
+                    data, at, self._client_id_bytes, front.run_frame_bytes_max, REQUESTS_MAX
+                )
+                if run is not None and produce_run(front, self, data, run):
+                    at = run[0]
+                    continue
+                # What a run needed a closer look for is found by looking at each of its requests.
+                one_by_one = 0 if run is None else len(run[3]) - 1
             (length,) = _LENGTH.unpack_from(data, at)
-            if not 8 <= length <= self._front.request_bytes_max:
-                raise _wrong_length(length, self._front.request_bytes_max)
+            if not 8 <= length <= front.request_bytes_max:
+                raise _wrong_length(length, front.request_bytes_max)
             stop = at + 4 + length
             if stop > end:
                 break
-            if not self._front.is_ready and self._must_wait(data[at + 4 : stop]):
+            if not front.is_ready and self._must_wait(data[at + 4 : stop]):
                 break
             self._handle(data[at + 4 : stop])
             at = stop

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from goqueue.broker import Broker
-from goqueue.broker.topics import Topic
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
@@ -16,7 +15,8 @@ from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from goqueue.wire.kafka.produce_one import Layout
+from goqueue.wire.kafka.produce_answers import Route
+from goqueue.wire.kafka.produce_run import FRAME_BYTES_MAX
 from goqueue.wire.parts import Part
 
 Handler = Callable[[Any, Call, Any], Any]
@@ -80,6 +80,7 @@ class FrontEnd:
         self.advertised = advertised
         self.limits = limits
         self.request_bytes_max = limits.request_bytes_max
+        self.run_frame_bytes_max = min(limits.request_bytes_max, FRAME_BYTES_MAX)
         self.requests_in_flight_max = limits.requests_in_flight_max
         self.unsent_bytes_max = limits.unsent_bytes_max
         self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, broker.random)
@@ -88,8 +89,7 @@ class FrontEnd:
         }
         self.is_ready = True  # False while the node is not yet one that its cluster counts on
         self._held: set[Connection] = set()
-        self.topics_by_bytes: dict[bytes, Topic] = {}
-        self.produce_layouts: dict[tuple[bytes, int], Layout] = {}
+        self.routes: dict[bytes, Route] = {}
         self._to_flush: list[Connection] = []
         broker.topics.on_change(self._forget_topics)
 
@@ -151,8 +151,7 @@ class FrontEnd:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
     def _forget_topics(self) -> None:
-        self.topics_by_bytes.clear()
-        self.produce_layouts.clear()
+        self.routes.clear()
 
     def _flush_all(self) -> None:
         connections, self._to_flush = self._to_flush, []

@@ -16,7 +16,7 @@ from goqueue.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from goqueue.wire.kafka.produce_one import VERSION_MAX, VERSION_MIN
+from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from tests.simulation.kafka_peer import KafkaPeer
 from tests.simulation.world import World
 

@@ -1,0 +1,16 @@
+"""Runs of small batches, handled by the compiled functions where they could be built."""
+
+from __future__ import annotations
+
+from goqueue.model.run_reference import Span
+
+try:
+    from goqueue.model._runs import check_run, gather_run
+
+    IS_COMPILED = True
+except ImportError:  # There was no compiler where GoQueue was installed.
+    from goqueue.model.run_reference import check_run, gather_run
+
+    IS_COMPILED = False
+
+__all__ = ["IS_COMPILED", "Span", "check_run", "gather_run"]

@@ -1,0 +1,89 @@
+"""Answers for one batch each, laid out by hand, and where such batches go."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from goqueue.wire.kafka.request_reference import FLEXIBLE_FROM, split_key
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics import Topic
+    from goqueue.partition import Partition
+    from goqueue.wire.kafka.front_end import FrontEnd
+
+_WITH_MESSAGES_FROM = 8
+
+
+class Layout:
+    """How answers for one partition are laid out in one version."""
+
+    __slots__ = ("_after", "_before", "_length", "_pack")
+
+    def __init__(self, name: bytes, number: int, version: int) -> None:
+        text = f"{len(name)}s"
+        if version >= FLEXIBLE_FROM:
+            # Counts and lengths are one larger than what they count; 1 is an empty list, 0 null.
+            layout = Struct(f">iixbb{text}bihqqqbbxxix")
+            self._before: tuple[int | bytes, ...] = (2, len(name) + 1, name, 2, number)
+            self._after: tuple[int, ...] = (1, 0, 0)
+        elif version >= _WITH_MESSAGES_FROM:
+            layout = Struct(f">iiih{text}iihqqqihi")
+            self._before, self._after = (1, len(name), name, 1, number), (0, -1, 0)
+        else:
+            layout = Struct(f">iiih{text}iihqqqi")
+            self._before, self._after = (1, len(name), name, 1, number), (0,)
+        self._pack = layout.pack
+        self._length = layout.size - 4
+
+    def pack(
+        self, correlation_id: int, code: int, base_offset: int, timestamp_ms: int, start_offset: int
+    ) -> bytes:
+        return self._pack(
+            self._length,
+            correlation_id,
+            *self._before,
+            code,
+            base_offset,
+            timestamp_ms,
+            start_offset,
+            *self._after,
+        )
+
+
+class Route:
+    """A partition that is there, as one form of request names it."""
+
+    __slots__ = ("_layouts", "_name", "number", "topic")
+
+    def __init__(self, topic: Topic, name: bytes, number: int) -> None:
+        self.topic = topic
+        self.number = number
+        self._name = name
+        self._layouts: dict[int, Layout] = {}
+
+    @property
+    def partition(self) -> Partition:
+        return self.topic.partitions[self.number]
+
+    def layout(self, version: int) -> Layout:
+        layout = self._layouts.get(version)
+        if layout is None:
+            layout = self._layouts[version] = Layout(self._name, self.number, version)
+        return layout
+
+
+def find_route(front: FrontEnd, key: bytes, version: int) -> Route | None:
+    """Where a request leads; None when there is no such partition, for which others have words."""
+    route = front.routes.get(key)
+    if route is not None:
+        return route
+    name, number = split_key(key, version)
+    try:
+        topic = front.broker.topics.find(name.decode())
+    except UnicodeDecodeError:
+        return None
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return None
+    route = front.routes[key] = Route(topic, name, number)
+    return route

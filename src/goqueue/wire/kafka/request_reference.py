@@ -1,0 +1,120 @@
+"""The commonest requests, read by hand: each brings one batch for one partition.
+
+`_requests.c` reads many of them at once, compiled; this says the same in plain Python. Whatever
+has another form is left to the generated codec.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+
+from goqueue.model.run_reference import Span
+
+VERSION_MIN = 5
+VERSION_MAX = 12  # from 13 on topics go by their ids
+FLEXIBLE_FROM = 9
+
+_PRODUCE_KEY = 0
+_HEAD = Struct(">ihhi")  # length, what is asked for, in which version, correlation id
+_PLAIN_HEAD = Struct(">hhiih")  # transactional id, acks, time-out, topics, length of the name
+_PLAIN_PARTITION = Struct(">iii")  # partitions, number, bytes
+_FLEXIBLE_HEAD = Struct(">bhibb")  # the same, with lengths one too large
+_FLEXIBLE_PARTITION = Struct(">bi")
+_NUMBER = Struct(">i")
+_NO_TAGS = b"\x00"
+_END_TAGS = b"\x00\x00\x00"  # no tagged fields in the partition, the topic and the request
+_SIZE_BYTES_MAX = 5
+
+Row = tuple[int, bytes, Span]  # correlation id, key of the partition, where the batch is
+Run = tuple[int, int, int, list[Row]]  # where it ends, version, acks, rows
+Parsed = tuple[int, bytes, int, int]  # acks, key of the partition, start and end of the batch
+
+
+def read_run(
+    data: memoryview, start: int, client_id: bytes, frame_bytes_max: int, count_max: int, /
+) -> Run | None:
+    """The requests of one form and promise from `start` on; None if there is none.
+
+    Their header must name the client as `client_id` does, in the bytes that it has there.
+    """
+    promise: tuple[int, int] | None = None
+    rows: list[Row] = []
+    while len(rows) < count_max and len(data) - start >= _HEAD.size:
+        length, api_key, version, correlation_id = _HEAD.unpack_from(data, start)
+        frame = data[start : start + 4 + length]
+        if not 0 <= length <= frame_bytes_max or len(frame) != 4 + length:
+            break
+        if api_key != _PRODUCE_KEY or not VERSION_MIN <= version <= VERSION_MAX:
+            break
+        body = _HEAD.size + len(client_id)
+        if frame[_HEAD.size : body] != client_id:
+            break
+        if version >= FLEXIBLE_FROM:
+            if frame[body : body + 1] != _NO_TAGS:
+                break
+            body += 1
+        parsed = parse_produce(frame, body, version)
+        if parsed is None:
+            break
+        acks, key, batch_start, batch_end = parsed
+        promise = promise or (version, acks)
+        if promise != (version, acks):
+            break
+        rows.append((correlation_id, key, (start + batch_start, start + batch_end)))
+        start += 4 + length
+    return (start, *promise, rows) if promise and rows else None
+
+
+def parse_produce(frame: memoryview, at: int, version: int) -> Parsed | None:
+    """The one batch of a request whose body begins at `at`; None if that is not all it has."""
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _parse_flexible(frame, at)
+        return _parse_plain(frame, at)
+    except (StructError, IndexError):
+        return None
+
+
+def split_key(key: bytes, version: int) -> tuple[bytes, int]:
+    """The topic's name and the number of the partition."""
+    (number,) = _NUMBER.unpack_from(key, len(key) - _NUMBER.size)
+    count_bytes = 1 if version >= FLEXIBLE_FROM else 4
+    return key[: -_NUMBER.size - count_bytes], number
+
+
+def _parse_plain(frame: memoryview, at: int) -> Parsed | None:
+    transactional, acks, _, topics, length = _PLAIN_HEAD.unpack_from(frame, at)
+    if transactional != -1 or acks not in (1, -1) or topics != 1 or length <= 0:
+        return None
+    name = at + _PLAIN_HEAD.size
+    at = name + length
+    partitions, _, size = _PLAIN_PARTITION.unpack_from(frame, at)
+    start = at + _PLAIN_PARTITION.size
+    if partitions != 1 or size <= 0 or start + size != len(frame):
+        return None
+    return acks, bytes(frame[name : start - 4]), start, start + size
+
+
+def _parse_flexible(frame: memoryview, at: int) -> Parsed | None:
+    transactional, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, at)
+    # A longer name would need a second byte for its length.
+    if transactional != 0 or acks not in (1, -1) or topics != 2 or length <= 1:
+        return None
+    name = at + _FLEXIBLE_HEAD.size
+    at = name + length - 1
+    partitions, _ = _FLEXIBLE_PARTITION.unpack_from(frame, at)
+    key_end = start = at + _FLEXIBLE_PARTITION.size
+    size = 0
+    for shift in range(0, 7 * _SIZE_BYTES_MAX, 7):
+        byte = frame[start]
+        start += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    else:
+        return None
+    end = start + size - 1
+    if partitions != 2 or size <= 1 or frame[end:] != _END_TAGS:
+        return None
+    return acks, bytes(frame[name:key_end]), start, end
