@@ -1,4 +1,4 @@
-"""The compiled decoder and encoder: built where possible, left out elsewhere, sound in memory."""
+"""The compiled modules: built where possible, left out elsewhere, sound in memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-MODEL = REPOSITORY / "src" / "goqueue" / "model"
+PACKAGE = REPOSITORY / "src" / "goqueue"
+MODULES = ("model/_decode", "model/_encode", "model/_runs", "wire/kafka/_requests")
 # Of each seed; `--seeds 10` tries ten times as many. Columns take longer to make than bytes.
-FUZZ_CASES = {"_decode": 8_000, "_encode": 1_600}
+FUZZ_CASES = dict(zip(MODULES, (8_000, 1_600, 8_000, 4_000), strict=True))
 FUZZ_SECONDS_MAX = 280  # some seconds of work, of which a busy machine gives little at a time
 
 # What both do with a module that stands at the path of the first argument.
@@ -28,7 +29,7 @@ def load(name):
     return module
 """
 _FUZZ = {
-    "_decode": """
+    "model/_decode": """
 from goqueue.model import decode_reference
 from tests.unit.model.decoder_cases import hostile_payload, outcomes
 
@@ -40,7 +41,7 @@ for seed in range(*map(int, sys.argv[2:])):
     assert outcomes(decoder, payload, count) == outcomes(decode_reference, payload, count), seed
 print("sound")
 """,
-    "_encode": """
+    "model/_encode": """
 from goqueue.model import encode_reference
 from tests.unit.model.encoder_cases import hostile_columns, outcomes
 
@@ -48,6 +49,28 @@ encoder = load("goqueue.model._encode")
 for seed in range(*map(int, sys.argv[2:])):
     columns, places = hostile_columns(random.Random(seed))
     assert outcomes(encoder, columns, places) == outcomes(encode_reference, columns, places), seed
+print("sound")
+""",
+    "model/_runs": """
+from goqueue.model import run_reference
+from tests.unit.model.run_cases import hostile_run, outcomes
+
+runs = load("goqueue.model._runs")
+for seed in range(*map(int, sys.argv[2:])):
+    data, spans = hostile_run(random.Random(seed))
+    data = bytes(bytearray(data))
+    assert outcomes(runs, data, spans) == outcomes(run_reference, data, spans), seed
+print("sound")
+""",
+    "wire/kafka/_requests": """
+from goqueue.wire.kafka import request_reference
+from tests.unit.wire.kafka.request_cases import CLIENT_ID, hostile_frames
+
+requests = load("goqueue.wire.kafka._requests")
+for seed in range(*map(int, sys.argv[2:])):
+    data = memoryview(bytearray(hostile_frames(random.Random(seed))))
+    read = [one.read_run(data, 0, CLIENT_ID, 1000, 5) for one in (requests, request_reference)]
+    assert read[0] == read[1], seed
 print("sound")
 """,
 }
@@ -59,7 +82,7 @@ def build(where: Path, compiler: str | None = None) -> list[Path]:
     command = [sys.executable, "setup.py", "-q", "build_ext"]
     command += ["--build-lib", str(where / "lib"), "--build-temp", str(where / "temp")]
     subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True)
-    return sorted(where.glob("lib/goqueue/model/_*"))
+    return sorted(path for path in where.glob("lib/**/_*") if path.suffix == ".so")
 
 
 def test_an_install_without_a_compiler_goes_on_without_them(tmp_path: Path) -> None:
@@ -68,7 +91,8 @@ def test_an_install_without_a_compiler_goes_on_without_them(tmp_path: Path) -> N
 
 def test_an_install_with_a_compiler_has_them(tmp_path: Path) -> None:
     _need_compiler()
-    assert [one.name.partition(".")[0] for one in build(tmp_path)] == ["_decode", "_encode"]
+    names = [one.name.partition(".")[0] for one in build(tmp_path)]
+    assert names == [module.rpartition("/")[2] for module in MODULES]
 
 
 @pytest.mark.seeds(1)
@@ -81,12 +105,12 @@ def test_hostile_records_do_not_make_them_look_outside_their_memory(
     libraries = [_library(compiler, name) for name in ("libasan.so", "libubsan.so")]
     if None in libraries:
         pytest.skip("the compiler has no sanitizers")
-    module = tmp_path / f"{name}.so"
+    module = tmp_path / "module.so"
     subprocess.run(
         [
             *(compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"),
             *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
-            *("-I", sysconfig.get_path("include"), "-o", str(module), str(MODEL / f"{name}.c")),
+            *("-I", sysconfig.get_path("include"), "-o", str(module), str(PACKAGE / f"{name}.c")),
         ],
         check=True,
     )

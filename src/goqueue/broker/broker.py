@@ -490,7 +490,7 @@ class Broker:
 
     def takes_runs(self, topic: Topic) -> bool:
         """Whether clients' batches for a topic may go to its partitions without passing here."""
-        return not (topic.is_internal or topic.settings.has_schemas or self.upkeep.is_full)
+        return not (topic.is_internal or self.upkeep.is_full)
 
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview

@@ -66,8 +66,7 @@ typedef struct {
 } batch_t;
 
 typedef struct {
-    Py_ssize_t bytes_max;
-    int64_t time_min, time_max;
+    long long bytes_max, time_min, time_max;
 } limits_t;
 
 static uint32_t sum_bytes(const uint8_t *data, Py_ssize_t size) {
@@ -84,7 +83,7 @@ static bool is_in_time(const uint8_t *data, const limits_t *limits) {
                                       get_64(data + BASE_TIMESTAMP_AT) >= limits->time_min);
 }
 
-static bool is_plain(const batch_t *batch, const limits_t *limits) {
+static bool needs_no_look(const batch_t *batch, const limits_t *limits) {
     const uint8_t *data = batch->data;
     Py_ssize_t size = batch->size;
     if (size < HEADER_BYTES || size > limits->bytes_max || data[MAGIC_AT] != MAGIC)
@@ -99,51 +98,50 @@ static bool is_plain(const batch_t *batch, const limits_t *limits) {
 }
 
 /* The batch from one place to another in a buffer; -1 with an exception set if that is outside. */
-static int find_batch(const Py_buffer *buffer, PyObject *span, batch_t *batch) {
-    Py_ssize_t start, end;
-    if (!PyTuple_Check(span)) {
-        PyErr_SetString(PyExc_TypeError, "A span is a pair of numbers.");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(span, "nn", &start, &end))
-        return -1;
+static int find_batch(const Py_buffer *buffer, long long start, long long end, batch_t *batch) {
     if (start < 0 || end < start || end > buffer->len) {
         PyErr_SetString(PyExc_ValueError, "A span lies outside the bytes.");
         return -1;
     }
     batch->data = (const uint8_t *)buffer->buf + start;
-    batch->size = end - start;
+    batch->size = (Py_ssize_t)(end - start);
     return 0;
 }
 
-PyDoc_STRVAR(check_run_doc,
-             "check_run(data, spans, bytes_max, time_min, time_max)\n\n"
-             "How many records and bytes the batches in these spans have; None unless all are plain.");
-
-static PyObject *check_run(PyObject *module, PyObject *arguments) {
-    Py_buffer buffer;
-    PyObject *spans;
-    limits_t limits;
-    long long records = 0;
-    Py_ssize_t size = 0;
-    (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*O!nLL", &buffer, &PyList_Type, &spans, &limits.bytes_max,
-                          &limits.time_min, &limits.time_max))
-        return NULL;
-    bool are_plain = true;
-    for (Py_ssize_t span = 0; are_plain && span < PyList_GET_SIZE(spans); span++) {
-        batch_t batch;
-        if (find_batch(&buffer, PyList_GET_ITEM(spans, span), &batch) < 0) {
-            PyBuffer_Release(&buffer);
-            return NULL;
-        }
-        are_plain = is_plain(&batch, &limits);
-        if (are_plain)
-            records += get_32(batch.data + COUNT_AT);
-        size += batch.size;
+/* The same for a span, which is a pair of numbers. */
+static int batch_of(const Py_buffer *buffer, PyObject *span, batch_t *batch) {
+    Py_ssize_t start, end;
+    if (!PyTuple_Check(span)) {
+        PyErr_SetString(PyExc_TypeError, "A span is a pair of numbers.");
+        return -1;
     }
+    return PyArg_ParseTuple(span, "nn", &start, &end) ? find_batch(buffer, start, end, batch) : -1;
+}
+
+PyDoc_STRVAR(is_plain_doc, "is_plain(data, start, end, bytes_max, time_min, time_max)\n\n"
+                           "Whether the batch from start to end needs no closer look.");
+
+static PyObject *is_plain(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    Py_buffer buffer;
+    long long numbers[5];
+    (void)module;
+    if (count != 6) {
+        PyErr_SetString(PyExc_TypeError, "is_plain takes six arguments.");
+        return NULL;
+    }
+    for (int number = 0; number < 5; number++) {
+        numbers[number] = PyLong_AsLongLong(arguments[number + 1]);
+        if (numbers[number] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0)
+        return NULL;
+    batch_t batch;
+    limits_t limits = {numbers[2], numbers[3], numbers[4]};
+    int is_found = find_batch(&buffer, numbers[0], numbers[1], &batch);
+    bool is_good = is_found == 0 && needs_no_look(&batch, &limits);
     PyBuffer_Release(&buffer);
-    return are_plain ? Py_BuildValue("Ln", records, size) : Py_NewRef(Py_None);
+    return is_found < 0 ? NULL : PyBool_FromLong(is_good);
 }
 
 /* ---- Gathering ---- */
@@ -183,7 +181,7 @@ static Py_ssize_t size_of_run(const Py_buffer *buffer, PyObject *spans) {
     Py_ssize_t size = 0;
     for (Py_ssize_t span = 0; span < PyList_GET_SIZE(spans); span++) {
         batch_t batch;
-        if (find_batch(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
+        if (batch_of(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
             return -1;
         if (batch.size < HEADER_BYTES) {
             PyErr_SetString(PyExc_ValueError, "A batch is shorter than its header.");
@@ -199,7 +197,7 @@ static int fill_run(const Py_buffer *buffer, PyObject *spans, int64_t offset, in
                     PyTypeObject *row, uint8_t *run, PyObject *headers) {
     for (Py_ssize_t span = 0; span < PyList_GET_SIZE(spans); span++) {
         batch_t batch;
-        if (find_batch(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
+        if (batch_of(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
             return -1;
         memcpy(run, batch.data, (size_t)batch.size);
         put_64(run, offset);
@@ -208,7 +206,7 @@ static int fill_run(const Py_buffer *buffer, PyObject *spans, int64_t offset, in
         if (header == NULL)
             return -1;
         PyList_SET_ITEM(headers, span, header);
-        offset += (int64_t)(int32_t)get_32(run + LAST_DELTA_AT) + 1;
+        offset = (int64_t)((uint64_t)offset + (uint64_t)(int32_t)get_32(run + LAST_DELTA_AT) + 1);
         run += batch.size;
     }
     return 0;
@@ -249,7 +247,7 @@ static PyObject *gather_run(PyObject *module, PyObject *arguments) {
 /* ---- The module ---- */
 
 static PyMethodDef functions[] = {
-    {"check_run", check_run, METH_VARARGS, check_run_doc},
+    {"is_plain", (PyCFunction)(void (*)(void))is_plain, METH_FASTCALL, is_plain_doc},
     {"gather_run", gather_run, METH_VARARGS, gather_run_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -4,9 +4,9 @@ from goqueue.model.batch import BatchHeader
 from goqueue.model.compression import Buffer
 from goqueue.model.run_reference import Span
 
-def check_run(
-    data: Buffer, spans: list[Span], bytes_max: int, time_min: int, time_max: int, /
-) -> tuple[int, int] | None: ...
+def is_plain(
+    data: Buffer, start: int, end: int, bytes_max: int, time_min: int, time_max: int, /
+) -> bool: ...
 def gather_run(
     data: Buffer,
     spans: list[Span],

@@ -7,41 +7,34 @@ has to be looked at: not compressed, of no idempotent producer, with no attribut
 from __future__ import annotations
 
 from goqueue.model.attributes import may_have_attributes
-from goqueue.model.batch import BatchHeader, check_batch, read_header, stamp
+from goqueue.model.batch import NO_TIMESTAMP, BatchHeader, check_batch, read_header, stamp
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError
 
 Span = tuple[int, int]  # where a batch begins and ends in the bytes that hold it
 
 
-def check_run(
-    data: Buffer, spans: list[Span], bytes_max: int, time_min: int, time_max: int, /
-) -> tuple[int, int] | None:
-    """How many records and bytes the batches in these spans have; None unless all are plain."""
-    records = size = 0
-    view = memoryview(data)
-    for start, end in spans:
-        batch = view[start:end]
-        try:
-            header = check_batch(batch)
-        except GoQueueError:
-            return None
-        is_in_time = header.max_timestamp == -1 or (
-            header.max_timestamp <= time_max and header.base_timestamp >= time_min
-        )
-        if (
-            end - start > bytes_max
-            or header.record_count == 0
-            or header.record_count != header.last_offset_delta + 1
-            or header.attributes
-            or header.producer_id >= 0
-            or not is_in_time
-            or may_have_attributes(batch)
-        ):
-            return None
-        records += header.record_count
-        size += end - start
-    return records, size
+def is_plain(
+    data: Buffer, start: int, end: int, bytes_max: int, time_min: int, time_max: int, /
+) -> bool:
+    """Whether the batch from start to end needs no closer look."""
+    batch = memoryview(data)[start:end]
+    try:
+        header = check_batch(batch)
+    except GoQueueError:
+        return False
+    is_in_time = header.max_timestamp == NO_TIMESTAMP or (
+        header.max_timestamp <= time_max and header.base_timestamp >= time_min
+    )
+    return (
+        len(batch) <= bytes_max
+        and is_in_time
+        and header.record_count == header.last_offset_delta + 1
+        and header.record_count > 0
+        and header.attributes == 0
+        and header.producer_id < 0
+        and not may_have_attributes(batch)
+    )
 
 
 def gather_run(

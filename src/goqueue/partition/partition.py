@@ -34,9 +34,10 @@ from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.replicated import replicated_batches
 from goqueue.partition.rules import (
     PartitionSettings,
+    RunLimits,
     check_produced,
-    measure_run,
     recompress,
+    run_limits,
 )
 from goqueue.partition.transactions import OpenTransaction, Transactions
 from goqueue.storage.disk import Disk
@@ -203,19 +204,20 @@ class Partition(CuttableCopy):
         self._store(batch, header, now_ms=now_ms)
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
-    def takes_run(self, data: Buffer, spans: list[Span], *, now_ms: int) -> bool:
-        """Whether `append_run` may store the batches in these spans; if not, `append` decides."""
+    def run_limits(self, *, now_ms: int) -> RunLimits | None:
+        """What batches must keep to for `append_run`; None when `append` has to look at each."""
         if self._refusal is not None or self.shortage is not None:
-            return False
-        measured = measure_run(data, spans, self.settings, now_ms=now_ms)
-        return measured is not None and self.log.has_room(measured[1], measured[0], now_ms=now_ms)
+            return None
+        return run_limits(self.settings, now_ms=now_ms)
 
-    def append_run(self, data: Buffer, spans: list[Span]) -> list[BatchHeader]:
-        """Store producers' batches, of which all is known to be good, with one write."""
+    def append_run(self, data: Buffer, spans: list[Span], *, now_ms: int) -> list[BatchHeader]:
+        """Store producers' batches that keep to the `run_limits` with one write."""
+        if self._refusal is not None:
+            raise self._refusal
         end_offset, epoch = self.log.end_offset, self.leader_epoch
         batches, headers = gather_run(data, spans, end_offset, epoch, BatchHeader)
         try:
-            self.log.append_run(batches, headers)
+            self.log.append_run(batches, headers, now_ms=now_ms)
         except OSError as error:
             raise self._storage_error(error) from error
         records = self.log.end_offset - end_offset

@@ -18,14 +18,16 @@ from goqueue.model.batch import (
     decode_records,
     unpack_payload,
 )
-from goqueue.model.compression import Buffer, Compression, codec_of, compress
+from goqueue.model.compression import Compression, codec_of, compress
 from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from goqueue.model.runs import Span, check_run
 from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
+RUN_SEGMENT_BYTES_MIN = 1 << 20
 
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
+
+RunLimits = tuple[int, int, int]  # bytes of a batch, its earliest time and its latest
 
 
 @dataclass(slots=True)
@@ -78,15 +80,14 @@ def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: in
     return header
 
 
-def measure_run(
-    data: Buffer, spans: list[Span], settings: PartitionSettings, *, now_ms: int
-) -> tuple[int, int] | None:
-    """How many records and bytes a run of batches has; None when one needs a look of its own."""
-    if not settings.keeps_bytes:
+def run_limits(settings: PartitionSettings, *, now_ms: int) -> RunLimits | None:
+    """What batches must keep to that are stored just as they came; None: each needs a closer look.
+
+    Small segments would be much larger than they should be if several batches were one write.
+    """
+    if settings.log.segment_bytes < RUN_SEGMENT_BYTES_MIN or not settings.keeps_bytes:
         return None
-    return check_run(
-        data,
-        spans,
+    return (
         settings.message_bytes_max,
         max(now_ms - settings.timestamp_before_ms_max, _TIME_MIN),
         min(now_ms + settings.timestamp_after_ms_max, _TIME_MAX),

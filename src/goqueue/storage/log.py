@@ -212,28 +212,25 @@ class Log(ReadableLog):
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
         """Write a batch that is stamped with the end offset."""
+        active = self._segment_for(len(batch), header.next_offset, now_ms)
+        active.append(batch, header, index_interval_bytes=self.settings.index_interval_bytes)
+
+    def append_run(self, batches: bytes, headers: Sequence[BatchHeader], *, now_ms: int) -> None:
+        """Write batches that are stamped with the end offset and those after it: all or none."""
+        active = self._segment_for(len(batches), headers[-1].next_offset, now_ms)
+        interval = self.settings.index_interval_bytes
+        active.append_run(batches, headers, index_interval_bytes=interval)
+
+    def _segment_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
+        """The newest segment, or a new one if that has no room."""
         active, settings = self.segments[-1], self.settings
         if active.size and (
-            active.size + len(batch) > settings.segment_bytes
+            active.size + size > settings.segment_bytes
             or now_ms - active.created_ms >= settings.segment_ms
-            or header.next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
         ):
-            active = self.roll(now_ms=now_ms)
-        active.append(batch, header, index_interval_bytes=settings.index_interval_bytes)
-
-    def has_room(self, size: int, record_count: int, *, now_ms: int) -> bool:
-        """Whether so much can be appended without beginning a new segment."""
-        active, settings = self.segments[-1], self.settings
-        return (
-            active.size + size <= settings.segment_bytes
-            and now_ms - active.created_ms < settings.segment_ms
-            and active.end_offset + record_count - active.base_offset <= RELATIVE_OFFSET_MAX
-        )
-
-    def append_run(self, batches: bytes, headers: Sequence[BatchHeader]) -> None:
-        """Write batches that are stamped, and for which there is room, in one piece."""
-        interval = self.settings.index_interval_bytes
-        self.segments[-1].append_run(batches, headers, index_interval_bytes=interval)
+            return self.roll(now_ms=now_ms)
+        return active
 
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment. The old one is sealed when it has been synced."""

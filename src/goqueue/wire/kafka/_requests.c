@@ -123,14 +123,19 @@ static bool read_request(rest_t frame, const Py_buffer *client_id, request_t *re
 }
 
 static PyObject *row_of(const request_t *request, const uint8_t *data) {
-    return Py_BuildValue("iy#(nn)", (int)request->correlation_id, (const char *)request->key,
-                         (Py_ssize_t)(request->key_end - request->key),
+    Py_ssize_t key_bytes = request->key_end - request->key;
+    PyObject *key = PyBytes_FromStringAndSize(NULL, key_bytes + 1);
+    if (key == NULL)
+        return NULL;
+    memcpy(PyBytes_AS_STRING(key), request->key, (size_t)key_bytes);
+    PyBytes_AS_STRING(key)[key_bytes] = (char)request->version;
+    return Py_BuildValue("iNnn", (int)request->correlation_id, key,
                          (Py_ssize_t)(request->batch - data), (Py_ssize_t)(request->batch_end - data));
 }
 
-/* List the requests that `rest` begins with, as long as they have the form and promise of the first. */
+/* List the requests that `rest` begins with, as long as they want the same acks. */
 static int list_requests(rest_t *rest, const uint8_t *data, const Py_buffer *client_id,
-                         Py_ssize_t frame_bytes_max, Py_ssize_t count_max, request_t *first,
+                         Py_ssize_t frame_bytes_max, Py_ssize_t count_max, int16_t *acks,
                          PyObject *rows) {
     while (PyList_GET_SIZE(rows) < count_max && has(rest, HEAD_BYTES)) {
         Py_ssize_t frame_bytes = get_32(rest->at);
@@ -141,8 +146,8 @@ static int list_requests(rest_t *rest, const uint8_t *data, const Py_buffer *cli
         if (!read_request(frame, client_id, &request))
             return 0;
         if (PyList_GET_SIZE(rows) == 0)
-            *first = request;
-        else if (request.version != first->version || request.acks != first->acks)
+            *acks = request.acks;
+        else if (request.acks != *acks)
             return 0;
         PyObject *row = row_of(&request, data);
         if (row == NULL || PyList_Append(rows, row) < 0) {
@@ -158,12 +163,12 @@ static int list_requests(rest_t *rest, const uint8_t *data, const Py_buffer *cli
 PyDoc_STRVAR(read_run_doc,
              "read_run(data, start, client_id, frame_bytes_max, count_max)\n\n"
              "The requests from `start` on that each bring one batch for one partition: where they "
-             "end, their version, the acks they want, and a row for each; None if there is none.");
+             "end, the acks they want, and a row for each; None if there is none.");
 
 static PyObject *read_run(PyObject *module, PyObject *arguments) {
     Py_buffer buffer, client_id;
     Py_ssize_t start, frame_bytes_max, count_max;
-    request_t first = {.version = 0};
+    int16_t acks = 0;
     PyObject *answer = NULL;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "y*ny*nn", &buffer, &start, &client_id, &frame_bytes_max,
@@ -175,11 +180,10 @@ static PyObject *read_run(PyObject *module, PyObject *arguments) {
         PyErr_SetString(PyExc_ValueError, "The start lies outside the bytes.");
     } else if (rows != NULL) {
         rest_t rest = {data + start, data + buffer.len};
-        if (list_requests(&rest, data, &client_id, frame_bytes_max, count_max, &first, rows) == 0)
+        if (list_requests(&rest, data, &client_id, frame_bytes_max, count_max, &acks, rows) == 0)
             answer = PyList_GET_SIZE(rows) == 0
                          ? Py_NewRef(Py_None)
-                         : Py_BuildValue("niiO", (Py_ssize_t)(rest.at - data), (int)first.version,
-                                         (int)first.acks, rows);
+                         : Py_BuildValue("niO", (Py_ssize_t)(rest.at - data), (int)acks, rows);
     }
     Py_XDECREF(rows);
     PyBuffer_Release(&client_id);

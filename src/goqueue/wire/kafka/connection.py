@@ -16,8 +16,8 @@ from goqueue.broker.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
+from goqueue.wire.kafka.produce_gathering import RUN_REQUESTS_MAX, read_run
 from goqueue.wire.kafka.produce_one import produce_one
-from goqueue.wire.kafka.produce_run import REQUESTS_MAX, produce_run, read_run
 from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from goqueue.wire.parts import Part
 
@@ -130,6 +130,7 @@ class Connection:
         "client_host",
         "is_closed",
         "is_flushing",
+        "round_heard",
         "unsent_bytes",
     )
 
@@ -155,6 +156,7 @@ class Connection:
         self.client_host = client_host
         self.is_closed = False
         self.is_flushing = False
+        self.round_heard = -1  # when the gatherer of small batches has last taken one from here
         self.unsent_bytes = 0  # kept up to date by whoever owns the socket
         self.cancellations: dict[object, Callable[[], None]] = {}
 
@@ -176,19 +178,19 @@ class Connection:
     def receive(self, data: memoryview) -> int:
         """Handle the whole requests that `data` begins with; return how many bytes they have."""
         at, end, front = 0, len(data), self._front
-        one_by_one = 0
+        gatherer, one_by_one = front.gatherer, 0
         while end - at >= 4 and not self.is_closed and not self.is_blocked:
             if one_by_one:
                 one_by_one -= 1
             elif self._client_id_bytes and front.is_ready:
                 run = read_run(
-                    data, at, self._client_id_bytes, front.run_frame_bytes_max, REQUESTS_MAX
+                    data, at, self._client_id_bytes, front.run_frame_bytes_max, RUN_REQUESTS_MAX
                 )
-                if run is not None and produce_run(front, self, data, run):
+                if run is not None and gatherer.take(self, data, at, run):
                     at = run[0]
                     continue
                 # What a run needed a closer look for is found by looking at each of its requests.
-                one_by_one = 0 if run is None else len(run[3]) - 1
+                one_by_one = 0 if run is None else len(run[2]) - 1
             (length,) = _LENGTH.unpack_from(data, at)
             if not 8 <= length <= front.request_bytes_max:
                 raise _wrong_length(length, front.request_bytes_max)
@@ -197,6 +199,8 @@ class Connection:
                 break
             if not front.is_ready and self._must_wait(data[at + 4 : stop]):
                 break
+            if self.round_heard == gatherer.rounds:
+                gatherer.store()  # What this client has sent before comes first.
             self._handle(data[at + 4 : stop])
             at = stop
         return at

@@ -16,7 +16,7 @@ from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_answers import Route
-from goqueue.wire.kafka.produce_run import FRAME_BYTES_MAX
+from goqueue.wire.kafka.produce_gathering import FRAME_BYTES_MAX, Gatherer
 from goqueue.wire.parts import Part
 
 Handler = Callable[[Any, Call, Any], Any]
@@ -90,6 +90,7 @@ class FrontEnd:
         self.is_ready = True  # False while the node is not yet one that its cluster counts on
         self._held: set[Connection] = set()
         self.routes: dict[bytes, Route] = {}
+        self.gatherer = Gatherer(self)
         self._to_flush: list[Connection] = []
         broker.topics.on_change(self._forget_topics)
 
@@ -136,7 +137,7 @@ class FrontEnd:
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this turn, when more answers may have been made."""
         if not self._to_flush:
-            self.broker.scheduler.call_soon(self._flush_all)
+            self.broker.scheduler.call_soon(self.flush_all)
         self._to_flush.append(connection)
 
     def api_versions(self) -> list[ApiVersion]:
@@ -153,7 +154,8 @@ class FrontEnd:
     def _forget_topics(self) -> None:
         self.routes.clear()
 
-    def _flush_all(self) -> None:
+    def flush_all(self) -> None:
+        """Flush the connections that have answers to send."""
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
             connection.flush()

@@ -52,38 +52,31 @@ class Layout:
 
 
 class Route:
-    """A partition that is there, as one form of request names it."""
+    """A partition that is there, as requests of one version name it."""
 
-    __slots__ = ("_layouts", "_name", "number", "topic")
+    __slots__ = ("_number", "layout", "topic")
 
-    def __init__(self, topic: Topic, name: bytes, number: int) -> None:
+    def __init__(self, topic: Topic, number: int, layout: Layout) -> None:
         self.topic = topic
-        self.number = number
-        self._name = name
-        self._layouts: dict[int, Layout] = {}
+        self.layout = layout
+        self._number = number
 
     @property
     def partition(self) -> Partition:
-        return self.topic.partitions[self.number]
-
-    def layout(self, version: int) -> Layout:
-        layout = self._layouts.get(version)
-        if layout is None:
-            layout = self._layouts[version] = Layout(self._name, self.number, version)
-        return layout
+        return self.topic.partitions[self._number]
 
 
-def find_route(front: FrontEnd, key: bytes, version: int) -> Route | None:
+def find_route(front: FrontEnd, key: bytes) -> Route | None:
     """Where a request leads; None when there is no such partition, for which others have words."""
     route = front.routes.get(key)
     if route is not None:
         return route
-    name, number = split_key(key, version)
+    name, number, version = split_key(key)
     try:
         topic = front.broker.topics.find(name.decode())
     except UnicodeDecodeError:
         return None
     if topic is None or not 0 <= number < len(topic.partitions):
         return None
-    route = front.routes[key] = Route(topic, name, number)
+    route = front.routes[key] = Route(topic, number, Layout(name, number, version))
     return route

@@ -82,7 +82,7 @@ def produce_one(
     if parsed is None:
         return False
     acks, key, start, end = parsed
-    route = find_route(front, key, version)
+    route = find_route(front, key)
     if route is None:
         return False
     partition = route.partition
@@ -92,7 +92,7 @@ def produce_one(
         appended = front.broker.produce(route.topic, partition, frame[start:end])
     except GoQueueError:
         return False  # Nothing was stored; the general way will say why.
-    layout = route.layout(version)
+    layout = route.layout
     if isinstance(appended, Appended) and appended.last_offset < partition.high_watermark:
         # It is committed already, so nobody has to be called back.
         base_offset, _, timestamp_ms = appended

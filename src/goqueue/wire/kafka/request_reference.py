@@ -9,8 +9,6 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as StructError
 
-from goqueue.model.run_reference import Span
-
 VERSION_MIN = 5
 VERSION_MAX = 12  # from 13 on topics go by their ids
 FLEXIBLE_FROM = 9
@@ -26,19 +24,22 @@ _NO_TAGS = b"\x00"
 _END_TAGS = b"\x00\x00\x00"  # no tagged fields in the partition, the topic and the request
 _SIZE_BYTES_MAX = 5
 
-Row = tuple[int, bytes, Span]  # correlation id, key of the partition, where the batch is
-Run = tuple[int, int, int, list[Row]]  # where it ends, version, acks, rows
-Parsed = tuple[int, bytes, int, int]  # acks, key of the partition, start and end of the batch
+# The key of a partition is what a request says of it, from the topic's name to the number, and the
+# version that it says it in.
+Row = tuple[int, bytes, int, int]  # correlation id, key, start and end of the batch
+Run = tuple[int, int, list[Row]]  # where it ends, acks, rows
+Parsed = tuple[int, bytes, int, int]  # acks, key, start and end of the batch
+_Places = tuple[int, int, int, int, int]  # acks, where the key and the batch begin and end
 
 
 def read_run(
     data: memoryview, start: int, client_id: bytes, frame_bytes_max: int, count_max: int, /
 ) -> Run | None:
-    """The requests of one form and promise from `start` on; None if there is none.
+    """The requests that want the same acks from `start` on; None if there is none.
 
     Their header must name the client as `client_id` does, in the bytes that it has there.
     """
-    promise: tuple[int, int] | None = None
+    promise: int | None = None
     rows: list[Row] = []
     while len(rows) < count_max and len(data) - start >= _HEAD.size:
         length, api_key, version, correlation_id = _HEAD.unpack_from(data, start)
@@ -55,35 +56,36 @@ def read_run(
                 break
             body += 1
         parsed = parse_produce(frame, body, version)
-        if parsed is None:
+        if parsed is None or promise not in (None, parsed[0]):
             break
-        acks, key, batch_start, batch_end = parsed
-        promise = promise or (version, acks)
-        if promise != (version, acks):
-            break
-        rows.append((correlation_id, key, (start + batch_start, start + batch_end)))
+        promise, key, batch_start, batch_end = parsed
+        rows.append((correlation_id, key, start + batch_start, start + batch_end))
         start += 4 + length
-    return (start, *promise, rows) if promise and rows else None
+    return None if promise is None else (start, promise, rows)
 
 
 def parse_produce(frame: memoryview, at: int, version: int) -> Parsed | None:
     """The one batch of a request whose body begins at `at`; None if that is not all it has."""
     try:
-        if version >= FLEXIBLE_FROM:
-            return _parse_flexible(frame, at)
-        return _parse_plain(frame, at)
+        parse = _parse_flexible if version >= FLEXIBLE_FROM else _parse_plain
+        places = parse(frame, at)
     except (StructError, IndexError):
         return None
+    if places is None:
+        return None
+    acks, name, name_end, start, end = places
+    return acks, bytes(frame[name:name_end]) + bytes((version,)), start, end
 
 
-def split_key(key: bytes, version: int) -> tuple[bytes, int]:
-    """The topic's name and the number of the partition."""
-    (number,) = _NUMBER.unpack_from(key, len(key) - _NUMBER.size)
+def split_key(key: bytes) -> tuple[bytes, int, int]:
+    """The topic's name, the number of the partition, and the version."""
+    version, end = key[-1], len(key) - 1 - _NUMBER.size
+    (number,) = _NUMBER.unpack_from(key, end)
     count_bytes = 1 if version >= FLEXIBLE_FROM else 4
-    return key[: -_NUMBER.size - count_bytes], number
+    return key[: end - count_bytes], number, version
 
 
-def _parse_plain(frame: memoryview, at: int) -> Parsed | None:
+def _parse_plain(frame: memoryview, at: int) -> _Places | None:
     transactional, acks, _, topics, length = _PLAIN_HEAD.unpack_from(frame, at)
     if transactional != -1 or acks not in (1, -1) or topics != 1 or length <= 0:
         return None
@@ -93,10 +95,10 @@ def _parse_plain(frame: memoryview, at: int) -> Parsed | None:
     start = at + _PLAIN_PARTITION.size
     if partitions != 1 or size <= 0 or start + size != len(frame):
         return None
-    return acks, bytes(frame[name : start - 4]), start, start + size
+    return acks, name, start - 4, start, start + size
 
 
-def _parse_flexible(frame: memoryview, at: int) -> Parsed | None:
+def _parse_flexible(frame: memoryview, at: int) -> _Places | None:
     transactional, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, at)
     # A longer name would need a second byte for its length.
     if transactional != 0 or acks not in (1, -1) or topics != 2 or length <= 1:
@@ -117,4 +119,4 @@ def _parse_flexible(frame: memoryview, at: int) -> Parsed | None:
     end = start + size - 1
     if partitions != 2 or size <= 1 or frame[end:] != _END_TAGS:
         return None
-    return acks, bytes(frame[name:key_end]), start, end
+    return acks, name, key_end, start, end

@@ -78,7 +78,7 @@ def test_uncommitted_records_are_not_listed(client: Client) -> None:
     version, request = 11, list_request(client.subject, LATEST)
     api = API_BY_NAME["ListOffsets"]
     client.peer.send(client.peer.frame(api, version, request))
-    client.node.front._flush_all()
+    client.node.front.flush_all()
     answer = client.peer.take_answer(api, version)
     assert answer.topics[0].partitions[0].offset == 4
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from goqueue.model.batch import BatchHeader, Record, encode_batch, read_header
+from goqueue.model.compression import Compression
 from goqueue.wire.kafka.messages import API_BY_NAME
 from goqueue.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from goqueue.wire.kafka.messages.produce import (
@@ -16,7 +17,11 @@ from goqueue.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from goqueue.wire.kafka.produce_run import REQUESTS_MAX
+from goqueue.wire.kafka.produce_gathering import (
+    FRAME_BYTES_MAX,
+    RUN_REQUESTS_MAX,
+    TURN_BYTES_MAX,
+)
 from tests.simulation.kafka_peer import KafkaPeer
 from tests.simulation.world import World
 
@@ -59,6 +64,18 @@ def _send(world: World, peer: KafkaPeer, requests: list[ProduceRequest], version
 
 def _stored(world: World, partition: int = 0, topic: str = "orders") -> list[bytes | None]:
     return [record.value for record in world.consume(topic, partition=partition)]
+
+
+def _headers(world: World) -> list[BatchHeader]:
+    """The headers of all batches of a topic's only partition."""
+    log = world.broker.topics.get("orders").partition(0).log
+    found = log.read(0, bytes_max=1 << 20, until_offset=log.end_offset)
+    assert found is not None
+    data, headers = found.read_checked(), []
+    while data:
+        headers.append(read_header(data))
+        data = data[headers[-1].size :]
+    return headers
 
 
 def _mixed_requests(random: Random) -> list[ProduceRequest]:
@@ -109,9 +126,9 @@ def test_a_run_is_one_write_for_each_partition(monkeypatch: pytest.MonkeyPatch) 
     partition = world.broker.topics.get("orders").partition(1)
     append_run = type(partition.log).append_run
 
-    def noted(log: object, batches: bytes, headers: list[BatchHeader]) -> None:
+    def noted(log: object, batches: bytes, headers: list[BatchHeader], *, now_ms: int) -> None:
         runs.append([header.base_offset for header in headers])
-        append_run(log, batches, headers)  # type: ignore[arg-type]
+        append_run(log, batches, headers, now_ms=now_ms)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(partition.log), "append_run", noted)
     requests = [_request(_batch("v"), partition=number % 2) for number in range(10)]
@@ -146,7 +163,7 @@ def test_a_client_that_is_not_known_yet_is_heard_one_by_one() -> None:
 def test_more_requests_than_a_run_may_have_are_all_answered() -> None:
     world = World(storage__fsync="none")
     world.create("orders")
-    requests = [_request(_batch("v"))] * (2 * REQUESTS_MAX + 1)
+    requests = [_request(_batch("v"))] * (2 * RUN_REQUESTS_MAX + 1)
     assert _send(world, _met(world), requests, 7) == list(range(1, len(requests) + 1))
 
 
@@ -196,7 +213,49 @@ def test_settings_of_a_topic_hold_for_runs(settings: dict[str, str]) -> None:
         seen.append((answers, [record.value for record in records]))
         if "message_timestamp_type" in settings:
             assert all(record.timestamp_ms > 1 for record in records)
+        if "compression_type" in settings:
+            assert {header.codec for header in _headers(world)} == {Compression.GZIP}
     assert seen[0] == seen[1]
+
+
+def test_more_than_a_turn_may_hold_is_stored_in_several_rounds() -> None:
+    world = World(storage__fsync="none")
+    world.create("orders")
+    peers = [_met(world) for _ in range(5)]
+    frame_bytes = FRAME_BYTES_MAX // 2
+    for peer in peers:
+        request = _request(_batch("v" * frame_bytes))
+        peer.send(b"".join(peer.frame(PRODUCE, 7, request) for _ in range(20)))
+    assert 5 * 20 * frame_bytes > 2 * TURN_BYTES_MAX
+    world.run_for(10)
+    assert len(_stored(world)) == 5 + 5 * 20
+    for peer in peers:
+        answers = [peer.take_answer(PRODUCE, 7) for _ in range(20)]
+        assert not peer.received
+        assert all(one.responses[0].partition_responses[0].error_code == 0 for one in answers)
+
+
+def test_an_internal_topic_takes_nothing_from_clients() -> None:
+    world = World()
+    world.create("orders")
+    peer = _met(world)
+    delayed = Record(None, b"later", (("goqueue-delay-ms", b"60000"),), timestamp_ms=1)
+    _send(world, peer, [_request(bytes(encode_batch([delayed])))], 7)
+    for topic in [topic for topic in world.broker.topics if topic.is_internal]:
+        ends = [partition.log.end_offset for partition in topic.partitions]
+        answers = _send(world, peer, [_request(_batch("v"), topic=topic.name)] * 3, 7)
+        assert all(answer < 0 for answer in answers)
+        assert [partition.log.end_offset for partition in topic.partitions] == ends
+        break
+    else:
+        pytest.fail("a delayed record is kept in an internal topic")
+
+
+def test_a_topic_with_schemas_looks_at_every_record() -> None:
+    world = World()
+    world.create("orders", 1, schema_validation="value")
+    answers = _send(world, world.peer(), [_request(_batch("v"))] * 3, 7)
+    assert all(answer < 0 for answer in answers)
 
 
 def test_a_compacted_topic_still_wants_keys() -> None:
