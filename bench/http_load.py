@@ -66,10 +66,12 @@ def receive_and_ack(
     count: int,
     hold_every: int = 0,
     receipts: Path | None = None,
+    is_ahead: bool = False,
 ) -> Outcome:
     """Receive `count` messages exactly once, and acknowledge all but those that are to be held.
 
-    The receipts of those go to a file. Such a run is not timed from a warm state.
+    With `is_ahead` the next receive is sent along with an ack, and answered after it.
+    The receipts of those that are held go to a file. Such a run is not timed from a warm state.
     """
     command = [
         *_client(tools.queue_bench(), server, "consume"),
@@ -79,6 +81,8 @@ def receive_and_ack(
     ]
     if receipts is not None:
         command += ["--receipts", str(receipts)]
+    if is_ahead:
+        command.append("--ahead")
     before = cpu_seconds(server.pid)
     result = run(command)
     broker_cpu = cpu_seconds(server.pid) - before

@@ -3,7 +3,8 @@
  *   queue_bench consume  --max-messages N ... each connection is a consumer: receive, ack, again,
  *                                             until --count messages have come. Of every
  *                                             --hold-every messages one is not acknowledged; its
- *                                             receipt goes to the file --receipts
+ *                                             receipt goes to the file --receipts. With --ahead
+ *                                             the next receive is sent along with an ack
  *   queue_bench settle   --receipts F ...     acknowledges --count of those, in random order
  *   queue_bench endtoend --rate R ...         a steady publisher and long-polling consumers
  *
@@ -27,6 +28,7 @@ typedef struct {
     int size; /* bytes of one value */
     int max_messages, wait_ms, visibility_ms;
     int hold_every; /* of every so many messages one is not acknowledged; 1 holds all */
+    bool is_ahead; /* an ack and the next receive are sent together */
     int64_t count, warmup;
     double rate, seconds_max;
 } options_t;
@@ -51,7 +53,7 @@ static void build_paths(void) {
     snprintf(ack_path, sizeof ack_path, "/v1/groups/%s/ack", options.group);
 }
 
-static void start_receive(http_connection_t *connection) {
+static void put_receive(http_connection_t *connection) {
     char text[1024];
     int length = snprintf(text, sizeof text,
                           "{\"topic\":\"%s\",\"consumer\":\"consumer-%d\",\"max_messages\":%d,"
@@ -59,8 +61,12 @@ static void start_receive(http_connection_t *connection) {
                           options.topic, connection->index, options.max_messages, options.wait_ms,
                           options.visibility_ms);
     buffer_t body = {.data = text, .length = (size_t)length};
-    connection->held_count = 0;
     http_put_request(&connection->out, "POST", receive_path, &body);
+}
+
+static void start_receive(http_connection_t *connection) {
+    connection->held_count = 0;
+    put_receive(connection);
     http_start(connection);
 }
 
@@ -133,6 +139,10 @@ static void take_received(http_connection_t *connection, const http_answer_t *an
     if (connection->held_count == 0)
         return start_receive(connection);
     http_put_request(&connection->out, "POST", ack_path, &connection->held);
+    if (options.is_ahead) {
+        put_receive(connection);
+        connection->more = 1;
+    }
     http_start(connection);
 }
 
@@ -147,7 +157,10 @@ static void take_acked(http_connection_t *connection, const http_answer_t *answe
         begin_ns = now_ns();
         received_at_begin = received;
     }
-    start_receive(connection);
+    if (options.is_ahead)
+        connection->held_count = 0; /* what comes next is the answer to the receive */
+    else
+        start_receive(connection);
 }
 
 static void take_consumed(http_connection_t *connection, const http_answer_t *answer) {
@@ -361,7 +374,8 @@ static void read_options(int argc, char **argv) {
         {"size", 1, 0, 's'},       {"max-messages", 1, 0, 'x'},
         {"wait-ms", 1, 0, 'a'},      {"visibility-ms", 1, 0, 'v'}, {"hold-every", 1, 0, 'H'},
         {"count", 1, 0, 'n'},        {"warmup", 1, 0, 'w'},     {"rate", 1, 0, 'R'},
-        {"seconds-max", 1, 0, 'm'},  {"receipts", 1, 0, 'f'},   {0, 0, 0, 0}};
+        {"seconds-max", 1, 0, 'm'},  {"receipts", 1, 0, 'f'},   {"ahead", 0, 0, 'A'},
+        {0, 0, 0, 0}};
     int name;
     while ((name = getopt_long(argc, argv, "", names, NULL)) != -1) {
         switch (name) {
@@ -377,6 +391,7 @@ static void read_options(int argc, char **argv) {
         case 'v': options.visibility_ms = atoi(optarg); break;
         case 'H': options.hold_every = atoi(optarg); break;
         case 'f': options.receipts = optarg; break;
+        case 'A': options.is_ahead = true; break;
         case 'n': options.count = atoll(optarg); break;
         case 'w': options.warmup = atoll(optarg); break;
         case 'R': options.rate = atof(optarg); break;

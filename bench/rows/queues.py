@@ -29,6 +29,7 @@ BATCH = 100
 # A group of the benchmark may hold as many as a group ever may; what bounds a run is its count.
 GROUP_SETTINGS = {"unacked_max": 1_000_000, "consumer_unacked_max": 1_000_000}
 SETTLE_LEVEL_MIN = 10_000
+AHEAD = ", next receive sent along with the ack"
 FLAT = times_at_most(1.5)
 TARGETS = {
     RABBITMQ: (times_at_least(2.0),),
@@ -44,7 +45,9 @@ def measure(session: Session) -> None:
         f"Topics of {PARTITIONS} partitions, filled before the run by librdkafka. A consumer has a "
         "connection of its own: it receives, acknowledges what it got in one call, waits for the "
         "answer, and receives again. Every message must come exactly once and every ack be "
-        "answered with its result; an ack is answered when it is journaled.",
+        "answered with its result; an ack is answered when it is journaled. "
+        f"`{AHEAD.strip(', ')}`: both are one piece, and it still holds one batch at most; its "
+        "receive is counted from then, so the ack is part of it.",
         "RabbitMQ: one durable quorum queue on one node, persistent messages, librabbitmq in C, "
         f"prefetch {2 * BATCH}, one ack with `multiple` for every {BATCH}; such acks are not "
         "answered, so the run ends with a call on each channel. The queue must be empty then.",
@@ -78,11 +81,17 @@ def _measure_batches(session: Session, section: Section, size: int, consumers: i
     cases: dict[str, Case] = {
         name: partial(_run, session, name, BATCH, count, size, consumers) for name in names
     }
+    if consumers == 1:
+        cases |= {
+            f"{name}{AHEAD}": partial(_run, session, name, BATCH, count, size, 1, is_ahead=True)
+            for name in names
+        }
+    ours = tuple(cases)
     cases |= {name: partial(_run_peer, session, name, size, consumers) for name in peers}
     title = f"{PAYLOAD_NAMES[size]} in batches of {BATCH}, {consumers} consumer"
     title += "s" if consumers > 1 else ""
     runs = session.in_turns(f"queues, {title}", cases)
-    for name in names:
+    for name in ours:
         row, mine = f"{title}, {name}", runs[name]
         section.add(row, mine, "messages_per_s", MESSAGES)
         for peer in peers:
@@ -135,7 +144,14 @@ def _measure_unacked(session: Session, section: Section) -> None:
 
 
 def _run(
-    session: Session, name: str, at_once: int, count: int, size: int, consumers: int
+    session: Session,
+    name: str,
+    at_once: int,
+    count: int,
+    size: int,
+    consumers: int,
+    *,
+    is_ahead: bool = False,
 ) -> Outcome:
     server = session.server(name)
     with fresh_topic(server, PARTITIONS) as topic:
@@ -150,6 +166,7 @@ def _run(
             consumers=consumers,
             at_once=at_once,
             count=stored,
+            is_ahead=is_ahead,
         )
 
 

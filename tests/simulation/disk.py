@@ -107,14 +107,14 @@ class SimulatedFile:
     def prefetch(self, position: int, length: int) -> None:
         self._opened()
 
-    def overwrite(self, position: int, data: bytes) -> None:
+    def overwrite(self, position: int, data: Buffer) -> None:
         self._disk.operation("overwrite", self.path)
         inode = self._opened()
         assert position + len(data) <= len(inode.data)
         inode.data[position : position + len(data)] = data
         inode.mark(position, position + len(data))
 
-    def write_durably(self, position: int, data: bytes) -> None:
+    def write_durably(self, position: int, data: Buffer) -> None:
         self.overwrite(position, data)
         self.sync()
 

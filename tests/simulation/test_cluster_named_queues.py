@@ -31,12 +31,13 @@ OWNERS_TRIED = 20
 QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
 
 
-def _begin(seed: int) -> ClusterWorld:
+def _begin(seed: int, **settings: str) -> ClusterWorld:
     world = ClusterWorld(
         seed,
         delivery__snapshot_bytes="4KiB",
         delivery__lanes_save_ms="500ms",
         topics__partitions="2",
+        **settings,
     )
     world.heal()
     named = world.random.choice(world.up()).broker.named_queues
@@ -266,6 +267,14 @@ def test_nodes_that_make_a_queue_at_the_same_time_make_one() -> None:
     other = world.up()[0].broker.named_queues.create(spec._replace(attributes={"a": "2"}))
     with pytest.raises(QueueExists):
         world.wait(other)
+
+
+@pytest.mark.parametrize(("copies", "in_sync"), [("3", "2"), ("1", "1")])
+def test_messages_are_as_safe_as_the_journal_that_ends_them(copies: str, in_sync: str) -> None:
+    world = _begin(6, cluster__replication_factor=copies)
+    world.run_until(lambda: world.up()[0].broker.topics.find(NAME) is not None)
+    settings = world.up()[0].broker.topics.get(NAME).fact.settings
+    assert settings.get("min_insync_replicas", "1") == in_sync
 
 
 def test_a_claim_that_another_has_overtaken_is_refused_and_can_be_repeated() -> None:

@@ -9,6 +9,7 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import Received
 from goqueue.broker.topics import DELIVERY_TOPIC
 from goqueue.delivery.redrive import RedriveOrder
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.model.errors import GoQueueError, NotCoordinator, StalePartitionVersion
 from tests.simulation.cluster_queues import (
     PARTITIONS,
@@ -177,3 +178,13 @@ def test_a_job_is_told_as_it_was_agreed_on() -> None:
     owner = world.leader_of(DELIVERY_TOPIC, place)
     assert owner is not None
     assert owner.broker.redrives.get(TOPIC, job.id).state == "running"
+
+
+def test_a_dead_letter_is_as_safe_as_the_message_was() -> None:
+    world = begin(5)
+    kill_messages(world)
+    topics = world.up()[0].broker.topics
+    source, grave = topics.get(TOPIC), topics.get(TOPIC + DEAD_LETTER_SUFFIX)
+    assert grave.fact.settings == {"min_insync_replicas": "2"} == source.fact.settings
+    leaders = world.up()[0].broker.leaders
+    assert leaders.copies_of(grave) == leaders.copies_of(source) == 3

@@ -308,6 +308,7 @@ class Broker:
             self.queues,
             self._queue_sender,
             partition_count=self.settings.topics.partitions,
+            replication_factor=self.settings.cluster.replication_factor,
             new_id=self.new_id,
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
             maker_of=self._stream_owner_of,

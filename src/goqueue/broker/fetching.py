@@ -89,19 +89,27 @@ class Fetch:
         """There is more in one of the partitions; see whether it is enough now."""
         if self._is_finishing:
             return
-        # What a transaction has written and not decided is no news to everyone.
         is_over = partition.is_gone or partition.is_following
-        if not is_over and (self._bytes_min > 1 or self._is_committed_only):
-            for wanted in self._wanted:
-                if wanted.partition is partition:
-                    result = self._read(wanted, wanted.bytes_max)
-                    size = result.batches.length if result.batches is not None else 0
-                    self._available[partition] = size
-            if sum(self._available.values()) < max(1, self._bytes_min):
-                return
+        if not is_over and not self._has_enough(partition):
+            return
         # One round of syncing advances several partitions: let the answer have them all.
         self._is_finishing = True
         self._scheduler.call_soon(self._finish)
+
+    def _has_enough(self, partition: Partition) -> bool:
+        """Whether there is as much as is waited for, now that there is more in a partition."""
+        mine = (one for one in self._wanted if one.partition is partition)
+        if self._bytes_min <= 1:
+            # What a transaction has written and not decided is no news to everyone.
+            return not self._is_committed_only or any(
+                one.offset < partition.last_stable_offset or not one.is_committed_only
+                for one in mine
+            )
+        for wanted in mine:
+            result = self._read(wanted, wanted.bytes_max)
+            size = result.batches.length if result.batches is not None else 0
+            self._available[partition] = size
+        return sum(self._available.values()) >= self._bytes_min
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+from goqueue.broker.saving import Saving
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.settling import Cleared, Settling
 from goqueue.partition import Flush, Partition
@@ -49,6 +50,7 @@ class Flusher:
     ) -> None:
         self._scheduler = scheduler
         self._interval_ms = interval_ms if mode == "interval" else BACKGROUND_INTERVAL_MS
+        self._saving = Saving(scheduler)
         self._settling = None if journal is None else Settling(scheduler, journal)
         self._urgent: dict[Partition, None] = {}
         self._later: dict[Partition, None] = {}
@@ -119,7 +121,8 @@ class Flusher:
             return
         self._writes_before, self._writes = self._writes, 0
         dirty, self._urgent = self._urgent, {}
-        flushes = [(partition, partition.flush()) for partition in dirty if partition.is_dirty]
+        is_brief = not self._idle
+        flushes = [(one, one.flush(is_brief=is_brief)) for one in dirty if one.is_dirty]
         if not flushes:
             self._finish_idle()
             return
@@ -198,6 +201,8 @@ class Flusher:
                 partition.journaled(flush)
             else:
                 partition.flushed(flush)
+            if partition.is_save_due:
+                self._saving.request(partition)
         if self._idle:
             self._make_urgent()
         elif self._urgent:
@@ -206,8 +211,11 @@ class Flusher:
     def _finish_idle(self) -> None:
         idle, self._idle = self._idle, []
         for done in idle:
-            # Cleared or not: a journal that has failed is written back at the next start.
-            self.clear_journal(partial(_call, done))
+            self._saving.when_idle(partial(self._clear_then, done))
+
+    def _clear_then(self, done: Callable[[], None]) -> None:
+        # Cleared or not: a journal that has failed is written back at the next start.
+        self.clear_journal(partial(_call, done))
 
 
 def _call(done: Callable[[], None], _: bool) -> None:

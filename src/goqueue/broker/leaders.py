@@ -100,6 +100,13 @@ class Leaders:
         fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
         return _NO_LEADER if fact is None else fact.leader_epoch
 
+    def copies_of(self, topic: Topic) -> int:
+        """How many nodes are to have a copy of each partition; the most of them, if it varies."""
+        if self._cluster is None:
+            return 1
+        facts = self._cluster.quorum.metadata.partitions.of_topic(topic.id)
+        return max((len(fact.replicas) for fact in facts), default=1)
+
     def is_here(self, topic: Topic, number: int) -> bool:
         return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
 

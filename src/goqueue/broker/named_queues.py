@@ -20,8 +20,9 @@ from goqueue.broker.named_queue_sending import Posted, Posting, PostResult, Queu
 from goqueue.broker.promise import Promise, promised
 from goqueue.broker.queues import Queues
 from goqueue.broker.scheduler import Scheduler
-from goqueue.broker.topics import Topics
+from goqueue.broker.topics import DELIVERY_TOPIC, Topics
 from goqueue.cluster.facts import NamedQueueFact
+from goqueue.cluster.topic_changes import IN_SYNC_SETTING
 from goqueue.model.errors import (
     InternalTopic,
     QueueExists,
@@ -64,11 +65,12 @@ class NamedQueues:
         sender: QueueSender,
         *,
         partition_count: int,
+        replication_factor: int,
         new_id: Callable[[], bytes],
         catch_up: Callable[[], Promise[None]] | None,
         maker_of: Callable[[str], int],
     ) -> None:
-        """New topics have `partition_count` partitions.
+        """New topics have `partition_count` partitions, each of them so many copies in a cluster.
 
         `catch_up` learns what other nodes have decided, where there are any. `maker_of` tells who
         knows whether a name is that of a stream group.
@@ -78,6 +80,7 @@ class NamedQueues:
         self._queues = queues
         self._sender = sender
         self._partition_count = partition_count
+        self._replication_factor = replication_factor
         self._new_id = new_id
         self._catch_up = catch_up
         self._maker_of = maker_of
@@ -207,10 +210,20 @@ class NamedQueues:
     async def _make_topic(self, name: str, settings: Mapping[str, str]) -> None:
         try:
             await self._topics.create(
-                name, partition_count=self._partition_count, settings=settings
+                name,
+                partition_count=self._partition_count,
+                settings={**self._in_sync_setting(), **settings},
             )
         except TopicExists:
             pass  # Another node was quicker, and it is the same queue's.
+
+    def _in_sync_setting(self) -> Mapping[str, str]:
+        """Messages are as safe as the journal that says which of them are done."""
+        journal = self._topics.find(DELIVERY_TOPIC)
+        in_sync = None if journal is None else journal.fact.settings.get(IN_SYNC_SETTING)
+        if in_sync is None or int(in_sync) > self._replication_factor:
+            return {}
+        return {IN_SYNC_SETTING: in_sync}
 
     def change(
         self,

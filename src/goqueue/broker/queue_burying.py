@@ -29,6 +29,7 @@ from goqueue.broker.queue_records import RecordReader, Source, read_soon
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.facts import QueueGroupFact
+from goqueue.cluster.topic_changes import IN_SYNC_SETTING
 from goqueue.delivery import Buried, Burying, DeadLetter, Dying
 from goqueue.delivery.ranges import ranges_of
 from goqueue.model.batch import Record, add_sequence, encode_batch
@@ -242,16 +243,25 @@ class ClusterBurial:
             entry.promise.resolve(None)
 
     async def _grave(self, line: _Line) -> Topic:
-        """The dead-letter topic, made when it is missing."""
+        """The dead-letter topic, made when it is missing.
+
+        A message is done where it was as soon as it is there, so it must be as safe there.
+        """
         topic = self._topics.find(line.topic)
         if topic is None:
             entry = line.pending[0] if line.pending else None
             if entry is None:
                 assert line.batch is not None
                 entry = line.batch.entries[0]
-            count = len(entry.mourner.topic.partitions)
+            source = entry.mourner.topic
+            own = source.fact.settings
             try:
-                topic = await self._topics.create(line.topic, partition_count=count)
+                topic = await self._topics.create(
+                    line.topic,
+                    partition_count=len(source.partitions),
+                    settings={name: own[name] for name in (IN_SYNC_SETTING,) if name in own},
+                    replication_factor=self._leaders.copies_of(source),
+                )
             except TopicExists:
                 topic = self._topics.get(line.topic)
         return topic

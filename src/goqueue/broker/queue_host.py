@@ -15,6 +15,7 @@ from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topic
 from goqueue.delivery import (
     MIXED,
+    SETTLED,
     Burying,
     DeadLetter,
     Delivery,
@@ -139,16 +140,19 @@ class _Reading:
     is_awaiting: bool = False  # something that was chosen has to come from another node
 
 
-def _give(received: Received, reading: _Reading, handed: Sequence[Handed]) -> int:
-    """Add what is handed out of what was read; its bytes."""
-    given_bytes = 0
+def _given(reading: _Reading, handed: Sequence[Handed]) -> list[ReceivedRun]:
+    """What is handed out of what was read."""
+    given: list[ReceivedRun] = []
     for run_number, of_run, lease, first in handed:
         columns, places = reading.parts[run_number]
         if len(of_run) < len(places):
             places = [places[one] for one in of_run]
-        received.add(ReceivedRun(columns, places, lease, first))
-        given_bytes += columns.bytes_at(places)
-    return given_bytes
+        given.append(ReceivedRun(columns, places, lease, first))
+    return given
+
+
+def _bytes_of(given: list[ReceivedRun]) -> int:
+    return sum(run.columns.bytes_at(run.places) for run in given)
 
 
 class Burial(Protocol):
@@ -331,8 +335,10 @@ class HostedQueue:
                 gone=reading.gone,
                 call=call,
             )
-            given_bytes = _give(received, reading, handed)
-            room = room - given_bytes if queue.settings.fair_keys else reading.room
+            given = _given(reading, handed)
+            for run in given:
+                received.add(run)
+            room = room - _bytes_of(given) if queue.settings.fair_keys else reading.room
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
             if is_stopped and queue.stop_looking():
@@ -411,21 +417,28 @@ class HostedQueue:
 
     def settle(self) -> list[Promise[None]]:
         """Have everything carried out that the queue wants done, and set the alarm."""
-        letters = self.queue.take_dead_letters()
         if self.queue.has_events:
             self._journal.changed(self)
+        return self._carry_out()
+
+    def _carry_out(self) -> list[Promise[None]]:
+        """The same where the journal knows already that there is something to write."""
+        letters = self.queue.take_dead_letters()
         self._set_alarm()
         return self._burial.send(self, letters) if letters else []
 
     def answer(self, settled: list[Settled]) -> Promise[list[GoQueueError | None]]:
         """The outcome of each receipt, when it is durable."""
         promise: Promise[list[GoQueueError | None]] = Promise()
-        results = [one.error for one in settled]
+        # Nearly always all went well, and counting is quicker than looking at each.
+        results: list[GoQueueError | None] = [None] * len(settled)
+        if settled.count(SETTLED) < len(settled):
+            results = [one.error for one in settled]
         if all(error is not None for error in results):
             self.settle()
             promise.resolve(results)
             return promise
-        waits = [self._journal.saved(self), *self.settle()]
+        waits = [self._journal.saved(self), *self._carry_out()]
         self.wake()
         left = len(waits)
         failures: list[Exception] = []
@@ -472,6 +485,8 @@ class HostedQueue:
         """Wake up when a lease ends, and for those who wait also when a retry is due.
 
         A retry that is due already was not handed out for want of room; time does not change that.
+        An alarm that comes too early finds nothing and is set anew. Leases begin and end all the
+        time, so an earlier one is left as it is.
         """
         wake_ms = self.queue.leases.next_expiry_ms()
         due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
@@ -481,15 +496,15 @@ class HostedQueue:
             ripe_ms = self.queue.next_ripe_ms()
             if ripe_ms is not None:
                 wake_ms = ripe_ms if wake_ms is None else min(wake_ms, ripe_ms)
-        if wake_ms == self._timer_at or self._is_closed:
+        if wake_ms is None or self._is_closed:
+            return
+        if self._timer_at is not None and self._timer_at <= wake_ms:
             return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._timer_at = wake_ms
-        if wake_ms is not None:
-            delay_ms = max(0, wake_ms - self._scheduler.now_ms())
-            self._timer = self._scheduler.call_later(delay_ms, self._ring)
+        delay_ms = max(0, wake_ms - self._scheduler.now_ms())
+        self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, None

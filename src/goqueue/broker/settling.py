@@ -54,6 +54,7 @@ class Settling:
         """These partitions have entries in the current file now."""
         self._is_round_running = False
         self._unsettled[self.journal.current].update(dict.fromkeys(partitions))
+        self._grow_if_due()
         self._go_on_clearing()
 
     def fail(self, error: Exception) -> None:
@@ -65,6 +66,23 @@ class Settling:
         waiting, self._clearing = self._clearing, []
         for _, done in waiting:
             done(False)
+
+    # Growing
+
+    def _grow_if_due(self) -> None:
+        if self.is_failed:
+            return
+        number = self.journal.begin_growth()
+        if number is not None:
+            work = partial(self.journal.grow, number)
+            self._scheduler.run_blocking(work, partial(self._grown, number))
+
+    def _grown(self, number: int, _: object, error: Exception | None) -> None:
+        self.journal.end_growth(number)
+        if isinstance(error, OSError):
+            self.fail(error)
+        elif error is not None:
+            raise error
 
     # Clearing
 

@@ -8,7 +8,7 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
-from goqueue.delivery.handing import Handed, Preparation, Run, Settled
+from goqueue.delivery.handing import SETTLED, Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -62,6 +62,7 @@ __all__ = [
     "NO_LANE",
     "PEEK_MESSAGES_MAX",
     "RECEIVE_MESSAGES_MAX",
+    "SETTLED",
     "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",

@@ -202,9 +202,9 @@ class Chooser:
             number = next(iter(ready))
         partition = self._partitions[number]
         del ready[number]
-        wait_ms = now_ms - partition.oldest_ms(lane)
         taken = partition.take(lane, min(count, PARTITION_TURN))
         assert taken, "a partition is listed as ready and has nothing"
+        wait_ms = now_ms - partition.arrived_ms(taken[0])
         if partition.ready[lane]:
             ready[number] = None
         self.longest_wait_ms[lane] = max(self.longest_wait_ms[lane], wait_ms)

@@ -43,6 +43,9 @@ class Settled(NamedTuple):
     dead_letter: DeadLetter | None = None
 
 
+SETTLED = Settled()
+
+
 class Preparation(NamedTuple):
     """What a transaction may acknowledge: to be written first, and then given back as it is."""
 

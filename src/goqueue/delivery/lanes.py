@@ -168,5 +168,13 @@ class LaneIndex:
         return index if is_sound and all(lane <= NO_LANE for lane in state.lanes) else None
 
 
+def lane_counts(lanes: bytes) -> list[tuple[int, int]]:
+    """How many of some messages, at least one, are in each lane that any of them is in."""
+    first = lanes[0]
+    if lanes.count(first) == len(lanes):
+        return [(first, len(lanes))]  # the usual case
+    return [(lane, lanes.count(lane)) for lane in set(lanes)]
+
+
 def _byte_order() -> str:
     return "little" if array("H", (1,)).tobytes()[0] else "big"

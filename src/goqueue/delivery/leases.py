@@ -152,26 +152,22 @@ class Leases:
         """The lease that a receipt speaks of, and the place in it, if it holds still."""
         lease = self._by_head.get(receipt[:HEAD_LENGTH])
         index = PLACES.get(receipt[HEAD_LENGTH:], -1)
-        if (
-            lease is None
-            or not 0 <= index < len(lease.out)
-            or not lease.out[index]
-            or lease.until_of(index) <= now_ms
-        ):
+        if lease is None or not 0 <= index < len(lease.out) or not lease.out[index]:
             return None
-        return lease, index
+        until_ms = lease.until_ms if lease.untils is None else lease.untils[index]
+        return None if until_ms <= now_ms else (lease, index)
 
     def take_back(
         self, receipts: Sequence[str], now_ms: int
-    ) -> tuple[dict[Lease, list[int]], list[int]]:
+    ) -> tuple[dict[Lease, Sequence[int]], list[int]]:
         """Mark the messages of these receipts as no longer out; they are still to be settled.
 
         Return their indexes by lease, and the places of the receipts that do not hold.
         """
-        taken: dict[Lease, list[int]] = {}
+        taken: dict[Lease, Sequence[int]] = {}
         refused: list[int] = []
-        at = 0
-        while at < len(receipts):
+        at, end = 0, len(receipts)
+        while at < end:
             found = self.find(receipts[at], now_ms)
             if found is None:
                 refused.append(at)
@@ -179,9 +175,15 @@ class Leases:
                 continue
             lease, index = found
             count = _run_length(lease, index, receipts, at)
-            lease.out[index : index + count] = bytes(count)
-            taken.setdefault(lease, []).extend(range(index, index + count))
             at += count
+            lease.out[index : index + count] = bytes(count)
+            of_lease, of_run = taken.get(lease), range(index, index + count)
+            if of_lease is None:
+                taken[lease] = of_run
+            elif isinstance(of_lease, list):
+                of_lease += of_run
+            else:
+                taken[lease] = [*of_lease, *of_run]
         return taken, refused
 
     def give_back(self, lease: Lease, index: int) -> None:
@@ -267,14 +269,19 @@ def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> i
 
     A consumer mostly settles what it received in order, and comparing is cheaper than finding.
     """
-    if lease.untils is not None:
-        return 1
     count_max = min(len(lease.out) - index, len(receipts) - at)
+    head = lease.head
+    if count_max == 1 or receipts[at + 1] != head + TAILS[index + 1] or lease.untils is not None:
+        return 1
     first_back = lease.out.find(0, index, index + count_max)
     if first_back >= 0:
         count_max = first_back - index
-    head = lease.head
-    for count in range(1, count_max):
-        if receipts[at + count] != head + TAILS[index + count]:
+    # All at once: no receipt of ours has a space, so that two texts are the same only if all
+    # their parts are.
+    tails = TAILS[index : index + count_max]
+    if " ".join(receipts[at : at + count_max]) == head + f" {head}".join(tails):
+        return count_max
+    for count in range(2, count_max):
+        if receipts[at + count] != head + tails[count]:
             return count
     return count_max

@@ -240,7 +240,10 @@ class Ledger:
     def _finish(self, ranges: list[Range]) -> None:
         done, retries = self.done, self.retries
         for first, end in ranges:
-            done.add(first, end)
+            if first <= self.floor:
+                self.floor = max(self.floor, end)  # the oldest one, as often
+            else:
+                done.add(first, end)
             if retries:
                 self._drop_retries(first, end)
         self._settle()
@@ -307,9 +310,9 @@ class Ledger:
 
     def _settle(self) -> None:
         """Let the floor rise through what is done."""
-        floor = self.done.first_missing_from(self.floor)
-        self.floor = floor
-        self.done.discard_before(floor)
+        if self.done:
+            self.floor = self.done.first_missing_from(self.floor)
+            self.done.discard_before(self.floor)
 
     def _take_part(self, part: Snapshot) -> None:
         """Wait for the last part: half a snapshot must not replace a whole ledger."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.key_lines import KeyLines
@@ -26,6 +27,7 @@ from goqueue.delivery.ledger import (
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.rates import Rates
 from goqueue.delivery.ripening import Ripening
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 
 # Whoever has handed an ack over to a transaction does not hold the message any more.
 NOBODY = ""
@@ -39,6 +41,12 @@ class DeadLetter:
     offset: int
     attempts: int
     reason: str
+
+
+@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
+def _all_normal(count: int) -> bytes:
+    """So many messages in the normal lane; leases of the same size share it."""
+    return bytes((NORMAL,)) * count
 
 
 @dataclass(slots=True)
@@ -301,7 +309,7 @@ class PartitionQueue:
     def lanes_of(self, offsets: Sequence[int]) -> bytes:
         index = self.index
         if index.is_plain:
-            return bytes((NORMAL,)) * len(offsets)
+            return _all_normal(len(offsets))
         return bytes(index.lane_of(offset) for offset in offsets)
 
     def attempts_of(self, offset: int) -> int:

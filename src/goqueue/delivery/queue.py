@@ -12,17 +12,25 @@ of messages are in the records: `choose`, then, with what was read, `lease`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from goqueue.delivery.choosing import Pick
-from goqueue.delivery.handing import Draft, Handed, Preparation, Run, Settled
+from goqueue.delivery.handing import SETTLED, Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
-from goqueue.delivery.lanes import LANE_COUNT
+from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.leases import ATTEMPTS_MAX, Lease
 from goqueue.delivery.ledger import Finish, Prepared, Retry
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue_fairness import QueueFairness
-from goqueue.delivery.queue_settling import EXHAUSTED, SETTLED
+from goqueue.delivery.queue_settling import EXHAUSTED
 from goqueue.delivery.receipts import refusal
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
+
+
+@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
+def _first_attempts(count: int) -> bytes:
+    """So many messages that are handed out for the first time; leases of the same size share it."""
+    return b"\x01" * count
 
 
 class Queue(QueueFairness):
@@ -131,7 +139,7 @@ class Queue(QueueFairness):
         self, number: int, offsets: Sequence[int], consumer: str, now_ms: int, until_ms: int
     ) -> Lease:
         partition = self.partitions[number]
-        attempts: Sequence[int] = b"\x01" * len(offsets)
+        attempts: Sequence[int] = _first_attempts(len(offsets))
         firsts_ms: Sequence[int] | None = None
         if partition.ledger.retries:
             attempts = [min(partition.attempts_of(one) + 1, ATTEMPTS_MAX) for one in offsets]
@@ -140,11 +148,10 @@ class Queue(QueueFairness):
         if self._late:
             self._late.drop([(number, offset) for offset in offsets])
         lanes = partition.lanes_of(offsets)
-        for lane in range(LANE_COUNT):
-            if lane_count := lanes.count(lane):
-                partition.in_flight[lane] += lane_count
-                partition.out_total[lane] += lane_count
-                partition.out_rates.add(lane, lane_count, now_ms)
+        for lane, lane_count in lane_counts(lanes):
+            partition.in_flight[lane] += lane_count
+            partition.out_total[lane] += lane_count
+            partition.out_rates.add(lane, lane_count, now_ms)
         self.totals.delivered += len(offsets)
         return self.leases.grant(
             consumer,
@@ -161,6 +168,8 @@ class Queue(QueueFairness):
     def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
         """Finish what is over, and let what was left out be chosen again."""
         left = draft.left()
+        if not left and not draft.finished and not partition.lines.is_used:
+            return  # All was handed out, and the choice has seen to what can be chosen next.
         for why, offsets in draft.finished.items():
             self._finish(partition, offsets, why, now_ms)
             if why is Finish.EXPIRED:

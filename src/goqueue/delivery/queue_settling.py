@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from goqueue.delivery.backoff import backoff_ms
-from goqueue.delivery.handing import Settled
-from goqueue.delivery.lanes import LANE_COUNT
+from goqueue.delivery.handing import SETTLED, Settled
+from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.late_receipts import Late
 from goqueue.delivery.leases import Lease
 from goqueue.delivery.ledger import Finish, Retry
@@ -17,7 +17,6 @@ from goqueue.delivery.receipts import refusal
 from goqueue.model.errors import GoQueueError, LeaseTooLong
 
 EXHAUSTED = "deliveries_exhausted"
-SETTLED = Settled()
 
 
 class QueueSettling(QueuePartitions):
@@ -27,19 +26,21 @@ class QueueSettling(QueuePartitions):
         """These messages are done."""
         settled = [SETTLED] * len(receipts)
         taken, refused = self.leases.take_back(receipts, now_ms)
+        self.totals.acked += len(receipts) - len(refused)
         done: dict[int, list[Sequence[int]]] = {}
         if refused and self.settings.late_acks:
             refused = self._ack_late(now_ms, receipts, refused, done)
         for place in refused:
             settled[place] = Settled(refusal(receipts[place]))
         for lease, indexes in taken.items():
-            self.totals.acked += len(indexes)
             done.setdefault(lease.partition, []).append(self._land(lease, indexes, now_ms))
         for number, parts in done.items():
             partition = self.partitions[number]
+            has_lines = partition.lines.is_used  # else nobody waits for these to be done
             offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
             self._finish(partition, offsets, Finish.ACKED, now_ms)
-            self._refresh(partition)
+            if has_lines:
+                self._refresh(partition)
         return settled
 
     def _ack_late(
@@ -74,20 +75,24 @@ class QueueSettling(QueuePartitions):
         number, offset = late.message
         return late if offset in self.partitions[number].waiting else None
 
-    def _land(self, lease: Lease, indexes: list[int], now_ms: int) -> Sequence[int]:
+    def _land(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> Sequence[int]:
         """These messages are not in flight any more, often all of a lease; their offsets."""
         self.leases.settle(lease, len(indexes))
         if self.tenants:
             self._note_handled(lease, indexes, now_ms)
-        partition, lanes, offsets = self.partitions[lease.partition], lease.lanes, lease.offsets
+        in_flight, lanes = self.partitions[lease.partition].in_flight, lease.lanes
+        offsets: Sequence[int] = lease.offsets
+        if len(indexes) == 1:
+            in_flight[lanes[indexes[0]]] -= 1
+            return (offsets[indexes[0]],)
         if len(indexes) != len(offsets):
             lanes = bytes([lanes[index] for index in indexes])
             offsets = [offsets[index] for index in indexes]
-        for lane in range(LANE_COUNT):
-            partition.in_flight[lane] -= lanes.count(lane)
+        for lane, count in lane_counts(lanes):
+            in_flight[lane] -= count
         return offsets
 
-    def _note_handled(self, lease: Lease, indexes: list[int], now_ms: int) -> None:
+    def _note_handled(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> None:
         of_lease = lease.tenants
         tenants = [None if of_lease is None else of_lease[index] for index in indexes]
         self.tenants.spend(tenants, now_ms - lease.granted_ms, now_ms)

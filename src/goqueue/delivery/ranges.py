@@ -21,15 +21,20 @@ class _Block:
     def add(self, first: int, end: int) -> None:
         starts, ends = self.starts, self.ends
         low = bisect_left(ends, first)
-        high = bisect_right(starts, end)
-        if low < high:
-            first = min(first, starts[low])
-            end = max(end, ends[high - 1])
-        if high - low == 1:
-            starts[low], ends[low] = first, end
-        else:
-            starts[low:high] = array("q", (first,))
-            ends[low:high] = array("q", (end,))
+        high, near = low, min(low + 3, len(starts))
+        # Few ranges are near enough to be joined; they lie together, others far off in memory.
+        while high < near and starts[high] <= end:
+            high += 1
+        if high == low + 3:
+            high = bisect_right(starts, end, high)
+        if high == low:
+            starts.insert(low, first)
+            ends.insert(low, end)
+            return
+        starts[low] = min(first, starts[low])
+        ends[low] = max(end, ends[high - 1])
+        if high > low + 1:
+            self.cut(low + 1, high)
 
     def cut(self, first: int, end: int | None = None) -> None:
         """Take out the ranges from number `first` up to `end`."""
@@ -65,6 +70,9 @@ class RangeSet:
         """The number of ranges, which is what the set costs."""
         return sum(len(block.starts) for block in self._blocks)
 
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
     def __iter__(self) -> Iterator[Range]:
         pairs = (zip(block.starts, block.ends, strict=True) for block in self._blocks)
         return iter([one for block in pairs for one in block])
@@ -93,10 +101,13 @@ class RangeSet:
             ends.append(end)
             return
         block = blocks[number]
-        if number + 1 < len(blocks) and blocks[number + 1].starts[0] <= end:
-            end = self._swallow(number + 1, end)
-        block.add(first, end)
-        ends[number] = block.ends[-1]
+        if end < ends[number]:
+            block.add(first, end)
+        else:
+            if number + 1 < len(blocks) and blocks[number + 1].starts[0] <= end:
+                end = self._swallow(number + 1, end)
+            block.add(first, end)
+            ends[number] = block.ends[-1]
         if len(block.starts) > self.BLOCK_RANGES_MAX:
             blocks.insert(number + 1, block.split())
             ends[number : number + 1] = [block.ends[-1], ends[number]]

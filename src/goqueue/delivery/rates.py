@@ -23,6 +23,9 @@ class Rates:
 
     def add(self, number: int, count: int, now_ms: int) -> None:
         """So many of a thing happened now."""
+        if now_ms == self._at_ms[number]:
+            self._per_second[number] += count * 1000 / WINDOW_MS
+            return
         self._per_second[number] = self.per_second(number, now_ms) + count * 1000 / WINDOW_MS
         self._at_ms[number] = now_ms
 

@@ -30,6 +30,7 @@ class Columns:
 
     __slots__ = (
         "_data",
+        "_has_keys",
         "_header_starts",
         "_key_ends",
         "_key_starts",
@@ -51,6 +52,7 @@ class Columns:
         self._value_starts = self._value_ends = _NONE
         self._header_starts: memoryview | None = None
         self._places: dict[int, int] | None = None
+        self._has_keys: bool | None = None
         self._may_have_attributes: bool | None = None
 
     def __len__(self) -> int:
@@ -60,6 +62,13 @@ class Columns:
     def has_headers(self) -> bool:
         """Whether any of the records has a header."""
         return self._header_starts is not None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any of the records has a key; the place of one that is missing is -1."""
+        if self._has_keys is None:
+            self._has_keys = bool(self._key_starts.tobytes().strip(b"\xff"))
+        return self._has_keys
 
     @property
     def may_have_attributes(self) -> bool:

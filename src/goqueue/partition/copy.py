@@ -54,6 +54,7 @@ class Copy:
         "_keeping",
         "_mark_dirty",
         "_refusal",
+        "_saving",
         "_snapshot_due",
         "bytes_in",
         "damaged_from",
@@ -136,6 +137,7 @@ class Copy:
         self._commit_limit = self.high_watermark if self.is_following else NO_LIMIT
         self._keeping: deque[tuple[int, Committed]] = deque()
         self._flush: Flush | None = None
+        self._saving: Flush | None = None
         self._flush_lock = threading.Lock()
         self._is_truncating = False
         self.watchers: dict[Watcher, None] = {}
@@ -180,25 +182,17 @@ class Copy:
     @property
     def is_flushing(self) -> bool:
         """Whether a thread is at the files just now."""
-        return self._flush_lock.locked()
+        is_saving = self._saving is not None and self._saving.is_running
+        return is_saving or self._flush_lock.locked()
 
     @property
     def durable_offset(self) -> int:
         """The offset below which records are as durable as promised here, on this node."""
         return self.synced_offset if self.waits_for_sync else self.log.end_offset
 
-    def flush(self) -> Flush:
-        """What is to be made durable now."""
-        producers = epochs = None
-        if self._snapshot_due <= 0:
-            self._snapshot_due = _SNAPSHOT_BYTES
-            producers = self._producers_state()
-        entries = self.epochs.entries
-        # A log of the first epoch alone needs no file to say so.
-        if entries != self._epochs_saved and entries != [FIRST_EPOCH]:
-            epochs = entries
-        point, lock = self.log.sync_point(), self._flush_lock
-        self._flush = Flush(self._disk, self.log.folder, point, producers, epochs, lock)
+    def flush(self, *, is_brief: bool = False) -> Flush:
+        """What is to be made durable now; a brief one leaves the snapshot to `save`."""
+        self._flush = self._new_flush(self._flush_lock, has_snapshot=not is_brief)
         return self._flush
 
     def flushed(self, flush: Flush) -> None:
@@ -206,12 +200,57 @@ class Copy:
         if flush.is_cancelled:
             self._flush_again()
             return
+        self._note_saved(flush)
+        self.log.synced(flush.point)
+        self._note_durable(flush.point.end_offset)
+
+    @property
+    def is_save_due(self) -> bool:
+        """Whether much has been written since the last snapshot."""
+        return self._snapshot_due <= 0
+
+    @property
+    def may_be_saved(self) -> bool:
+        """Whether `save` may be called; epochs are saved by rounds, and before any snapshot."""
+        is_ending = self.is_gone or self._is_truncating or self.failure is not None
+        return not is_ending and self._epochs_to_save is None
+
+    def save(self) -> Flush:
+        """What brings the log and all that is beside it up to date, when it is run; see `saved`.
+
+        It has a lock of its own, so that no round waits while a snapshot is replaced.
+        """
+        self._saving = self._new_flush(threading.Lock(), has_snapshot=True)
+        return self._saving
+
+    def saved(self, save: Flush) -> None:
+        """Take note that `save.run()` has succeeded; for the rest it is a settlement."""
+        if save.is_cancelled:
+            self._snapshot_due = 0
+            return
+        self._note_saved(save)
+        self.settled(save.point)
+
+    def _new_flush(self, lock: threading.Lock, *, has_snapshot: bool) -> Flush:
+        producers = None
+        if has_snapshot and self._snapshot_due <= 0:
+            self._snapshot_due = _SNAPSHOT_BYTES
+            producers = self._producers_state()
+        epochs, point = self._epochs_to_save, self.log.sync_point()
+        return Flush(self._disk, self.log.folder, point, producers, epochs, lock)
+
+    @property
+    def _epochs_to_save(self) -> list[tuple[int, int]] | None:
+        entries = self.epochs.entries
+        # A log of the first epoch alone needs no file to say so.
+        is_saved = entries == self._epochs_saved or entries == [FIRST_EPOCH]
+        return None if is_saved else entries
+
+    def _note_saved(self, flush: Flush) -> None:
         if not flush.has_saved:
             self._snapshot_due = 0
         elif flush.epochs is not None:
             self._epochs_saved = flush.epochs
-        self.log.synced(flush.point)
-        self._note_durable(flush.point.end_offset)
 
     def tail(self, flush: Flush) -> Tail:
         """What the commit journal may hold instead of `flush.run()`."""
@@ -282,6 +321,8 @@ class Copy:
 
     def _end(self, error: GoQueueError) -> None:
         self.failure = self._refusal = error
+        if self._saving is not None:
+            self._saving.give_up()
         self._disappoint(error)
 
     def _disappoint(self, error: GoQueueError) -> None:

@@ -89,9 +89,10 @@ class CuttableCopy(ReadableCopy):
             self._mark_dirty(self)
 
     def _cancel_flush(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
+        for flush in (self._flush, self._saving):
+            if flush is not None:
+                flush.cancel()
+        self._flush = self._saving = None
 
     def _save_epochs(self) -> None:
         entries = self.epochs.entries

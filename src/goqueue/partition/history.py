@@ -78,19 +78,29 @@ class Flush:
                 return
             self.point.sync()
             try:
-                self._save()
-                self.has_saved = True
+                self.has_saved = self._save()
             except OSError as error:
                 # The log says the same. These files only spare reading it again, so they can wait.
                 _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread is at the files just now."""
+        return self._lock.locked()
+
+    def give_up(self) -> None:
+        """Write nothing more beside the log: what this speaks of may be gone. Waits for nobody."""
+        self.is_cancelled = True
 
     def cancel(self) -> None:
         """What it is to make durable is about to be undone. Waits for a run that has begun."""
         with self._lock:
             self.is_cancelled = True
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
         """Write the epochs first: with a snapshot of the producers nobody looks for them."""
+        if self.is_cancelled:
+            return False
         if self.epochs is not None:
             save_epochs(self._disk, self._folder, self.epochs)
         if self._producers is not None:
@@ -103,6 +113,7 @@ class Flush:
                 body=self._producers,
                 is_durable=False,
             )
+        return True
 
 
 def save_epochs(disk: Disk, folder: str, epochs: list[tuple[int, int]]) -> None:

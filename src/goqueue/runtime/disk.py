@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -10,6 +11,9 @@ from collections import OrderedDict
 
 from goqueue.model.compression import Buffer
 
+# A small file that was replaced. A file system that tells its disk at once which blocks are free
+# (`discard`) keeps everybody waiting for that, so the next replacement is written over them.
+_SPARE = ".spare"
 _AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux has it; elsewhere reads may wait for the disk.
 
 
@@ -86,7 +90,7 @@ class LocalFile:
         finally:
             os.close(fd)
 
-    def write_durably(self, position: int, data: bytes) -> None:
+    def write_durably(self, position: int, data: Buffer) -> None:
         if self._overwriting_fd < 0:
             path = self._disk.full(self.path)
             self._overwriting_fd = os.open(path, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
@@ -178,7 +182,10 @@ class LocalDisk:
         self._owner = threading.get_ident()
         self._open_files_max = open_files_max
         self._open: OrderedDict[int, LocalFile] = OrderedDict()
+        self._spare_lock = threading.Lock()
         os.makedirs(self.root, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.full(_SPARE))
 
     def full(self, path: str) -> str:
         return f"{self.root}/{path}"
@@ -234,18 +241,45 @@ class LocalDisk:
     def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
         full = self.full(path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
+        if not is_durable:
+            self._replace_reusing(full, data)
+            return
         try:
             with open(full + ".new", "wb") as file:
                 file.write(data)
-                if is_durable:
-                    file.flush()
-                    os.fsync(file.fileno())
+                file.flush()
+                os.fsync(file.fileno())
         except OSError:
             os.unlink(full + ".new")
             raise
         os.replace(full + ".new", full)
-        if is_durable:
-            self.sync_names(path)
+        self.sync_names(path)
+
+    def _replace_reusing(self, full: str, data: bytes) -> None:
+        """Replace a file by writing over the one that was replaced before it."""
+        new, spare = full + ".new", self.full(_SPARE)
+        with self._spare_lock:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(spare, new)
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                _write_all(fd, 0, data)
+                os.ftruncate(fd, len(data))
+            except OSError:
+                os.unlink(new)
+                raise
+            finally:
+                os.close(fd)
+            # The first of its name has nothing to replace, and not all file systems have links.
+            with contextlib.suppress(OSError):
+                os.link(full, spare)
+            try:
+                os.replace(new, full)
+            except OSError:
+                # Nobody may write over a file that still has its name.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(spare)
+                raise
 
     def free_bytes(self) -> int:
         status = os.statvfs(self.root)
@@ -279,7 +313,7 @@ class LocalDisk:
             self.sync_folder(path)
 
 
-def _write_all(fd: int, position: int, data: bytes) -> None:
+def _write_all(fd: int, position: int, data: Buffer) -> None:
     view = memoryview(data)
     written = 0
     while written < len(view):

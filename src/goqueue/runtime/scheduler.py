@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -20,16 +21,18 @@ _Work = tuple[Callable[[], Any], _Done]
 class LoopScheduler:
     """Timers of the event loop, and a few threads for what blocks.
 
-    The threads are our own because a pool's futures cost more than the syncs they carry.
+    The threads are our own because a pool's futures cost more than the syncs they carry. Work goes
+    to the thread that was busy last: a processor still has at hand what it needs, and the others
+    are not even woken, as they are by a queue that all of them wait at.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         # Asked for several times in every request, so without a detour.
         self.now_ms = SteadyClock(wall_ms=_wall_ms, stopwatch_ms=_stopwatch_ms).now_ms
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._busy = 0
+        self._threads: list[_Thread] = []
+        self._idle: list[_Thread] = []
+        self._waiting: deque[_Work] = deque()
 
     def wall_ms(self) -> int:
         return _wall_ms()
@@ -41,19 +44,45 @@ class LoopScheduler:
         return self._loop.call_later(delay_ms / 1000, action)
 
     def run_blocking(self, work: Callable[[], Any], done: _Done) -> None:
-        self._busy += 1
-        if self._busy > len(self._threads) < THREADS_MAX:
-            thread = threading.Thread(target=self._run, name="blocking", daemon=True)
+        if self._idle:
+            self._idle.pop().give((work, done))
+        elif len(self._threads) < THREADS_MAX:
+            thread = _Thread(self._loop, self._finish)
             self._threads.append(thread)
-            thread.start()
-        self._work.put((work, done))
+            thread.give((work, done))
+        else:
+            self._waiting.append((work, done))
 
     def close(self) -> None:
-        """Wait for what is running, and end the threads."""
-        for _ in self._threads:
-            self._work.put(None)
+        """Wait for what is running or waits for a thread, and end the threads."""
+        for number, work in enumerate(self._waiting):
+            self._threads[number % THREADS_MAX].give(work)
+        self._waiting.clear()
+        for thread in self._threads:
+            thread.give(None)
         for thread in self._threads:
             thread.join()
+
+    def _finish(self, thread: _Thread, done: _Done, result: Any, error: Exception | None) -> None:
+        if self._waiting:
+            thread.give(self._waiting.popleft())
+        else:
+            self._idle.append(thread)
+        done(result, error)
+
+
+class _Thread:
+    """A thread that does what it is given, and has the event loop told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[..., None]) -> None:
+        self._loop = loop
+        self._finish = finish
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="blocking", daemon=True)
+        self._thread.start()
+        # None ends the thread.
+        self.give = self._work.put
+        self.join = self._thread.join
 
     def _run(self) -> None:
         while (item := self._work.get()) is not None:
@@ -63,11 +92,7 @@ class LoopScheduler:
                 result = work()
             except Exception as failure:
                 error = failure
-            self._loop.call_soon_threadsafe(self._finish, done, result, error)
-
-    def _finish(self, done: _Done, result: Any, error: Exception | None) -> None:
-        self._busy -= 1
-        done(result, error)
+            self._loop.call_soon_threadsafe(self._finish, self, done, result, error)
 
 
 def _wall_ms() -> int:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from goqueue.model.compression import Buffer
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.segment import LOG_SUFFIX, segment_name
 
@@ -57,7 +58,10 @@ class Tail(NamedTuple):
 
 
 class CommitJournal:
-    """Two files that take turns. `write` and `free` block and may run outside the event loop."""
+    """Two files that take turns.
+
+    `write`, `grow` and `free` block and may run outside the event loop.
+    """
 
     def __init__(self, disk: Disk, *, file_bytes: int) -> None:
         """Take up the journal that an earlier process left, if any."""
@@ -106,21 +110,21 @@ class CommitJournal:
 
     # While running
 
-    def frame(self, tails: list[Tail]) -> bytes:
+    def frame(self, tails: list[Tail]) -> bytearray:
         """The bytes that make these tails durable when they are written."""
         self._sequence += 1
         file = self._files[self.current]
         end = Tail(_END_KEY, file.generation, self._sequence, b"")
-        body = b"".join(
-            part
-            for tail in (*tails, end)
-            for part in (
-                _TAIL.pack(tail.log_key, tail.base_offset, tail.position, len(tail.data)),
-                tail.data,
-            )
-        )
-        head = _FRAME.pack(len(body), file.generation, self._sequence)
-        return b"".join((head, _CHECKSUM.pack(crc32c(body, crc32c(head))), body))
+        parts = [bytes(_FRAME_HEAD_BYTES)]
+        for log_key, base_offset, position, data in (*tails, end):
+            parts += (_TAIL.pack(log_key, base_offset, position, len(data)), data)
+        # The head is filled in afterwards, because a round may be large: it is copied only once.
+        frame = bytearray().join(parts)
+        _FRAME.pack_into(frame, 0, len(frame) - _FRAME_HEAD_BYTES, file.generation, self._sequence)
+        view = memoryview(frame)
+        checksum = crc32c(view[_FRAME_HEAD_BYTES:], crc32c(view[: _FRAME.size]))
+        _CHECKSUM.pack_into(frame, _FRAME.size, checksum)
+        return frame
 
     def has_room(self, tail_count: int, data_bytes: int) -> bool:
         """Whether the current file can take a frame of so many tails."""
@@ -130,7 +134,25 @@ class CommitJournal:
     def is_empty(self, number: int) -> bool:
         return self._files[number].is_empty
 
-    def write(self, frame: bytes) -> None:
+    def begin_growth(self) -> int | None:
+        """The current file's number if it should grow now; then `grow` and `end_growth` follow.
+
+        Nobody may be writing. Until the end, only what fits into the file as it is has room.
+        """
+        file = self._files[self.current]
+        if not file.is_growth_due:
+            return None
+        file.is_growing = True
+        return self.current
+
+    def grow(self, number: int) -> None:
+        """Let a file grow by a step, so that no round has to wait for that."""
+        self._files[number].grow()
+
+    def end_growth(self, number: int) -> None:
+        self._files[number].is_growing = False
+
+    def write(self, frame: Buffer) -> None:
         """Make a frame durable at the end of the current file."""
         self._files[self.current].write(frame)
 
@@ -163,6 +185,7 @@ class _JournalFile:
         self._end = _FRAMES_START
         self._slot = 0
         self.is_doubtful = False
+        self.is_growing = False
         self.generation = 0
         for slot in range(2):
             generation = self._read_slot(slot)
@@ -178,8 +201,15 @@ class _JournalFile:
     def is_empty(self) -> bool:
         return self._end == _FRAMES_START
 
+    @property
+    def is_growth_due(self) -> bool:
+        """Whether half of it is used; it keeps growing while the other half is."""
+        is_short = self._size < min(2 * self._end, self._file_bytes)
+        return is_short and not self.is_growing and not self.is_empty
+
     def has_room(self, size: int) -> bool:
-        return self._end + size <= self._file_bytes
+        limit = self._size if self.is_growing else self._file_bytes
+        return self._end + size <= limit
 
     def read_frames(self) -> list[_Frame]:
         """The frames of this generation, oldest first."""
@@ -233,7 +263,7 @@ class _JournalFile:
         """Whether something was ever written where frames go."""
         return self._file is not None and any(self._file.read(_FRAMES_START, _FRAME_HEAD_BYTES))
 
-    def write(self, frame: bytes) -> None:
+    def write(self, frame: Buffer) -> None:
         self._reserve(self._end + len(frame)).write_durably(self._end, frame)
         self._end += len(frame)
 
@@ -249,16 +279,19 @@ class _JournalFile:
         file = self._file
         if file is None:
             file = self._file = self._disk.create(self._path)
-        if end > self._size:
-            step = min(_GROWTH_BYTES, self._file_bytes)
-            growth = -(-(end - self._size) // step) * step
-            file.append(bytes(growth))
-            file.sync()
-            self._size += growth
+        while end > self._size:
+            self.grow()
         if self._is_header_due:
             self._write_slot(file, self._slot, self.generation)
             self._is_header_due = False
         return file
+
+    def grow(self) -> None:
+        assert self._file is not None
+        growth = min(_GROWTH_BYTES, self._file_bytes)
+        self._file.append(bytes(growth))
+        self._file.sync()
+        self._size += growth
 
     def _write_slot(self, file: File, slot: int, generation: int) -> None:
         head = _HEADER.pack(_MAGIC, _VERSION, generation)

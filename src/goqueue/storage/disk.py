@@ -31,7 +31,7 @@ class File(Protocol):
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes inside the file; for marks in headers, never for records."""
 
-    def write_durably(self, position: int, data: bytes) -> None:
+    def write_durably(self, position: int, data: Buffer) -> None:
         """Replace bytes inside the file, which must have been synced, and sync them. May block."""
 
     def truncate(self, size: int) -> None: ...

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -25,6 +26,7 @@ VERSION = 2
 _HEADER = struct.Struct(">4sHHIQI")  # magic, version, flags, entries, end offset, checksum
 HEADER_BYTES = _HEADER.size
 _CHECKSUM = struct.Struct(">I")
+_READ_ENTRIES = 512  # that cost hardly more to read than one
 _SEALED = 1
 _HAS_ABORTED = 2
 
@@ -97,10 +99,31 @@ class Index:
         """The number of the last entry whose field `by` is at most `target`, or -1."""
         written, pending = self._count(), self._pending
         if pending and pending[0][by] <= target:
-            low, high = written, written + len(pending)
-        else:
-            low, high = 0, written
-        return bisect_right(range(high), target, lo=low, key=lambda n: self[n][by]) - 1
+            return written + bisect_right(pending, target, key=itemgetter(by)) - 1
+        low, high = 0, written
+        while high - low > _READ_ENTRIES:
+            middle = (low + high) // 2
+            if self[middle][by] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return self._floor_number_within(low, high, target, by=by)
+
+    def _floor_number_within(self, low: int, high: int, target: int, *, by: int) -> int:
+        """The same when the entry after it is one of these, or the first after them."""
+        if low == high:
+            return low - 1  # and a look makes no file where there is none
+        size, unpack_from = self._entry_bytes, self.entry.unpack_from
+        data = self._open().read(HEADER_BYTES + low * size, (high - low) * size)
+        if len(data) < (high - low) * size:
+            raise DamagedIndex(f"{self._path} ends early.")
+        after = bisect_right(
+            range(high - low), target, key=lambda n: unpack_from(data, n * size)[by]
+        )
+        # Entries ascend: whatever the search has met, two sound neighbours prove its result.
+        for number in range(max(0, after - 1), min(after + 1, high - low)):
+            self._unpack(data[number * size : (number + 1) * size], low + number)
+        return low + after - 1
 
     @property
     def file(self) -> File | None:

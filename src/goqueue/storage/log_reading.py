@@ -105,15 +105,18 @@ class ReadableLog:
         return None
 
     def _slice(self, segment: Segment, first: Located, bytes_max: int, until_offset: int) -> Slice:
-        start, limit = first.position, segment.size
+        end = Place(segment.size, segment.end_offset)
         if until_offset < segment.end_offset:
-            limit = place_of(segment, until_offset).position
-        end = limit
-        if end - start > bytes_max:
-            end = segment.cut_position(start + bytes_max, after=start)
-        end = max(first.end, min(end, limit))
-        is_trusted = start >= segment.trusted_from
-        return Slice(segment, start, end - start, is_trusted, first.header.base_offset)
+            end = place_of(segment, until_offset)
+        start = Place(first.position, first.header.base_offset)
+        if end.position - start.position > bytes_max:
+            end = min(end, segment.cut_place(start.position + bytes_max, after=start))
+        end = max(end, first.after)
+        segment.remember(end)
+        is_trusted = start.position >= segment.trusted_from
+        return Slice(
+            segment, start.position, end.position - start.position, is_trusted, start.offset
+        )
 
     def distrust(self, offset: int) -> None:
         """Verify again what is read from here: somebody seems to have got something else."""

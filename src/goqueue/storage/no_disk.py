@@ -69,7 +69,7 @@ class _NoFile:
     def overwrite(self, position: int, data: bytes) -> None:
         raise OSError(errno.EROFS, "nothing can be kept here", self.path)
 
-    def write_durably(self, position: int, data: bytes) -> None:
+    def write_durably(self, position: int, data: Buffer) -> None:
         raise OSError(errno.EROFS, "nothing can be kept here", self.path)
 
     def truncate(self, size: int) -> None:

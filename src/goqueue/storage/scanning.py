@@ -142,6 +142,15 @@ class BatchFile:
             raise self.corrupt(place)
         return data[:at]
 
+    def batch_at(self, place: Place) -> Located | None:
+        """The batch that begins at a place, believed as in a scan; None when that is not so."""
+        position = place.position
+        data = self.file.read(position, min(_WINDOW_BYTES_MIN, self.size - position))
+        header = self._plausible(data, 0, *place)
+        if header is None or not self._is_followed(header, data, position, header.size):
+            return None
+        return Located(position, header)
+
     def is_batch_at(self, place: Place) -> bool:
         """Whether an intact batch stands at a place."""
         data = self.file.read(place.position, HEADER_BYTES)

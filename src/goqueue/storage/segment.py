@@ -23,6 +23,7 @@ NOT_KNOWN = -2
 _INDEX_INTERVAL_BYTES = 4096
 _INDEX_WRITE_ENTRIES_MIN = 32
 _INDEX_SYNC_ENTRIES = 4096  # 16 MB of log to examine when the power fails
+_STARTS_MAX = 16  # readers of a segment that go on where they stopped without a search
 
 Found = TypeVar("Found")
 
@@ -41,6 +42,7 @@ class Segment(BatchFile):
         "_indexed_to",
         "_max_timestamp",
         "_newest_relative",
+        "_starts",
         "aborted",
         "aborted_count",
         "created_ms",
@@ -85,6 +87,8 @@ class Segment(BatchFile):
         self._newest_relative = 0
         self._has_torn_end = False
         self._index_sync_due = _INDEX_SYNC_ENTRIES
+        # Where batches begin at which somebody has stopped reading, by their offsets.
+        self._starts: dict[int, int] = {}
 
     @classmethod
     def create(
@@ -207,6 +211,7 @@ class Segment(BatchFile):
             self.is_sealed = False
         self.file.truncate(place.position)
         self.size, self.end_offset = place
+        self._starts.clear()
         self.trusted_from = min(self.trusted_from, place.position)
         self.durable_to = min(self.durable_to, place.position)
         # What was found damaged before that is still there, and a replica's recovery asks for it.
@@ -269,6 +274,9 @@ class Segment(BatchFile):
         """The batch that holds `offset`, or the first one of all; None at the end."""
         if offset >= self.end_offset:
             return None
+        start = self._starts.get(offset)
+        if start is not None and (found := self.batch_at(Place(start, offset))) is not None:
+            return found
         place = self._place_before(offset)
         while True:
             try:
@@ -288,12 +296,21 @@ class Segment(BatchFile):
             if located.header.last_offset >= offset:
                 yield located
 
-    def cut_position(self, position: int, *, after: int) -> int:
-        """The last indexed batch start in (`after`, `position`], or `after` when there is none."""
+    def cut_place(self, position: int, *, after: Place) -> Place:
+        """The last indexed batch start after a place and up to `position`; else that place."""
         if position >= self.size:
-            return self.size
+            return Place(self.size, self.end_offset)
         entry = self._with_indexes(lambda: self.index.floor(position, by=1))
-        return after if entry is None else max(after, entry[1])
+        if entry is None or entry[1] <= after.position:
+            return after
+        return Place(entry[1], self.base_offset + entry[0])
+
+    def remember(self, place: Place) -> None:
+        """A reader has stopped here, and will go on with the batch that begins here."""
+        starts = self._starts
+        if len(starts) >= _STARTS_MAX and place.offset not in starts:
+            del starts[next(iter(starts))]
+        starts[place.offset] = place.position
 
     # Times
 

@@ -19,6 +19,8 @@ from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, StorageFailed, UnknownTopic
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition import copy as copy_module
+from goqueue.partition.history import saved_producers
 from goqueue.storage.commit_journal import CommitJournal
 from tests.simulation.clock import VirtualClock
 from tests.simulation.disk import SimulatedDisk
@@ -480,3 +482,115 @@ def test_everything_is_in_the_logs_themselves_after_flushing_now() -> None:
         size = room.partitions[name].log.active.size
         assert len(room.disk.read_whole(f"logs/{name}/0/{0:020d}.log")) == size
     assert CommitJournal(room.disk, file_bytes=1 << 20).is_redone
+
+
+# What is written beside a log
+
+PRODUCERS = "logs/a/0/producers"
+
+
+@pytest.fixture
+def _is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+
+
+@pytest.mark.usefixtures("_is_always_due")
+@pytest.mark.parametrize("journal_bytes", [None, 1 << 20])
+def test_no_writer_waits_for_a_snapshot(journal_bytes: int | None) -> None:
+    room = Room(journal_bytes=journal_bytes)
+    room.round("a")
+    assert len(room.clock.waiting) == 1, "a snapshot is to be saved"
+    for _ in range(2):
+        outcome = room.write("a")
+        room.clock.turn()
+        room.clock.finish(1)
+        assert outcome == [None]
+        assert not room.disk.exists(PRODUCERS)
+    while room.clock.waiting:
+        room.clock.finish_round()
+    saved = saved_producers(room.disk, room.partitions["a"].log)
+    assert saved.offset == 3
+
+
+@pytest.mark.usefixtures("_is_always_due")
+def test_a_snapshot_speaks_only_of_what_is_synced_in_the_log_itself() -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a")
+    room.round("a")
+    assert room.flusher.rounds_journaled == 1
+    room.clock.finish_round()
+    room.disk.survival = 0.0
+    size = room.partitions["a"].log.active.size
+    room.disk.crash()
+    assert len(room.disk.read_whole(f"logs/a/0/{0:020d}.log")) == size
+
+
+@pytest.mark.usefixtures("_is_always_due")
+def test_flush_now_waits_for_snapshots() -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a")
+    done: list[bool] = []
+    room.flusher.flush_now(lambda: done.append(True))
+    assert done == []
+    while room.clock.waiting:
+        room.clock.finish_round()
+    assert done == [True]
+
+
+@pytest.mark.usefixtures("_is_always_due")
+def test_a_log_whose_snapshot_finds_it_unsound_takes_no_writes_and_the_journal_is_kept() -> None:
+    room = Room(journal_bytes=9 << 10)
+    room.round("a", "b")
+    while room.clock.waiting:
+        room.clock.finish_round()
+    room.disk.remove(PRODUCERS)
+    assert room.round("a") == [[None]]
+    assert room.flusher.rounds_journaled == 1
+    room.disk.fail_syncs(1)
+    room.clock.finish_round()
+    assert isinstance(room.partitions["a"].failure, StorageFailed)
+    assert room.partitions["b"].failure is None
+    assert not room.disk.exists(PRODUCERS)
+    while room.clock.waiting:
+        room.clock.finish_round()
+    for _ in range(100):
+        assert room.round("b") == [[None]]
+    assert room.journal
+    assert not room.journal.is_empty(0), "only the journal is sure to have what the log had"
+
+
+@pytest.mark.usefixtures("_is_always_due")
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_no_snapshot_is_saved_of_what_has_gone(is_deleted: bool) -> None:
+    room = Room(journal_bytes=1 << 20)
+    room.round("a")
+    partition = room.partitions["a"]
+    if is_deleted:
+        partition.retire(UnknownTopic("a"))
+    else:
+        partition.begin_truncation()
+        partition.truncate(0, UnknownTopic("a"), now_ms=room.clock.now_ms())
+    room.clock.finish(0)
+    assert not room.disk.exists(PRODUCERS)
+
+
+def test_the_journal_grows_while_writers_go_on() -> None:
+    room = Room(journal_bytes=4 << 20)
+    room.round("a")
+    value = bytes(ROUND_BYTES_MAX // 2)
+    partition = room.partitions["a"]
+    for number in range(1, 12):
+        batch = memoryview(encode_batch([Record(b"key", value, timestamp_ms=1)]))
+        partition.append(batch, now_ms=room.clock.now_ms())
+        room.clock.turn()
+        room.clock.finish(len(room.clock.waiting) - 1)
+        assert partition.high_watermark == number + 1
+    growing = [name for name in room.disk.operation_names if "append meta/commit" in name]
+    assert len(growing) == 2, "one step for each file; the next waits in its thread"
+    while room.clock.waiting:
+        room.clock.finish_round()
+    room.disk.survival = 0.0
+    room.disk.crash()
+    CommitJournal(room.disk, file_bytes=4 << 20).redo(partition.key, "logs/a/0")
+    log = room.disk.read_whole(f"logs/a/0/{0:020d}.log")
+    assert len(log) == partition.log.active.size

@@ -170,6 +170,17 @@ def test_an_expired_lease_goes_to_who_waits(node: QueueNode) -> None:
     assert [(one.delivery.attempt, one.record.value) for one in messages] == [(2, b"a")]
 
 
+def test_a_lease_that_ended_early_does_not_hide_when_another_is_over(node: QueueNode) -> None:
+    node.send("a", "b")
+    short = node.receive(messages_max=1, visibility_ms=1_000)
+    node.receive(messages_max=1, visibility_ms=5_000)
+    node.settle("ack", short)
+    began_ms = node.broker.scheduler.now_ms()
+    messages = node.receive(wait_ms=20_000, consumer="bert")
+    assert [(one.delivery.attempt, one.record.value) for one in messages] == [(2, b"b")]
+    assert 4_900 <= node.broker.scheduler.now_ms() - began_ms <= 5_100
+
+
 def test_freed_room_goes_to_who_waits(node: QueueNode) -> None:
     node.wait(node.broker.queues.create("shop", {"consumer_unacked_max": 1, "unacked_max": 2}))
     node.send("a", "b", "c")

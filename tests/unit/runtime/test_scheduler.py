@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -184,3 +185,44 @@ def test_closing_waits_for_the_work_that_runs() -> None:
 
     run(story)
     assert finished == [True]
+
+
+def test_closing_waits_for_work_that_waits_for_a_thread() -> None:
+    begun: list[int] = []
+    held = threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        held.wait(PATIENCE_SECONDS)
+
+    async def main() -> None:
+        scheduler = LoopScheduler(asyncio.get_running_loop())
+        for number in range(2 * THREADS_MAX):
+            scheduler.run_blocking(partial(work, number), lambda *_: None)
+        held.set()
+        scheduler.close()
+
+    asyncio.run(main())
+    assert sorted(begun) == list(range(2 * THREADS_MAX))
+
+
+def test_work_goes_to_the_thread_that_was_busy_last() -> None:
+    async def story(scheduler: LoopScheduler) -> None:
+        gates = [threading.Event() for _ in range(3)]
+        outcomes = [Outcomes() for _ in range(3)]
+
+        def work(number: int) -> int:
+            gates[number].wait(PATIENCE_SECONDS)
+            return threading.get_ident()
+
+        for number in range(3):
+            scheduler.run_blocking(partial(work, number), outcomes[number])
+        for number in (0, 2, 1):
+            gates[number].set()
+            ((last, _),) = await outcomes[number].complete()
+        for _ in range(3):
+            again = Outcomes()
+            scheduler.run_blocking(threading.get_ident, again)
+            assert await again.complete() == [(last, None)]
+
+    run(story)

@@ -69,7 +69,10 @@ def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bo
     rows = shown.rows
     if is_text:
         # Nearly always everything is text, and goes into the answer as it lies there.
-        rows.add(b',"key":', columns.key_column(places))
+        if columns.has_keys:
+            rows.add(b',"key":', columns.key_column(places))
+        else:
+            rows.say(b',"key":null')
         rows.add(b',"key_encoding":"utf8","value":', columns.value_column(places))
         rows.say(b',"value_encoding":"utf8"')
     else:
@@ -98,13 +101,21 @@ class _Run:
         offsets = list(self._lease.offsets[self._of_lease])
         self.rows.add(b'{"id":%s:%d:' % (topic[:-1], number), offsets)
         self.rows.add(b'","topic":%s,"partition":%d,"offset":' % (topic, number), offsets)
-        self.rows.add(b',"timestamp":', timestamps)
+        first = timestamps[0]
+        if timestamps[-1] == first and list(timestamps).count(first) == len(timestamps):
+            self.rows.say(b',"timestamp":%d' % first)  # They often came together.
+        else:
+            self.rows.add(b',"timestamp":', timestamps)
 
     def json(self) -> bytes:
         rows, lease, of_lease = self.rows, self._lease, self._of_lease
         rows.add(b',"receipt":"%s' % lease.head.encode(), _TAILS[of_lease])
         rows.add_named(b'","priority":', lease.lanes[of_lease])
-        rows.add(b',"attempt":', list(lease.attempts[of_lease]))
+        attempts = list(lease.attempts[of_lease])
+        if attempts.count(1) == len(attempts):
+            rows.say(b',"attempt":1')
+        else:
+            rows.add(b',"attempt":', attempts)
         rows.say(b',"leased_until":%d}' % lease.until_ms)
         return rows.json(self._count)
 

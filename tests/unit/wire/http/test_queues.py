@@ -322,3 +322,16 @@ def test_what_makes_no_sense_is_refused(
     client: Client, verb: str, body: dict[str, Any], status: int
 ) -> None:
     assert client.refused("POST", f"{GROUP}/{verb}", body).status == status
+
+
+def test_an_ack_and_the_next_receive_may_come_in_one_piece(client: Client) -> None:
+    client.world.produce("orders", ["a", "b"])
+    held = receive(client, 1)
+    wire = client.wire()
+    wire.feed(
+        request("POST", f"{GROUP}/ack", receipts(held))
+        + request("POST", f"{GROUP}/receive", {"topic": "orders"})
+    )
+    client.world.run_until(lambda: len(wire.answers) == 2 and wire.answers[1].is_whole)
+    acked, received_next = (answer.json for answer in wire.answers)
+    assert (acked["failed"], values(received_next["messages"])) == (0, ["b"])
