@@ -21,7 +21,7 @@ THREADS_MAX = 4
 BACKGROUND_INTERVAL_MS = 60_000
 # Writers that share a round cost less each. So if the last round had several, the next one waits
 # these turns of the event loop for those whose requests are already there.
-GATHER_TURNS = 3
+GATHER_TURNS = 10
 # Larger rounds are synced where they were written: they would be written twice, and a sync is a
 # small part of what they cost.
 ROUND_BYTES_MAX = 512 << 10
