@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -11,9 +10,6 @@ from collections import OrderedDict
 
 from goqueue.model.compression import Buffer
 
-# A small file that was replaced. A file system that tells its disk at once which blocks are free
-# (`discard`) keeps everybody waiting for that, so the next replacement is written over them.
-_SPARE = ".spare"
 _AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux has it; elsewhere reads may wait for the disk.
 
 
@@ -182,10 +178,7 @@ class LocalDisk:
         self._owner = threading.get_ident()
         self._open_files_max = open_files_max
         self._open: OrderedDict[int, LocalFile] = OrderedDict()
-        self._spare_lock = threading.Lock()
         os.makedirs(self.root, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.full(_SPARE))
 
     def full(self, path: str) -> str:
         return f"{self.root}/{path}"
@@ -241,45 +234,18 @@ class LocalDisk:
     def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
         full = self.full(path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        if not is_durable:
-            self._replace_reusing(full, data)
-            return
         try:
             with open(full + ".new", "wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if is_durable:
+                    file.flush()
+                    os.fsync(file.fileno())
         except OSError:
             os.unlink(full + ".new")
             raise
         os.replace(full + ".new", full)
-        self.sync_names(path)
-
-    def _replace_reusing(self, full: str, data: bytes) -> None:
-        """Replace a file by writing over the one that was replaced before it."""
-        new, spare = full + ".new", self.full(_SPARE)
-        with self._spare_lock:
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(spare, new)
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                _write_all(fd, 0, data)
-                os.ftruncate(fd, len(data))
-            except OSError:
-                os.unlink(new)
-                raise
-            finally:
-                os.close(fd)
-            # The first of its name has nothing to replace, and not all file systems have links.
-            with contextlib.suppress(OSError):
-                os.link(full, spare)
-            try:
-                os.replace(new, full)
-            except OSError:
-                # Nobody may write over a file that still has its name.
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(spare)
-                raise
+        if is_durable:
+            self.sync_names(path)
 
     def free_bytes(self) -> int:
         status = os.statvfs(self.root)

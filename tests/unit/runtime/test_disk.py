@@ -147,32 +147,6 @@ def test_a_small_file_is_replaced_as_a_whole(disk: Disk) -> None:
     assert disk.list("f") == ["state"]
 
 
-def test_a_small_file_that_need_not_be_durable_is_written_over_one_that_was_replaced(
-    tmp_path: Path,
-) -> None:
-    disk = LocalDisk(str(tmp_path))
-    for name in "ab":
-        disk.replace_whole(name, b"first of " + name.encode(), is_durable=False)
-    inodes = {os.stat(tmp_path / name).st_ino for name in "ab"}
-    for _ in range(3):
-        for name in "ab":
-            disk.replace_whole(name, b"next " + name.encode(), is_durable=False)
-            inodes |= {os.stat(tmp_path / name).st_ino}
-    assert len(inodes) == 3, "there is one spare file for all"
-    assert (disk.read_whole("a"), disk.read_whole("b")) == (b"next a", b"next b")
-
-
-def test_a_spare_file_that_a_process_left_may_have_another_name_and_is_not_written_over(
-    tmp_path: Path,
-) -> None:
-    disk = LocalDisk(str(tmp_path))
-    disk.replace_whole("a", b"of a", is_durable=False)
-    os.link(tmp_path / "a", tmp_path / ".spare")  # It died before the new file had the name.
-    disk = LocalDisk(str(tmp_path))
-    disk.replace_whole("b", b"of b", is_durable=False)
-    assert (disk.read_whole("a"), disk.read_whole("b")) == (b"of a", b"of b")
-
-
 def test_syncing_a_folder_that_is_not_there_fails(disk: Disk) -> None:
     with pytest.raises(FileNotFoundError):
         disk.sync_folder("nowhere")
