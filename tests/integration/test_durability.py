@@ -184,6 +184,11 @@ def test_a_million_messages_survive_rolls_restarts_and_a_crash(
     writer.assert_all_there_once_in_order()
 
 
+# A client that has seen all nodes of a cluster go one by one starts over from the addresses that it
+# was given, and if it finds nobody there either, it tries that again only after five minutes.
+KEEP_DIALING = {"metadata_recovery_rebootstrap_trigger_ms": 3_000}
+
+
 @pytest.mark.parametrize("protocol", [COOPERATIVE, NEW_PROTOCOL], ids=["classic", "consumer"])
 @EITHER_END
 def test_a_group_keeps_reading_over(
@@ -199,8 +204,8 @@ def test_a_group_keeps_reading_over(
     create_topic(admin_of(node), "events", partitions=4)
     client = Confluent(node.bootstrap)
     with (
-        Member(node.bootstrap, "readers", ["events"], protocol) as first,
-        Member(node.bootstrap, "readers", ["events"], protocol) as second,
+        Member(node.bootstrap, "readers", ["events"], protocol, **KEEP_DIALING) as first,
+        Member(node.bootstrap, "readers", ["events"], protocol, **KEEP_DIALING) as second,
     ):
         settle([first, second], "events", 4)
         client.write("events", [Message(b"before %d" % n, partition=n % 4) for n in range(40)])
