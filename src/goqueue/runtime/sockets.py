@@ -173,6 +173,9 @@ class SocketConnection:
             return
         if used == filled:
             self._filled = 0
+            if len(self._buffer) < SHARED_BUFFER_BYTES:
+                # It has the size of the request that it was for; more of them fit the shared one.
+                self.release_buffer()
         elif not self._keep(buffer[used:filled]):
             self._await_memory(bytes(buffer[used:filled]))
         if self._session.is_blocked:
