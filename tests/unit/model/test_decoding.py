@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import random
-import shutil
-import sysconfig
 from array import array
 from itertools import accumulate, pairwise
-from pathlib import Path
 from types import ModuleType
 
 import msgspec
@@ -22,6 +19,7 @@ from goqueue.model import batch, columns, decode_reference, decoding
 from goqueue.model.batch import RawRecord, Record, encode_records
 from goqueue.model.errors import CorruptBatch
 from goqueue.wire.http import received
+from tests.unit.compiling import can_compile
 from tests.unit.model.decoder_cases import hostile_payload, outcomes
 
 BASES = st.fixed_dictionaries(
@@ -46,9 +44,7 @@ def test_the_compiled_decoder_is_used_where_it_is_built() -> None:
 
 
 def test_it_is_built_where_there_is_a_compiler() -> None:
-    compiler = (sysconfig.get_config_var("CC") or "").split()
-    header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not compiler or shutil.which(compiler[0]) is None or not header.exists():
+    if not can_compile():
         pytest.skip("there is nothing to build it with")
     assert IS_BUILT, "There is a compiler and no compiled decoder; run `make setup`."
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import random
-import shutil
-import sysconfig
 from array import array
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -28,6 +25,7 @@ from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRecord
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.packing import PackedRecords
+from tests.unit.compiling import can_compile
 from tests.unit.model.encoder_cases import (
     BYTES_MAX,
     column,
@@ -74,9 +72,7 @@ def test_the_compiled_encoder_is_used_where_it_is_built() -> None:
 
 
 def test_it_is_built_where_there_is_a_compiler() -> None:
-    compiler = (sysconfig.get_config_var("CC") or "").split()
-    header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not compiler or shutil.which(compiler[0]) is None or not header.exists():
+    if not can_compile():
         pytest.skip("there is nothing to build it with")
     assert IS_BUILT, "There is a compiler and no compiled encoder; run `make setup`."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from types import ModuleType
 
 import pytest
@@ -23,6 +22,7 @@ from goqueue.model.batch import (
     encode_records,
 )
 from goqueue.model.compression import Compression
+from tests.unit.compiling import can_compile
 from tests.unit.model.run_cases import (
     BYTES_MAX,
     NOW_MS,
@@ -56,8 +56,8 @@ def _is_plain(one: bytes) -> bool:
 
 
 def test_the_compiled_functions_are_built_where_there_is_a_compiler() -> None:
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no compiler")
+    if not can_compile():
+        pytest.skip("there is nothing to build it with")
     assert runs.IS_COMPILED, "There is a compiler and no compiled module; run `make setup`."
 
 

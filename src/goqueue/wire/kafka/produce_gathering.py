@@ -131,6 +131,9 @@ class Gatherer:
                 return False
         places = self._find_places(data, rows)
         if places is None:
+            if not self._filled:
+                # What was opened for these must not outlive the turn: settings and leaders change.
+                self._loads, self._places = {}, {}
             return False
         self._data[self._filled : self._filled + size] = data[at:stop]
         shift = self._filled - at

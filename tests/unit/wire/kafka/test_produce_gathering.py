@@ -251,6 +251,18 @@ def test_an_internal_topic_takes_nothing_from_clients() -> None:
         pytest.fail("a delayed record is kept in an internal topic")
 
 
+def test_nothing_is_remembered_of_requests_that_were_not_taken() -> None:
+    world = World()
+    world.create("orders")
+    peer = _met(world)
+    sequenced = _batch("s", producer_id=9, producer_epoch=0, base_sequence=0)
+    _send(world, peer, [_request(sequenced)], 7)
+    settings = {"message_timestamp_type": "LogAppendTime"}
+    world.wait(world.broker.topics.configure("orders", settings))
+    _send(world, peer, [_request(_batch("v"))], 7)
+    assert world.consume("orders")[-1].timestamp_ms > 1
+
+
 def test_a_topic_with_schemas_looks_at_every_record() -> None:
     world = World()
     world.create("orders", 1, schema_validation="value")
