@@ -38,6 +38,7 @@ class Plan:
     durable_batches: int = 20_000
     single_requests: int = 100_000
     single_requests_deep: int = 200_000
+    pipelined_requests: int = 400_000
     publish_count: int = 5_000
     publish_warmup: int = 500
     end_to_end_seconds: float = 3.0
@@ -106,6 +107,7 @@ QUICK = Plan(
     durable_batches=2_000,
     single_requests=6_000,
     single_requests_deep=15_000,
+    pipelined_requests=20_000,
     publish_count=1_000,
     publish_warmup=100,
     end_to_end_seconds=0.5,

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 1024, DEPTH_MAX = 64, PARTITIONS_MAX = 10000 };
+enum { CONNECTIONS_MAX = 1024, DEPTH_MAX = 1024, PARTITIONS_MAX = 10000 };
 enum { CORRELATION_AT = 8 };
 
 typedef struct {

@@ -12,8 +12,6 @@ from bench.rows.beside import CLIENTS, PROMISES, add_beside, with_same_promise
 from bench.session import EVERY, KAFKA, NONE, Case, Session
 from bench.topics import fresh_topic
 
-# As many as the generator of prebuilt requests can have on their way.
-DEPTH_ONE_BY_ONE = 64
 ONE_BY_ONE = {f"{name}, one record per request": name for name in (EVERY, NONE)}
 TARGETS = {KAFKA: times_at_least(1.0)}
 
@@ -25,8 +23,8 @@ def measure(session: Session) -> None:
         "GoQueue and Apache Kafka: librdkafka in C, acks=1, 6 partitions, which sends batches. "
         "The other peers have no batches on the wire: their clients send one message at a time and "
         f"do not wait, up to {DEPTH:,} messages or {DEPTH_BYTES // 1_000_000} MB. That is not like "
-        f"for like. `One record per request` is: {DEPTH_ONE_BY_ONE} prebuilt requests on their way "
-        "on one connection.",
+        "for like. `One record per request` is: prebuilt requests on one connection, as many of them "
+        "on their way.",
         PROMISES,
         CLIENTS,
     ]
@@ -66,14 +64,14 @@ def _run(session: Session, name: str, size: int) -> Outcome:
 
 def _run_one_by_one(session: Session, name: str, size: int) -> Outcome:
     system = session.system(name)
-    count = session.plan.single_requests // (20 if size == LARGE_BYTES else 1)
+    count = session.plan.pipelined_requests // (40 if size == LARGE_BYTES else 1)
     with fresh_topic(system, PARTITIONS) as topic:
         return raw_produce(
             session.tools,
             system,
             topic,
             connections=1,
-            depth=DEPTH_ONE_BY_ONE,
+            depth=depth_for(size),
             count=count,
             size=size,
         )

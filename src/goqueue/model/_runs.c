@@ -25,11 +25,8 @@ enum {
     BASE_TIMESTAMP_AT = 27,
     MAX_TIMESTAMP_AT = 35,
     PRODUCER_ID_AT = 43,
-    PRODUCER_EPOCH_AT = 51,
-    SEQUENCE_AT = 53,
     COUNT_AT = 57,
     HEADER_BYTES = 61,
-    HEADER_FIELDS = 13,
     MAGIC = 2,
     NO_TIMESTAMP = -1,
 };
@@ -97,8 +94,17 @@ static bool needs_no_look(const batch_t *batch, const limits_t *limits) {
                   sizeof ATTRIBUTE_PREFIX - 1) == NULL;
 }
 
-/* The batch from one place to another in a buffer; -1 with an exception set if that is outside. */
-static int find_batch(const Py_buffer *buffer, long long start, long long end, batch_t *batch) {
+/* ---- Spans: where batches begin and end, in turns ---- */
+
+enum { SPAN_BYTES = 2 * (int)sizeof(int32_t) };
+
+/* The batch that a span with this number shows, moved by `shift`; -1 with an exception set if that
+ * lies outside the buffer. */
+static int find_batch(const Py_buffer *buffer, const Py_buffer *spans, Py_ssize_t number,
+                      long long shift, batch_t *batch) {
+    int32_t span[2];
+    memcpy(span, (const uint8_t *)spans->buf + number * SPAN_BYTES, SPAN_BYTES);
+    long long start = span[0] + shift, end = span[1] + shift;
     if (start < 0 || end < start || end > buffer->len) {
         PyErr_SetString(PyExc_ValueError, "A span lies outside the bytes.");
         return -1;
@@ -108,147 +114,205 @@ static int find_batch(const Py_buffer *buffer, long long start, long long end, b
     return 0;
 }
 
-/* The same for a span, which is a pair of numbers. */
-static int batch_of(const Py_buffer *buffer, PyObject *span, batch_t *batch) {
-    Py_ssize_t start, end;
-    if (!PyTuple_Check(span)) {
-        PyErr_SetString(PyExc_TypeError, "A span is a pair of numbers.");
-        return -1;
+static int judge(const Py_buffer *buffer, const Py_buffer *spans, const limits_t *limits) {
+    for (Py_ssize_t number = 0; number < spans->len / SPAN_BYTES; number++) {
+        batch_t batch;
+        if (find_batch(buffer, spans, number, 0, &batch) < 0)
+            return -1;
+        if (!needs_no_look(&batch, limits))
+            return 0;
     }
-    return PyArg_ParseTuple(span, "nn", &start, &end) ? find_batch(buffer, start, end, batch) : -1;
+    return 1;
 }
 
-PyDoc_STRVAR(is_plain_doc, "is_plain(data, start, end, bytes_max, time_min, time_max)\n\n"
-                           "Whether the batch from start to end needs no closer look.");
+PyDoc_STRVAR(are_plain_doc, "are_plain(data, spans, bytes_max, time_min, time_max)\n\n"
+                            "Whether none of the batches in these spans needs a closer look.");
 
-static PyObject *is_plain(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
-    Py_buffer buffer;
-    long long numbers[5];
+static PyObject *are_plain(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    Py_buffer buffer, spans;
+    long long numbers[3];
     (void)module;
-    if (count != 6) {
-        PyErr_SetString(PyExc_TypeError, "is_plain takes six arguments.");
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "are_plain takes five arguments.");
         return NULL;
     }
-    for (int number = 0; number < 5; number++) {
-        numbers[number] = PyLong_AsLongLong(arguments[number + 1]);
+    for (int number = 0; number < 3; number++) {
+        numbers[number] = PyLong_AsLongLong(arguments[number + 2]);
         if (numbers[number] == -1 && PyErr_Occurred())
             return NULL;
     }
     if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0)
         return NULL;
-    batch_t batch;
-    limits_t limits = {numbers[2], numbers[3], numbers[4]};
-    int is_found = find_batch(&buffer, numbers[0], numbers[1], &batch);
-    bool is_good = is_found == 0 && needs_no_look(&batch, &limits);
+    int verdict = -1;
+    if (PyObject_GetBuffer(arguments[1], &spans, PyBUF_SIMPLE) == 0) {
+        limits_t limits = {numbers[0], numbers[1], numbers[2]};
+        verdict = judge(&buffer, &spans, &limits);
+        PyBuffer_Release(&spans);
+    }
     PyBuffer_Release(&buffer);
-    return is_found < 0 ? NULL : PyBool_FromLong(is_good);
+    return verdict < 0 ? NULL : PyBool_FromLong(verdict);
 }
 
 /* ---- Gathering ---- */
 
-/* The header of a batch as the row type, a named tuple, has it. */
-static PyObject *header_of(const uint8_t *data, PyTypeObject *row) {
-    PyObject *header = row->tp_alloc(row, HEADER_FIELDS);
-    if (header == NULL)
-        return NULL;
-    PyObject *fields[HEADER_FIELDS] = {
-        PyLong_FromLongLong(get_64(data)),
-        PyLong_FromLong((int32_t)get_32(data + LENGTH_AT)),
-        PyLong_FromLong((int32_t)get_32(data + EPOCH_AT)),
-        PyLong_FromLong((int8_t)data[MAGIC_AT]),
-        PyLong_FromUnsignedLong(get_32(data + CRC_AT)),
-        PyLong_FromLong((int16_t)get_16(data + ATTRIBUTES_AT)),
-        PyLong_FromLong((int32_t)get_32(data + LAST_DELTA_AT)),
-        PyLong_FromLongLong(get_64(data + BASE_TIMESTAMP_AT)),
-        PyLong_FromLongLong(get_64(data + MAX_TIMESTAMP_AT)),
-        PyLong_FromLongLong(get_64(data + PRODUCER_ID_AT)),
-        PyLong_FromLong((int16_t)get_16(data + PRODUCER_EPOCH_AT)),
-        PyLong_FromLong((int32_t)get_32(data + SEQUENCE_AT)),
-        PyLong_FromLong((int32_t)get_32(data + COUNT_AT)),
-    };
-    bool is_whole = true;
-    for (int field = 0; field < HEADER_FIELDS; field++) {
-        is_whole = is_whole && fields[field] != NULL;
-        PyTuple_SET_ITEM(header, field, fields[field]);
+typedef struct {
+    const Py_buffer *buffer;
+    uint8_t *run, *offsets; /* where the next batch, and its offset, are to be put; NULL to count */
+    Py_ssize_t run_bytes, count;
+    int64_t offset;
+    int32_t epoch;
+} gathering_t;
+
+static int gather_batch(gathering_t *gathering, const batch_t *batch) {
+    if (batch->size < HEADER_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "A batch is shorter than its header.");
+        return -1;
     }
-    if (!is_whole)
-        Py_CLEAR(header);
-    return header;
+    gathering->run_bytes += batch->size;
+    gathering->count++;
+    if (gathering->run == NULL)
+        return 0;
+    memcpy(gathering->run, batch->data, (size_t)batch->size);
+    put_64(gathering->run, gathering->offset);
+    put_32(gathering->run + EPOCH_AT, (uint32_t)gathering->epoch);
+    memcpy(gathering->offsets, &gathering->offset, sizeof gathering->offset);
+    int32_t last_delta = (int32_t)get_32(batch->data + LAST_DELTA_AT);
+    gathering->offset = (int64_t)((uint64_t)gathering->offset + (uint64_t)last_delta + 1);
+    gathering->run += batch->size;
+    gathering->offsets += sizeof gathering->offset;
+    return 0;
 }
 
-/* How many bytes the batches have together; -1 with an exception set if one has no header. */
-static Py_ssize_t size_of_run(const Py_buffer *buffer, PyObject *spans) {
-    Py_ssize_t size = 0;
-    for (Py_ssize_t span = 0; span < PyList_GET_SIZE(spans); span++) {
-        batch_t batch;
-        if (batch_of(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
-            return -1;
-        if (batch.size < HEADER_BYTES) {
-            PyErr_SetString(PyExc_ValueError, "A batch is shorter than its header.");
-            return -1;
-        }
-        size += batch.size;
+static int gather_piece(gathering_t *gathering, PyObject *piece) {
+    Py_buffer spans;
+    long long shift;
+    if (!PyTuple_Check(piece)) {
+        PyErr_SetString(PyExc_TypeError, "A piece is a pair.");
+        return -1;
     }
-    return size;
+    if (!PyArg_ParseTuple(piece, "y*L", &spans, &shift))
+        return -1;
+    int done = 0;
+    if (shift < -INT32_MAX || shift > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "A span lies outside the bytes.");
+        done = -1;
+    }
+    for (Py_ssize_t number = 0; done == 0 && number < spans.len / SPAN_BYTES; number++) {
+        batch_t batch;
+        done = find_batch(gathering->buffer, &spans, number, shift, &batch);
+        if (done == 0)
+            done = gather_batch(gathering, &batch);
+    }
+    PyBuffer_Release(&spans);
+    return done;
 }
 
-/* Copy the batches to `run` with the offsets that follow one another, and list their headers. */
-static int fill_run(const Py_buffer *buffer, PyObject *spans, int64_t offset, int32_t epoch,
-                    PyTypeObject *row, uint8_t *run, PyObject *headers) {
-    for (Py_ssize_t span = 0; span < PyList_GET_SIZE(spans); span++) {
-        batch_t batch;
-        if (batch_of(buffer, PyList_GET_ITEM(spans, span), &batch) < 0)
+static int gather_pieces(gathering_t *gathering, PyObject *pieces) {
+    gathering->run_bytes = gathering->count = 0;
+    for (Py_ssize_t piece = 0; piece < PyList_GET_SIZE(pieces); piece++)
+        if (gather_piece(gathering, PyList_GET_ITEM(pieces, piece)) < 0)
             return -1;
-        memcpy(run, batch.data, (size_t)batch.size);
-        put_64(run, offset);
-        put_32(run + EPOCH_AT, (uint32_t)epoch);
-        PyObject *header = header_of(run, row);
-        if (header == NULL)
-            return -1;
-        PyList_SET_ITEM(headers, span, header);
-        offset = (int64_t)((uint64_t)offset + (uint64_t)(int32_t)get_32(run + LAST_DELTA_AT) + 1);
-        run += batch.size;
-    }
     return 0;
 }
 
 PyDoc_STRVAR(gather_run_doc,
-             "gather_run(data, spans, base_offset, leader_epoch, row)\n\n"
-             "The batches in these spans one after the other, stamped, and their headers.");
+             "gather_run(data, pieces, base_offset, leader_epoch)\n\n"
+             "The batches in these spans one after the other, stamped; their offsets; the next one.");
 
 static PyObject *gather_run(PyObject *module, PyObject *arguments) {
     Py_buffer buffer;
-    PyObject *spans, *row, *run = NULL, *headers = NULL, *answer = NULL;
+    PyObject *pieces, *run = NULL, *offsets = NULL, *answer = NULL;
+    gathering_t gathering = {.buffer = &buffer};
     long long offset;
     int epoch;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*O!LiO!", &buffer, &PyList_Type, &spans, &offset, &epoch,
-                          &PyType_Type, &row))
+    if (!PyArg_ParseTuple(arguments, "y*O!Li", &buffer, &PyList_Type, &pieces, &offset, &epoch))
         return NULL;
-    Py_ssize_t size = -1;
-    if (!PyType_IsSubtype((PyTypeObject *)row, &PyTuple_Type))
-        PyErr_SetString(PyExc_TypeError, "The row type must be a tuple.");
-    else
-        size = size_of_run(&buffer, spans);
-    if (size >= 0) {
-        run = PyBytes_FromStringAndSize(NULL, size);
-        headers = PyList_New(PyList_GET_SIZE(spans));
+    if (gather_pieces(&gathering, pieces) == 0) {
+        run = PyBytes_FromStringAndSize(NULL, gathering.run_bytes);
+        offsets = PyBytes_FromStringAndSize(NULL, gathering.count * (Py_ssize_t)sizeof(int64_t));
     }
-    if (run != NULL && headers != NULL &&
-        fill_run(&buffer, spans, offset, epoch, (PyTypeObject *)row,
-                 (uint8_t *)PyBytes_AS_STRING(run), headers) == 0)
-        answer = PyTuple_Pack(2, run, headers);
+    if (run != NULL && offsets != NULL) {
+        gathering.run = (uint8_t *)PyBytes_AS_STRING(run);
+        gathering.offsets = (uint8_t *)PyBytes_AS_STRING(offsets);
+        gathering.offset = offset;
+        gathering.epoch = epoch;
+        if (gather_pieces(&gathering, pieces) == 0)
+            answer = Py_BuildValue("OOL", run, offsets, (long long)gathering.offset);
+    }
     Py_XDECREF(run);
-    Py_XDECREF(headers);
+    Py_XDECREF(offsets);
     PyBuffer_Release(&buffer);
+    return answer;
+}
+
+/* ---- Marks for an index ---- */
+
+typedef struct {
+    int64_t position, due, interval, newest, newest_offset;
+} marking_t;
+
+static int mark_batch(marking_t *marking, const uint8_t *data, int64_t at, PyObject *marks) {
+    int64_t offset = get_64(data), newest = get_64(data + MAX_TIMESTAMP_AT);
+    if (newest > marking->newest) {
+        marking->newest = newest;
+        marking->newest_offset = offset;
+    }
+    if (at < marking->due)
+        return 0;
+    marking->due = at + marking->interval;
+    PyObject *mark = Py_BuildValue("LLLL", (long long)offset, (long long)at,
+                                   (long long)marking->newest, (long long)marking->newest_offset);
+    int done = mark == NULL ? -1 : PyList_Append(marks, mark);
+    Py_XDECREF(mark);
+    return done;
+}
+
+static int mark_batches(marking_t *marking, const Py_buffer *run, PyObject *marks) {
+    Py_ssize_t at = 0;
+    while (at < run->len) {
+        const uint8_t *data = (const uint8_t *)run->buf + at;
+        int64_t size = run->len - at < HEADER_BYTES
+                           ? 0
+                           : (int64_t)(int32_t)get_32(data + LENGTH_AT) + LENGTH_PREFIX_BYTES;
+        if (size < HEADER_BYTES || size > run->len - at) {
+            PyErr_SetString(PyExc_ValueError, "A run is made of whole batches.");
+            return -1;
+        }
+        if (mark_batch(marking, data, marking->position + at, marks) < 0)
+            return -1;
+        at += (Py_ssize_t)size;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(mark_run_doc, "mark_run(run, position, due, interval, newest, newest_offset)\n\n"
+                           "What an index is told of a run that begins at `position` in its file.");
+
+static PyObject *mark_run(PyObject *module, PyObject *arguments) {
+    Py_buffer run;
+    long long position, due, interval, newest, newest_offset;
+    PyObject *answer = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "y*LLLLL", &run, &position, &due, &interval, &newest,
+                          &newest_offset))
+        return NULL;
+    marking_t marking = {position, due, interval, newest, newest_offset};
+    PyObject *marks = PyList_New(0);
+    if (marks != NULL && mark_batches(&marking, &run, marks) == 0)
+        answer = Py_BuildValue("OLL", marks, (long long)marking.newest,
+                               (long long)marking.newest_offset);
+    Py_XDECREF(marks);
+    PyBuffer_Release(&run);
     return answer;
 }
 
 /* ---- The module ---- */
 
 static PyMethodDef functions[] = {
-    {"is_plain", (PyCFunction)(void (*)(void))is_plain, METH_FASTCALL, is_plain_doc},
+    {"are_plain", (PyCFunction)(void (*)(void))are_plain, METH_FASTCALL, are_plain_doc},
     {"gather_run", gather_run, METH_VARARGS, gather_run_doc},
+    {"mark_run", mark_run, METH_VARARGS, mark_run_doc},
     {NULL, NULL, 0, NULL},
 };
 

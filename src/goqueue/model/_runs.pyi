@@ -1,17 +1,14 @@
 """The compiled handling of runs; `run_reference.py` says what each function does."""
 
-from goqueue.model.batch import BatchHeader
 from goqueue.model.compression import Buffer
-from goqueue.model.run_reference import Span
+from goqueue.model.run_reference import Mark, Piece, Spans
 
-def is_plain(
-    data: Buffer, start: int, end: int, bytes_max: int, time_min: int, time_max: int, /
+def are_plain(
+    data: Buffer, spans: Spans, bytes_max: int, time_min: int, time_max: int, /
 ) -> bool: ...
 def gather_run(
-    data: Buffer,
-    spans: list[Span],
-    base_offset: int,
-    leader_epoch: int,
-    row: type[BatchHeader],
-    /,
-) -> tuple[bytes, list[BatchHeader]]: ...
+    data: Buffer, pieces: list[Piece], base_offset: int, leader_epoch: int, /
+) -> tuple[bytes, bytes, int]: ...
+def mark_run(
+    run: bytes, position: int, due: int, interval: int, newest: int, newest_offset: int, /
+) -> tuple[list[Mark], int, int]: ...

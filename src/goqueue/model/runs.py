@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from goqueue.model.run_reference import Span
+from goqueue.model.run_reference import Mark, Piece, Spans
 
 try:
-    from goqueue.model._runs import gather_run, is_plain
+    from goqueue.model._runs import are_plain, gather_run, mark_run
 
     IS_COMPILED = True
 except ImportError:  # There was no compiler where GoQueue was installed.
-    from goqueue.model.run_reference import gather_run, is_plain
+    from goqueue.model.run_reference import are_plain, gather_run, mark_run
 
     IS_COMPILED = False
 
-__all__ = ["IS_COMPILED", "Span", "gather_run", "is_plain"]
+__all__ = ["IS_COMPILED", "Mark", "Piece", "Spans", "are_plain", "gather_run", "mark_run"]

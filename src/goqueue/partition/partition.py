@@ -25,7 +25,7 @@ from goqueue.model.errors import (
     NotLeader,
 )
 from goqueue.model.names import TopicPartition
-from goqueue.model.runs import Span, gather_run
+from goqueue.model.runs import Piece, gather_run
 from goqueue.partition.copy import NO_LEADER as NO_LEADER
 from goqueue.partition.cutting import CuttableCopy
 from goqueue.partition.epochs import LeaderEpochs
@@ -210,19 +210,21 @@ class Partition(CuttableCopy):
             return None
         return run_limits(self.settings, now_ms=now_ms)
 
-    def append_run(self, data: Buffer, spans: list[Span], *, now_ms: int) -> list[BatchHeader]:
-        """Store producers' batches that keep to the `run_limits` with one write."""
+    def append_run(self, data: Buffer, pieces: list[Piece], *, now_ms: int) -> bytes:
+        """Store producers' batches that keep to the `run_limits` with one write.
+
+        Their offsets are answered as `gather_run` packs them.
+        """
         if self._refusal is not None:
             raise self._refusal
         end_offset, epoch = self.log.end_offset, self.leader_epoch
-        batches, headers = gather_run(data, spans, end_offset, epoch, BatchHeader)
+        run, offsets, next_offset = gather_run(data, pieces, end_offset, epoch)
         try:
-            self.log.append_run(batches, headers, now_ms=now_ms)
+            self.log.append_run(run, next_offset, now_ms=now_ms)
         except OSError as error:
             raise self._storage_error(error) from error
-        records = self.log.end_offset - end_offset
-        self._note_written(headers[0], headers[-1], len(batches), records)
-        return headers
+        self._note_written(epoch, end_offset, len(run), next_offset - end_offset)
+        return offsets
 
     def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
         """Store batches of the leader as they are; raise when they do not fit the end of the log.
@@ -290,7 +292,7 @@ class Partition(CuttableCopy):
             self._note_transactional(header, batch, now_ms=now_ms)
         if header.producer_id >= 0:
             self.producers.note(header, now_ms=now_ms)
-        self._note_written(header, header, len(batch), header.record_count)
+        self._note_written(header.leader_epoch, header.base_offset, len(batch), header.record_count)
 
     def _note_transactional(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> None:
         if not header.is_control:
@@ -303,15 +305,15 @@ class Partition(CuttableCopy):
         if aborted is not None:
             self.log.active.note_aborted(aborted)
 
-    def _note_written(self, first: BatchHeader, last: BatchHeader, size: int, records: int) -> None:
-        """Take batches of one epoch into account that are at the end of the log."""
-        if self.epochs.latest != first.leader_epoch:
-            self.epochs.note(first.leader_epoch, first.base_offset)
+    def _note_written(self, epoch: int, base_offset: int, size: int, records: int) -> None:
+        """Take what one epoch has put at the end of the log into account."""
+        if self.epochs.latest != epoch:
+            self.epochs.note(epoch, base_offset)
         self.bytes_in += size
         self.records_in += records
         self._snapshot_due -= size
         if not self.waits_for_sync:
-            self._keep(last.next_offset)
+            self._keep(self.log.end_offset)
         self._mark_dirty(self)
         if self.on_written is not None:
             self.on_written()

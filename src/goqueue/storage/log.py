@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -215,11 +215,11 @@ class Log(ReadableLog):
         active = self._segment_for(len(batch), header.next_offset, now_ms)
         active.append(batch, header, index_interval_bytes=self.settings.index_interval_bytes)
 
-    def append_run(self, batches: bytes, headers: Sequence[BatchHeader], *, now_ms: int) -> None:
+    def append_run(self, run: bytes, next_offset: int, *, now_ms: int) -> None:
         """Write batches that are stamped with the end offset and those after it: all or none."""
-        active = self._segment_for(len(batches), headers[-1].next_offset, now_ms)
+        active = self._segment_for(len(run), next_offset, now_ms)
         interval = self.settings.index_interval_bytes
-        active.append_run(batches, headers, index_interval_bytes=interval)
+        active.append_run(run, next_offset, index_interval_bytes=interval)
 
     def _segment_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
         """The newest segment, or a new one if that has no room."""

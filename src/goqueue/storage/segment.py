@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from goqueue.model.batch import CONTROL, HEADER_BYTES, NO_TIMESTAMP, BatchHeader
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import CorruptBatch
+from goqueue.model.runs import mark_run
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.index import DamagedIndex, OffsetIndex, TimeIndex
 from goqueue.storage.scanning import BatchFile, Located, Place
@@ -126,14 +127,22 @@ class Segment(BatchFile):
         position = self._write(batch)
         self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
 
-    def append_run(
-        self, batches: bytes, headers: Sequence[BatchHeader], *, index_interval_bytes: int
-    ) -> None:
+    def append_run(self, run: bytes, next_offset: int, *, index_interval_bytes: int) -> None:
         """The same for batches that follow one another: all are written or none."""
-        position = self._write(batches)
-        for header in headers:
-            self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
-            position += header.size
+        base, position = self.base_offset, self._write(run)
+        due = self._indexed_to + index_interval_bytes if position else 0
+        marks, newest, newest_offset = mark_run(
+            run,
+            position,
+            due,
+            index_interval_bytes,
+            self.max_timestamp,
+            base + self._newest_relative,
+        )
+        self._max_timestamp, self._newest_relative = newest, newest_offset - base
+        for offset, place, newest, newest_offset in marks:
+            self._mark(offset - base, place, newest, newest_offset - base)
+        self.end_offset = next_offset
 
     def _write(self, data: Buffer) -> int:
         """Put bytes at the end of the file, and say where that was."""
@@ -160,11 +169,14 @@ class Segment(BatchFile):
             self._max_timestamp = header.max_timestamp
             self._newest_relative = relative
         if position >= self._indexed_to + index_interval_bytes or position == 0:
-            # The indexes go in step, entry by entry, so that one cannot lack what the other has.
-            self.index.add(relative, position)
-            self.times.add(self._max_timestamp, self._newest_relative)
-            self._indexed_to = position
+            self._mark(relative, position, self._max_timestamp, self._newest_relative)
         self.end_offset = header.next_offset
+
+    def _mark(self, relative: int, position: int, newest: int, newest_relative: int) -> None:
+        """Add a batch to the indexes, which go in step, so that none lacks what the other has."""
+        self.index.add(relative, position)
+        self.times.add(newest, newest_relative)
+        self._indexed_to = position
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         """Take a transaction into account whose abort marker is in the file."""

@@ -6,10 +6,12 @@ Used by the unit tests and by the run with the sanitizers, which has no test run
 from __future__ import annotations
 
 import random
+from array import array
 from types import ModuleType
 
-from goqueue.model.batch import HEADER_BYTES, BatchHeader, Record, encode_batch
-from goqueue.model.run_reference import Span
+from goqueue.model.batch import HEADER_BYTES, Record, encode_batch
+
+Span = tuple[int, int]
 
 NOW_MS = 1_000_000
 TIMES = (NOW_MS - 1000, NOW_MS + 1000)
@@ -31,6 +33,10 @@ def laid_out(batches: list[bytes], gap: bytes = b"..") -> tuple[bytes, list[Span
     return data, spans
 
 
+def packed(*spans: Span) -> bytes:
+    return array("i", [number for span in spans for number in span]).tobytes()
+
+
 def hostile_run(chance: random.Random) -> tuple[bytes, list[Span]]:
     """Batches of which some bytes are changed and some are missing, the last up to the end."""
     batches = []
@@ -44,7 +50,15 @@ def hostile_run(chance: random.Random) -> tuple[bytes, list[Span]]:
 
 def outcomes(module: ModuleType, data: bytes, spans: list[Span]) -> list[object]:
     """What a module says of a run, whether or not it should be asked."""
-    said: list[object] = [module.is_plain(data, *span, BYTES_MAX, *TIMES) for span in spans]
+    limits = (BYTES_MAX, *TIMES)
+    said: list[object] = [module.are_plain(data, packed(span), *limits) for span in spans]
+    are_plain = module.are_plain(data, packed(*spans), *limits)
+    assert are_plain == all(said)
     if all(end - start >= HEADER_BYTES for start, end in spans):
-        said.append(module.gather_run(data, spans, 1 << 40, 7, BatchHeader))
+        # The first span alone, then the others, from a point of view three bytes further on.
+        others = packed(*((start - 3, end - 3) for start, end in spans[1:]))
+        run = module.gather_run(data, [(packed(spans[0]), 0), (others, 3)], 1 << 40, 7)
+        said.append(run)
+        if are_plain:
+            said += [module.mark_run(run[0], 10, due, 150, NOW_MS - 1, 5) for due in (0, 200)]
     return said

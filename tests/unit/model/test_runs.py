@@ -14,12 +14,12 @@ from goqueue.model.batch import (
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
-    BatchHeader,
     Record,
     build_batch,
     decode_batch,
     encode_batch,
     encode_records,
+    read_header,
 )
 from goqueue.model.compression import Compression
 from tests.unit.compiling import can_compile
@@ -31,6 +31,7 @@ from tests.unit.model.run_cases import (
     hostile_run,
     laid_out,
     outcomes,
+    packed,
 )
 
 MODULES: list[ModuleType] = [run_reference]
@@ -50,7 +51,7 @@ def _is_plain(one: bytes) -> bool:
     """What all of the implementations say."""
     data, [span] = laid_out([one])
     data += b"behind"
-    answers = {module.is_plain(data, *span, BYTES_MAX, *TIMES) for module in MODULES}
+    answers = {module.are_plain(data, packed(span), BYTES_MAX, *TIMES) for module in MODULES}
     assert len(answers) == 1
     return answers.pop()
 
@@ -119,32 +120,69 @@ def test_batches_are_gathered_with_offsets_in_a_row(
     counts: list[int], base_offset: int, epoch: int
 ) -> None:
     data, spans = laid_out([batch(count=count) for count in counts])
+    pieces = [(packed(*spans[:2]), 0), (packed(*spans[2:]), 0)]
     gathered = [
-        module.gather_run(memoryview(data), spans, base_offset, epoch, BatchHeader)
-        for module in MODULES
+        module.gather_run(memoryview(data), pieces, base_offset, epoch) for module in MODULES
     ]
-    run, headers = gathered[0]
+    run, offsets, next_offset = gathered[0]
     assert all(one == gathered[0] for one in gathered)
+    assert next_offset == base_offset + sum(counts)
     offset, position = base_offset, 0
-    for header, count in zip(headers, counts, strict=True):
-        assert (header.base_offset, header.leader_epoch) == (offset, epoch)
+    for found, count in zip(memoryview(offsets).cast("q"), counts, strict=True):
+        header = read_header(run[position:])
+        assert found == header.base_offset == offset
+        assert header.leader_epoch == epoch
         one = run[position : position + header.size]
         assert [record.offset for record in decode_batch(one)] == list(
             range(offset, offset + count)
         )
         offset, position = offset + count, position + header.size
     assert position == len(run)
-    assert all(isinstance(header, BatchHeader) for one in gathered for header in one[1])
+
+
+@given(
+    st.lists(st.integers(-1, 5), min_size=1, max_size=8),
+    st.integers(0, 300),
+    st.integers(0, 600),
+    st.integers(0, 400),
+)
+def test_runs_are_marked_as_their_batches_would_be(
+    times: list[int], position: int, due: int, interval: int
+) -> None:
+    data, spans = laid_out([batch(timestamp_ms=time, size=20 * time + 40) for time in times])
+    run, _, _ = run_reference.gather_run(data, [(packed(*spans), 0)], 100, 0)
+    marked = [module.mark_run(run, position, due, interval, 2, 50) for module in MODULES]
+    assert all(one == marked[0] for one in marked)
+    marks, newest, newest_offset = marked[0]
+    assert newest == max(2, *times)
+    assert newest_offset == (50 if newest == 2 else 100 + times.index(newest))
+    at, expected = position, []
+    for number, (start, end) in enumerate(spans):
+        if at >= due:
+            expected.append((100 + number, at, max(2, *times[: number + 1])))
+            due = at + interval
+        at += end - start
+    assert [mark[:3] for mark in marks] == expected
 
 
 @pytest.mark.skipif(not runs.IS_COMPILED, reason="there is no compiled module")
-@pytest.mark.parametrize("span", [(-1, 70), (0, 1 << 40), (80, 70), (0, 1), "ab", (1,), None])
-def test_the_compiled_one_never_looks_outside_its_buffer(span: object) -> None:
+@pytest.mark.parametrize("span", [(-1, 70), (0, 1 << 30), (80, 70), (-70, -1)])
+def test_the_compiled_one_never_looks_outside_its_buffer(span: tuple[int, int]) -> None:
     data = batch()
-    if isinstance(span, tuple) and span != (0, 1):
+    with pytest.raises(ValueError, match="outside"):
+        _runs.are_plain(data, packed(span), BYTES_MAX, *TIMES)
+    with pytest.raises(ValueError, match="outside"):
+        _runs.gather_run(data, [(packed(span), 0)], 0, 0)
+
+
+@pytest.mark.skipif(not runs.IS_COMPILED, reason="there is no compiled module")
+def test_the_compiled_one_refuses_what_is_no_run() -> None:
+    data = batch()
+    with pytest.raises(ValueError, match="shorter"):
+        _runs.gather_run(data, [(packed((0, 1)), 0)], 0, 0)
+    for piece in ("ab", (b"",), None, (b"", 1 << 40), ([1], 2)):
         with pytest.raises((ValueError, TypeError)):
-            _runs.is_plain(data, *span, BYTES_MAX, *TIMES)
-    with pytest.raises((ValueError, TypeError)):
-        _runs.gather_run(data, [span], 0, 0, BatchHeader)  # type: ignore[list-item]
-    with pytest.raises(TypeError):
-        _runs.gather_run(data, [(0, len(data))], 0, 0, dict)  # type: ignore[arg-type]
+            _runs.gather_run(data, [piece], 0, 0)  # type: ignore[list-item]
+    for run in (data[:-1], data + b"x", data[:60], bytes(61)):
+        with pytest.raises(ValueError, match="whole"):
+            _runs.mark_run(run, 0, 0, 100, 0, 0)

@@ -190,7 +190,7 @@ class Connection:
                     at = run[0]
                     continue
                 # What a run needed a closer look for is found by looking at each of its requests.
-                one_by_one = 0 if run is None else len(run[2]) - 1
+                one_by_one = 0 if run is None else run[2] - 1
             (length,) = _LENGTH.unpack_from(data, at)
             if not 8 <= length <= front.request_bytes_max:
                 raise _wrong_length(length, front.request_bytes_max)

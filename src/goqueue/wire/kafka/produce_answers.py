@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, calcsize
 from typing import TYPE_CHECKING
 
 from goqueue.wire.kafka.request_reference import FLEXIBLE_FROM, split_key
@@ -18,21 +18,23 @@ _WITH_MESSAGES_FROM = 8
 class Layout:
     """How answers for one partition are laid out in one version."""
 
-    __slots__ = ("_after", "_before", "_length", "_pack")
+    __slots__ = ("_after", "_before", "_length", "_pack", "offset_at")
 
     def __init__(self, name: bytes, number: int, version: int) -> None:
         text = f"{len(name)}s"
         if version >= FLEXIBLE_FROM:
             # Counts and lengths are one larger than what they count; 1 is an empty list, 0 null.
-            layout = Struct(f">iixbb{text}bihqqqbbxxix")
+            head, tail = f">iixbb{text}bih", "qqqbbxxix"
             self._before: tuple[int | bytes, ...] = (2, len(name) + 1, name, 2, number)
             self._after: tuple[int, ...] = (1, 0, 0)
         elif version >= _WITH_MESSAGES_FROM:
-            layout = Struct(f">iiih{text}iihqqqihi")
+            head, tail = f">iiih{text}iih", "qqqihi"
             self._before, self._after = (1, len(name), name, 1, number), (0, -1, 0)
         else:
-            layout = Struct(f">iiih{text}iihqqqi")
+            head, tail = f">iiih{text}iih", "qqqi"
             self._before, self._after = (1, len(name), name, 1, number), (0,)
+        layout = Struct(head + tail)
+        self.offset_at = calcsize(head)
         self._pack = layout.pack
         self._length = layout.size - 4
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.model.batch import BatchHeader
 from goqueue.model.errors import GoQueueError
-from goqueue.model.runs import Span, is_plain
+from goqueue.model.runs import Piece, are_plain
 from goqueue.partition import Partition
 from goqueue.partition.rules import RunLimits
 from goqueue.wire.kafka.errors import code_of
 from goqueue.wire.kafka.produce_answers import Layout, find_route
-from goqueue.wire.kafka.request_reference import Row, Run
+from goqueue.wire.kafka.request_reference import Run, Share
 
 try:
-    from goqueue.wire.kafka._requests import read_run
+    from goqueue.wire.kafka._requests import answer_run, read_run
 except ImportError:  # There was no compiler where GoQueue was installed.
-    from goqueue.wire.kafka.request_reference import read_run
+    from goqueue.wire.kafka.request_reference import answer_run, read_run
 
 if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Connection
@@ -36,29 +35,41 @@ FRAME_BYTES_MAX = 16 << 10
 TURN_BYTES_MAX = 256 << 10
 
 _ACKS_ALL = -1
+_NUMBER_BYTES = 4
 
 __all__ = ["FRAME_BYTES_MAX", "RUN_REQUESTS_MAX", "Gatherer", "read_run"]
 
-# Whose answer waits, at which place there, and what the answer needs: correlation id, layout, and
-# which of the batches it is about.
-_Waiting = tuple["_Answers", int, int, Layout, int]
+# Whose answers wait, at which places there, and what they need: correlation ids, layout, and which
+# of the batches the first of them is about.
+_Waiting = tuple["_Answers", bytes, bytes, Layout, int]
 
 
 class _Answers:
     """The place of the answers to a run of requests in the line of their connection."""
 
-    __slots__ = ("_connection", "_left", "is_done", "parts")
+    __slots__ = ("_answers", "_connection", "_left", "is_done", "parts")
 
     def __init__(self, connection: Connection, count: int) -> None:
         self._connection = connection
         self._left = count
+        self._answers = [b""] * count
         self.is_done = False
-        self.parts: list[Part] = [b""] * count
+        self.parts: list[Part] = []
 
-    def put(self, place: int, answer: bytes) -> None:
-        self.parts[place] = answer
-        self._left -= 1
+    def put(
+        self,
+        places: bytes,
+        correlation_ids: bytes,
+        template: bytes,
+        layout: Layout,
+        offsets: bytes,
+        first: int,
+    ) -> None:
+        answers = self._answers
+        answer_run(answers, places, correlation_ids, template, layout.offset_at, offsets, first)
+        self._left -= len(places) // _NUMBER_BYTES
         if not self._left:
+            self.parts.append(b"".join(answers) if len(answers) > 1 else answers[0])
             self.is_done = True
             self._connection.advance()
 
@@ -66,46 +77,56 @@ class _Answers:
 class _Load:
     """What a turn brings for one partition."""
 
-    __slots__ = ("_waiting", "limits", "partition", "spans")
+    __slots__ = ("_count", "_pieces", "_waiting", "limits", "partition")
 
     def __init__(self, partition: Partition, limits: RunLimits) -> None:
         self.partition = partition
         self.limits = limits
-        self.spans: list[Span] = []
+        self._count = 0
+        self._pieces: list[Piece] = []
         self._waiting: dict[int, list[_Waiting]] = {}
 
-    def add(self, span: Span, acks: int, waiting: _Waiting) -> None:
-        self.spans.append(span)
+    def add(self, answers: _Answers, layout: Layout, share: Share, shift: int, acks: int) -> None:
+        """Take a share of a run, whose spans lie further on by `shift` now."""
+        _, places, correlation_ids, spans = share
+        self._pieces.append((spans, shift))
+        waiting = (answers, places, correlation_ids, layout, self._count)
         if acks in self._waiting:
             self._waiting[acks].append(waiting)
         else:
             self._waiting[acks] = [waiting]
+        self._count += len(places) // _NUMBER_BYTES
 
     def store(self, data: memoryview, now_ms: int) -> None:
+        if not self._count:
+            return
         try:
-            headers = self.partition.append_run(data, self.spans, now_ms=now_ms)
+            offsets = self.partition.append_run(data, self._pieces, now_ms=now_ms)
         except GoQueueError as error:
             for waiting in self._waiting.values():
-                self._tell(waiting, [], error)
+                self._tell(waiting, b"", error)
             return
-        last_offset = headers[-1].last_offset
+        last_offset = self.partition.log.end_offset - 1
         for acks, waiting in self._waiting.items():
-            tell = partial(self._tell, waiting, headers)
+            tell = partial(self._tell, waiting, offsets)
             if acks == _ACKS_ALL:
                 self.partition.when_committed(last_offset, tell)
             else:
                 self.partition.when_durable(last_offset, tell)
 
-    def _tell(
-        self, waiting: list[_Waiting], headers: list[BatchHeader], error: GoQueueError | None
-    ) -> None:
+    def _tell(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
         """The batches are as durable as wanted, or never will be."""
-        code, offset = 0 if error is None else code_of(error), -1
-        start_offset = self.partition.log.start_offset
-        for answers, place, correlation_id, layout, index in waiting:
-            if not code:
-                offset = headers[index].base_offset
-            answers.put(place, layout.pack(correlation_id, code, offset, -1, start_offset))
+        code, start_offset = 0, self.partition.log.start_offset
+        if error is not None:
+            code, offsets = code_of(error), b""
+        known = None
+        for answers, places, correlation_ids, layout, first in waiting:
+            if layout is not known:
+                template, known = layout.pack(0, code, -1, -1, start_offset), layout
+            answers.put(places, correlation_ids, template, layout, offsets, first)
+
+
+_Place = tuple[_Load, Layout]
 
 
 class Gatherer:
@@ -113,7 +134,7 @@ class Gatherer:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._places: dict[bytes, tuple[_Load, Layout]] = {}
+        self._places: dict[bytes, _Place] = {}
         self._loads: dict[Partition, _Load] = {}
         self._data = memoryview(bytearray(TURN_BYTES_MAX))
         self._filled = 0
@@ -123,13 +144,13 @@ class Gatherer:
 
     def take(self, connection: Connection, data: memoryview, at: int, run: Run) -> bool:
         """Take a run of requests that begins at `at`; False leaves all of them untouched."""
-        stop, acks, rows = run
+        stop, acks, count, shares = run
         size = stop - at
         if self._filled + size > TURN_BYTES_MAX:
             self.store()
             if size > TURN_BYTES_MAX:
                 return False
-        places = self._find_places(data, rows)
+        places = self._find_places(data, shares)
         if places is None:
             if not self._filled:
                 # What was opened for these must not outlive the turn: settings and leaders change.
@@ -138,11 +159,9 @@ class Gatherer:
         self._data[self._filled : self._filled + size] = data[at:stop]
         shift = self._filled - at
         self._filled += size
-        answers = _Answers(connection, len(rows))
-        for place, (correlation_id, _, start, end) in enumerate(rows):
-            load, layout = places[place]
-            waiting = (answers, place, correlation_id, layout, len(load.spans))
-            load.add((start + shift, end + shift), acks, waiting)
+        answers = _Answers(connection, count)
+        for share, (load, layout) in zip(shares, places, strict=True):
+            load.add(answers, layout, share, shift, acks)
         connection.stand_in_line(answers)
         connection.round_heard = self.rounds
         if not self._is_turn_running:
@@ -159,25 +178,24 @@ class Gatherer:
         self.rounds += 1
         now_ms = self._front.broker.scheduler.wall_ms()
         for load in loads.values():
-            if load.spans:
-                load.store(data, now_ms)
+            load.store(data, now_ms)
 
     def _end_turn(self) -> None:
         self._is_turn_running = False
         self.store()
         self._front.flush_all()
 
-    def _find_places(self, data: memoryview, rows: list[Row]) -> list[tuple[_Load, Layout]] | None:
-        """Where each batch goes, and how its answer looks; None unless all of them are plain."""
+    def _find_places(self, data: memoryview, shares: list[Share]) -> list[_Place] | None:
+        """Where each share goes, and how its answers look; None unless all batches are plain."""
         places = []
-        for _, key, start, end in rows:
+        for key, _, _, spans in shares:
             place = self._places.get(key) or self._open(key)
-            if place is None or not is_plain(data, start, end, *place[0].limits):
+            if place is None or not are_plain(data, spans, *place[0].limits):
                 return None
             places.append(place)
         return places
 
-    def _open(self, key: bytes) -> tuple[_Load, Layout] | None:
+    def _open(self, key: bytes) -> _Place | None:
         """The place for a partition; None when that wants a closer look at each batch."""
         route = find_route(self._front, key)
         if route is None:

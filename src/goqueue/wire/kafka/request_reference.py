@@ -6,6 +6,8 @@ has another form is left to the generated codec.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 
@@ -20,15 +22,20 @@ _PLAIN_PARTITION = Struct(">iii")  # partitions, number, bytes
 _FLEXIBLE_HEAD = Struct(">bhibb")  # the same, with lengths one too large
 _FLEXIBLE_PARTITION = Struct(">bi")
 _NUMBER = Struct(">i")
+_OFFSET = Struct(">q")
+_ANSWER_ID_AT = 4
 _NO_TAGS = b"\x00"
 _END_TAGS = b"\x00\x00\x00"  # no tagged fields in the partition, the topic and the request
 _SIZE_BYTES_MAX = 5
 
 # The key of a partition is what a request says of it, from the topic's name to the number, and the
-# version that it says it in.
-Row = tuple[int, bytes, int, int]  # correlation id, key, start and end of the batch
-Run = tuple[int, int, list[Row]]  # where it ends, acks, rows
+# version that it says it in. A share is what a run has for one key: the places of its requests in
+# the run, their correlation ids, and where their batches start and end, in turns. Those numbers are
+# packed as `pack_numbers` does it, because nobody looks at one of them alone.
+Share = tuple[bytes, bytes, bytes, bytes]
+Run = tuple[int, int, int, list[Share]]  # where it ends, acks, how many requests, their shares
 Parsed = tuple[int, bytes, int, int]  # acks, key, start and end of the batch
+_Row = tuple[int, bytes, int, int]  # correlation id, key, start and end of the batch
 _Places = tuple[int, int, int, int, int]  # acks, where the key and the batch begin and end
 
 
@@ -40,7 +47,7 @@ def read_run(
     Their header must name the client as `client_id` does, in the bytes that it has there.
     """
     promise: int | None = None
-    rows: list[Row] = []
+    rows: list[_Row] = []
     while len(rows) < count_max and len(data) - start >= _HEAD.size:
         length, api_key, version, correlation_id = _HEAD.unpack_from(data, start)
         frame = data[start : start + 4 + length]
@@ -61,7 +68,56 @@ def read_run(
         promise, key, batch_start, batch_end = parsed
         rows.append((correlation_id, key, start + batch_start, start + batch_end))
         start += 4 + length
-    return None if promise is None else (start, promise, rows)
+    return None if promise is None else (start, promise, len(rows), _shares(rows))
+
+
+def answer_run(
+    parts: list[bytes],
+    places: bytes,
+    correlation_ids: bytes,
+    template: bytes,
+    offset_at: int,
+    offsets: bytes,
+    first: int,
+    /,
+) -> None:
+    """Put the answers of a share into their places: the template with an id, and an offset, each.
+
+    The offsets of all batches are packed; those of this share begin with the `first`. If there are
+    none at all, the template's is left in place.
+    """
+    base_offsets = memoryview(offsets).cast("q")[first:]
+    numbers = zip(_unpacked(places), _unpacked(correlation_ids), strict=True)
+    for number, (place, correlation_id) in enumerate(numbers):
+        answer = bytearray(template)
+        _NUMBER.pack_into(answer, _ANSWER_ID_AT, correlation_id)
+        if offsets:
+            _OFFSET.pack_into(answer, offset_at, base_offsets[number])
+        parts[place] = bytes(answer)
+
+
+def pack_numbers(numbers: Iterable[int]) -> bytes:
+    """Numbers of four bytes each, in the order of bytes that the processor has."""
+    return array("i", numbers).tobytes()
+
+
+def _unpacked(numbers: bytes) -> list[int]:
+    return memoryview(numbers).cast("i").tolist()
+
+
+def _shares(rows: list[_Row]) -> list[Share]:
+    by_key: dict[bytes, list[tuple[int, _Row]]] = {}
+    for place, row in enumerate(rows):
+        by_key.setdefault(row[1], []).append((place, row))
+    return [
+        (
+            key,
+            pack_numbers(place for place, _ in some),
+            pack_numbers(row[0] for _, row in some),
+            pack_numbers(number for _, row in some for number in row[2:]),
+        )
+        for key, some in by_key.items()
+    ]
 
 
 def parse_produce(frame: memoryview, at: int, version: int) -> Parsed | None:

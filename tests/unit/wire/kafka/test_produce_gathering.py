@@ -126,14 +126,14 @@ def test_a_run_is_one_write_for_each_partition(monkeypatch: pytest.MonkeyPatch) 
     partition = world.broker.topics.get("orders").partition(1)
     append_run = type(partition.log).append_run
 
-    def noted(log: object, batches: bytes, headers: list[BatchHeader], *, now_ms: int) -> None:
-        runs.append([header.base_offset for header in headers])
-        append_run(log, batches, headers, now_ms=now_ms)  # type: ignore[arg-type]
+    def noted(log: object, run: bytes, next_offset: int, *, now_ms: int) -> None:
+        runs.append((len(run) // len(_batch("v")), next_offset))
+        append_run(log, run, next_offset, now_ms=now_ms)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(partition.log), "append_run", noted)
     requests = [_request(_batch("v"), partition=number % 2) for number in range(10)]
     assert _send(world, peer, requests, 7) == [1, 0, 2, 1, 3, 2, 4, 3, 5, 4]
-    assert runs == [[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+    assert runs == [(5, 6), (5, 5)]
 
 
 def test_what_is_stored_is_what_was_sent_with_its_place() -> None:
