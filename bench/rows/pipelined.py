@@ -23,8 +23,8 @@ def measure(session: Session) -> None:
         "GoQueue and Apache Kafka: librdkafka in C, acks=1, 6 partitions, which sends batches. "
         "The other peers have no batches on the wire: their clients send one message at a time and "
         f"do not wait, up to {DEPTH:,} messages or {DEPTH_BYTES // 1_000_000} MB. That is not like "
-        "for like. `One record per request` is: prebuilt requests on one connection, as many of them "
-        "on their way.",
+        "for like. `One record per request` is: prebuilt requests on one connection, as many of "
+        "them on their way.",
         PROMISES,
         CLIENTS,
     ]
