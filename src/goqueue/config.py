@@ -329,7 +329,10 @@ class StorageSettings:
         64 * MiB, "below it writes are refused until space is back; reads go on", least=0
     )
     open_files_max: int = _count(
-        2048, "segment files kept open; beyond it the least used is closed", least=16
+        16_384,
+        "files of logs kept open, and at most half of those that the process may have; beyond it "
+        "the one opened first is closed, and its next use opens it again",
+        least=16,
     )
     write_chunk_bytes: int = _size(
         256 * KiB,

@@ -58,15 +58,15 @@ def run(settings: Settings, ready_file: Path | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # Threads that run Python (compaction) must not keep the event loop waiting for long.
     sys.setswitchinterval(0.001)
-    _raise_file_limit()
+    open_files_max = min(settings.storage.open_files_max, _raise_file_limit() // 2)
     with _Lock(folder):
         uvloop.install()
-        asyncio.run(_serve(settings, ready_file))
+        asyncio.run(_serve(settings, ready_file, open_files_max=open_files_max))
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
 
 
-async def _serve(settings: Settings, ready_file: Path | None) -> None:
+async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max: int) -> None:
     started = time.perf_counter()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -74,7 +74,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> None:
         loop.add_signal_handler(signal_number, stopping.set)
     disk = LocalDisk(
         str(settings.node.data_dir),
-        open_files_max=settings.storage.open_files_max,
+        open_files_max=open_files_max,
         write_piece_bytes=settings.storage.write_chunk_bytes,
     )
     scheduler = LoopScheduler(loop)
@@ -241,10 +241,11 @@ class _Node:
         return Hello(self.broker.cluster_id, self.broker.node_id)
 
 
-def _raise_file_limit() -> None:
-    """Connections and segment files need descriptors: ask for all that are allowed."""
+def _raise_file_limit() -> int:
+    """Connections and segment files need descriptors: ask for all that are allowed; how many."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
 def _limits(settings: Settings) -> Limits:
