@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,6 +20,7 @@ from bench.peers.sqs import SqsPeer
 from bench.plan import PARTITIONS, Plan
 from bench.processes import LoadFailed
 from bench.report import Outcome, Runs, Section
+from bench.reserve import Reserve
 from bench.sqs_load import send_and_consume
 from bench.systems import KafkaNode, Server, System, Unavailable, goqueue
 from bench.topics import fresh_topic
@@ -52,6 +54,7 @@ class Session:
     _systems: dict[str, System | Unavailable] = field(default_factory=dict)
     _queue_peers: dict[str, Peer | Unavailable] = field(default_factory=dict)
     _sqs_peers: dict[str, SqsPeer | Unavailable] = field(default_factory=dict)
+    _reserve: Reserve = field(default_factory=Reserve)
 
     def system(self, name: str) -> System:
         """The running server of this name; raises `Unavailable` with the reason."""
@@ -168,6 +171,9 @@ class Session:
 
     def run_once(self, title: str, case: Case, runs: Runs) -> None:
         """Run one case and keep what came of it."""
+        # A system that answers before its data is on disk must not leave the writing to the next.
+        os.sync()
+        self._reserve.give()
         try:
             with self.meter.run():
                 outcome = case()
@@ -177,6 +183,8 @@ class Session:
             return
         except (LoadFailed, KafkaException) as error:
             outcome = Outcome({}, void=str(error))
+        finally:
+            self._reserve.hold()
         outcome = dataclasses.replace(outcome, usages=self.meter.usages())
         runs.outcomes.append(outcome)
         figures = ", ".join(f"{name} {value:,.6g}" for name, value in outcome.values.items())
