@@ -135,12 +135,11 @@ typedef struct {
 
 static bool is_same_key(const request_t *one, const request_t *other) {
     Py_ssize_t size = one->key_end - one->key;
-    return size == other->key_end - other->key && one->version == other->version &&
-           memcmp(one->key, other->key, (size_t)size) == 0;
+    return size == other->key_end - other->key && memcmp(one->key, other->key, (size_t)size) == 0;
 }
 
-/* The first request with the key of the one at `place`. Clients go round the partitions, so the
- * share to try first is the one that came after the last request's share. */
+/* The share that the request at `place` belongs to; -1 if it is the first of its key. Clients go
+ * round the partitions, so the one to try first is that after the last request's. */
 static int32_t find_share(const run_t *run, const int32_t *firsts, Py_ssize_t place) {
     int32_t begin = place == 0 ? 0 : run->share_of[place - 1] + 1;
     for (int32_t tried = 0; tried < run->share_count; tried++) {
@@ -162,7 +161,8 @@ static void divide(run_t *run, int32_t *firsts) {
     }
 }
 
-/* Read the requests that `rest` begins with, as long as they want the same acks. */
+/* Read the requests that `rest` begins with, as long as they want the same acks in the same version:
+ * then no partition has two keys, and what is for one keeps its order. */
 static void list_requests(rest_t *rest, const Py_buffer *client_id, Py_ssize_t frame_bytes_max,
                           Py_ssize_t count_max, run_t *run) {
     while (run->count < count_max && has(rest, HEAD_BYTES)) {
@@ -171,7 +171,8 @@ static void list_requests(rest_t *rest, const Py_buffer *client_id, Py_ssize_t f
             return;
         request_t *request = &run->requests[run->count];
         rest_t frame = {rest->at, rest->at + 4 + frame_bytes};
-        if (!read_request(frame, client_id, request) || request->acks != run->requests[0].acks)
+        if (!read_request(frame, client_id, request) || request->acks != run->requests[0].acks ||
+            request->version != run->requests[0].version)
             return;
         run->count++;
         rest->at = frame.end;
@@ -273,13 +274,13 @@ static PyObject *read_run(PyObject *module, PyObject *arguments) {
                           &count_max))
         return NULL;
     const uint8_t *data = buffer.buf;
-    rest_t rest = {data + start, data + buffer.len};
     if (start < 0 || start > buffer.len || buffer.len > INT32_MAX)
         PyErr_SetString(PyExc_ValueError, "The start lies outside the bytes.");
     else if (count_max < 1 || count_max > COUNT_MAX)
         PyErr_SetString(PyExc_ValueError, "That many requests are not read at once.");
     else
-        answer = run_of(rest, data, &client_id, frame_bytes_max, count_max);
+        answer = run_of((rest_t){data + start, data + buffer.len}, data, &client_id,
+                        frame_bytes_max, count_max);
     PyBuffer_Release(&client_id);
     PyBuffer_Release(&buffer);
     return answer;

@@ -42,11 +42,13 @@ _Places = tuple[int, int, int, int, int]  # acks, where the key and the batch be
 def read_run(
     data: memoryview, start: int, client_id: bytes, frame_bytes_max: int, count_max: int, /
 ) -> Run | None:
-    """The requests that want the same acks from `start` on; None if there is none.
+    """The requests that want the same acks in the same version from `start` on; None if none does.
 
-    Their header must name the client as `client_id` does, in the bytes that it has there.
+    Their header must name the client as `client_id` does, in the bytes that it has there. Because
+    of the one version no partition has two keys, and what is for one keeps its order.
     """
     promise: int | None = None
+    version_first: int | None = None
     rows: list[_Row] = []
     while len(rows) < count_max and len(data) - start >= _HEAD.size:
         length, api_key, version, correlation_id = _HEAD.unpack_from(data, start)
@@ -54,6 +56,8 @@ def read_run(
         if not 0 <= length <= frame_bytes_max or len(frame) != 4 + length:
             break
         if api_key != _PRODUCE_KEY or not VERSION_MIN <= version <= VERSION_MAX:
+            break
+        if version_first not in (None, version):
             break
         body = _HEAD.size + len(client_id)
         if frame[_HEAD.size : body] != client_id:
@@ -66,6 +70,7 @@ def read_run(
         if parsed is None or promise not in (None, parsed[0]):
             break
         promise, key, batch_start, batch_end = parsed
+        version_first = version
         rows.append((correlation_id, key, start + batch_start, start + batch_end))
         start += 4 + length
     return None if promise is None else (start, promise, len(rows), _shares(rows))

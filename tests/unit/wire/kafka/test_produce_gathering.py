@@ -136,6 +136,22 @@ def test_a_run_is_one_write_for_each_partition(monkeypatch: pytest.MonkeyPatch) 
     assert runs == [(5, 6), (5, 5)]
 
 
+def test_requests_of_two_versions_for_one_partition_keep_their_order() -> None:
+    world = World(storage__fsync="none")
+    world.create("orders")
+    peer = _met(world)
+    versions = [7, 8, 7, 8, 8, 7]
+    requests = [_request(_batch(f"{number}")) for number in range(len(versions))]
+    frames = zip(versions, requests, strict=True)
+    peer.send(b"".join(peer.frame(PRODUCE, version, request) for version, request in frames))
+    for offset, version in enumerate(versions, 1):
+        world.run_until(lambda: peer.has_answer)
+        answer: ProduceResponse = peer.take_answer(PRODUCE, version)
+        (one,) = answer.responses[0].partition_responses
+        assert (one.error_code, one.base_offset) == (0, offset)
+    assert _stored(world)[1:] == [b"%d" % number for number in range(len(versions))]
+
+
 def test_what_is_stored_is_what_was_sent_with_its_place() -> None:
     world = World()
     world.create("orders")
