@@ -96,7 +96,8 @@ def write(parts: Sequence[Part], pictures: Mapping[str, Sequence[str]], guide: s
         "",
         "Written by `python -m bench.page` from [results](../bench/results); do not edit. "
         "[bench/README.md](../bench/README.md) says how each row is measured and how to repeat it: "
-        "`make bench-peers` measures everything on your machine.",
+        "`make bench-peers` measures everything on your machine. [profiles.md](profiles.md) says "
+        "why a target is missed or a peer is ahead, and what would be needed.",
         "",
         HOW_TO_READ,
         "",

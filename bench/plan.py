@@ -15,7 +15,7 @@ PAYLOAD_NAMES = {1000: "1 KB", 100: "100 B", LARGE_BYTES: "64 KB"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Counts and sizes of one benchmark; with all peers the defaults take about an hour."""
+    """Counts and sizes of one benchmark; with all peers the defaults take 90 minutes."""
 
     repeat: int = 3
     warmup_messages: int = 1_000_000
