@@ -20,6 +20,7 @@ setup(
                 f"{MODEL}/_crc.h",
                 f"{MODEL}/_decode_columns.h",
                 f"{MODEL}/_decode_json.h",
+                f"{MODEL}/_search.h",
             ],
             extra_compile_args=["-O3"],
             optional=True,
@@ -34,7 +35,7 @@ setup(
         Extension(
             "goqueue.model._runs",
             [f"{MODEL}/_runs.c"],
-            depends=[f"{MODEL}/_crc.h"],
+            depends=[f"{MODEL}/_crc.h", f"{MODEL}/_search.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -418,6 +418,7 @@ static PyObject *headers(PyObject *module, PyObject *arguments) {
 #include "_decode_checksums.h"
 #include "_decode_columns.h"
 #include "_decode_json.h"
+#include "_search.h"
 
 /* ---- Searching ---- */
 
@@ -432,9 +433,9 @@ static PyObject *contains(PyObject *module, PyObject *arguments) {
         return NULL;
     PyObject *answer = NULL;
     if (check_source(&source) == 0) {
-        const void *place = memmem(source.data + source.at, (size_t)(source.size - source.at),
-                                   needle.buf, (size_t)needle.len);
-        answer = PyBool_FromLong(place != NULL);
+        answer = PyBool_FromLong(has_bytes(source.data + source.at,
+                                           (size_t)(source.size - source.at), needle.buf,
+                                           (size_t)needle.len));
         PyBuffer_Release(&source.buffer);
     }
     PyBuffer_Release(&needle);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "_crc.h"
+#include "_search.h"
 
 enum {
     LENGTH_AT = 8,
@@ -31,7 +32,7 @@ enum {
     NO_TIMESTAMP = -1,
 };
 
-static const char ATTRIBUTE_PREFIX[] = "goqueue-";
+static const uint8_t ATTRIBUTE_PREFIX[] = "goqueue-";
 
 /* ---- Numbers, the highest byte first ---- */
 
@@ -90,8 +91,8 @@ static bool needs_no_look(const batch_t *batch, const limits_t *limits) {
            (int32_t)get_32(data + LAST_DELTA_AT) == count - 1 && get_16(data + ATTRIBUTES_AT) == 0 &&
            get_64(data + PRODUCER_ID_AT) < 0 && is_in_time(data, limits) &&
            sum_bytes(data + ATTRIBUTES_AT, size - ATTRIBUTES_AT) == get_32(data + CRC_AT) &&
-           memmem(data + HEADER_BYTES, (size_t)(size - HEADER_BYTES), ATTRIBUTE_PREFIX,
-                  sizeof ATTRIBUTE_PREFIX - 1) == NULL;
+           !has_bytes(data + HEADER_BYTES, (size_t)(size - HEADER_BYTES), ATTRIBUTE_PREFIX,
+                      sizeof ATTRIBUTE_PREFIX - 1);
 }
 
 /* ---- Spans: where batches begin and end, in turns ---- */

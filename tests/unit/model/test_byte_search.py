@@ -44,6 +44,26 @@ def test_it_agrees_with_python(searcher: Searcher, data: bytes, start: int) -> N
             assert small(bytearray(one), start) == (one.find(b"ab", start) >= 0)
 
 
+@pytest.mark.parametrize("searcher", SEARCHERS)
+@given(
+    st.integers(0, 100), st.integers(0, 100), st.sampled_from([b"n", b"na", b"nana-", b"n" * 40])
+)
+def test_it_finds_what_lies_anywhere_among_what_looks_like_it(
+    searcher: Searcher, before: int, after: int, needle: bytes
+) -> None:
+    contains = searcher(needle)
+    like = (b"n" + needle[1:-1] + b"x") if len(needle) > 1 else b"x"
+    head, tail = (like * 100)[:before], (like * 100)[:after]
+    data = head + needle + tail
+    assert contains(data, 0)
+    assert contains(data, before)
+    assert contains(head + tail, 0) == (needle in head + tail)
+    # Nothing behind the end is looked at.
+    assert contains(memoryview(data)[: before + len(needle) - 1], 0) == (
+        needle in data[: before + len(needle) - 1]
+    )
+
+
 @pytest.mark.skipif(not IS_COMPILED, reason="there is no compiled decoder")
 def test_the_compiled_search_stays_inside_its_buffer() -> None:
     contains = byte_search.compiled_searcher(b"ab")
