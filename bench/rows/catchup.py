@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
-from bench.load import consume, follow, produce
+from bench.load import consume, fill, follow
 from bench.peers.known import LOGS
 from bench.peers.load import Queue, follow_peer, new_queue, read_from_peer
 from bench.plan import PARTITIONS
@@ -74,7 +74,7 @@ def _fill(session: Session, stack: contextlib.ExitStack, system: System) -> Topi
     topic = create_topic(system, PARTITIONS)
     stack.callback(delete_topic, system, topic)
     count = session.plan.catch_up_messages
-    filled = produce(session.tools, "C", system, topic, count=count, size=SIZE)
+    filled = fill(session.tools, system, topic, count=count, size=SIZE, held=0)
     if filled.void:
         raise LoadFailed(f"the topic could not be filled: {filled.void}")
     return topic

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import limits
-from bench.load import consume, follow, produce, raw_fetch
+from bench.load import consume, fill, follow, raw_fetch
 from bench.plan import PARTITIONS, PAYLOAD_BYTES, PAYLOAD_NAMES
 from bench.processes import LoadFailed
 from bench.report import MESSAGES, Outcome, Runs, Section, at_least, times_at_least
@@ -39,6 +39,7 @@ def measure(session: Session) -> None:
         "its figure is bytes per second over the size of a stored message.",
         "From disk: the topic's files are dropped from the page cache before each run; "
         "the host of a virtual machine may still hold them.",
+        "Readers of 100 B have one core: on two the threads of librdkafka slow one another.",
         "Behind a running producer: producer, broker and consumer share the machine's cores.",
     ]
     for size in PAYLOAD_BYTES:
@@ -92,22 +93,22 @@ def _add_lines(
 def _read(
     session: Session, topics: dict[str, Loaded], name: str, reader: str, source: str, size: int
 ) -> Outcome:
+    system = session.system(name)
     loaded = topics.get(name)
     if loaded is None:
-        loaded = topics[name] = _load(session, name, size)
+        loaded = topics[name] = _load(session, system, size)
     if source == "disk":
-        evict(loaded.system, loaded.topic)
+        evict(system, loaded.topic)
     if reader == "raw":
-        return raw_fetch(session.tools, loaded.system, loaded.topic, loaded.ends)
+        return raw_fetch(session.tools, system, loaded.topic, loaded.ends)
     count = sum(loaded.ends)
-    return consume(session.tools, reader, loaded.system, loaded.topic, count=count, size=size)
+    return consume(session.tools, reader, system, loaded.topic, count=count, size=size)
 
 
-def _load(session: Session, name: str, size: int) -> Loaded:
-    system = session.system(name)
+def _load(session: Session, system: System, size: int) -> Loaded:
     topic = create_topic(system, PARTITIONS)
     count = session.plan.messages("C", size)
-    outcome = produce(session.tools, "C", system, topic, count=count, size=size)
+    outcome = fill(session.tools, system, topic, count=count, size=size, held=0)
     if outcome.void:
         raise LoadFailed(f"the topic could not be filled: {outcome.void}")
     ends = end_offsets(system, topic)
