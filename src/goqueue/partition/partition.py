@@ -223,7 +223,8 @@ class Partition(CuttableCopy):
             self.log.append_run(run, next_offset, now_ms=now_ms)
         except OSError as error:
             raise self._storage_error(error) from error
-        self._note_written(epoch, end_offset, len(run), next_offset - end_offset)
+        records = next_offset - end_offset
+        self._note_written(epoch, end_offset, next_offset, size=len(run), records=records)
         return offsets
 
     def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
@@ -292,7 +293,13 @@ class Partition(CuttableCopy):
             self._note_transactional(header, batch, now_ms=now_ms)
         if header.producer_id >= 0:
             self.producers.note(header, now_ms=now_ms)
-        self._note_written(header.leader_epoch, header.base_offset, len(batch), header.record_count)
+        self._note_written(
+            header.leader_epoch,
+            header.base_offset,
+            header.next_offset,
+            size=len(batch),
+            records=header.record_count,
+        )
 
     def _note_transactional(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> None:
         if not header.is_control:
@@ -305,7 +312,9 @@ class Partition(CuttableCopy):
         if aborted is not None:
             self.log.active.note_aborted(aborted)
 
-    def _note_written(self, epoch: int, base_offset: int, size: int, records: int) -> None:
+    def _note_written(
+        self, epoch: int, base_offset: int, end_offset: int, *, size: int, records: int
+    ) -> None:
         """Take what one epoch has put at the end of the log into account."""
         if self.epochs.latest != epoch:
             self.epochs.note(epoch, base_offset)
@@ -313,7 +322,7 @@ class Partition(CuttableCopy):
         self.records_in += records
         self._snapshot_due -= size
         if not self.waits_for_sync:
-            self._keep(self.log.end_offset)
+            self._keep(end_offset)
         self._mark_dirty(self)
         if self.on_written is not None:
             self.on_written()

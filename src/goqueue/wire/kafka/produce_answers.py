@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct, calcsize
 from typing import TYPE_CHECKING
 
@@ -13,36 +14,49 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.front_end import FrontEnd
 
 _WITH_MESSAGES_FROM = 8
+_LENGTH_BYTES = 4
+
+
+@cache
+def _form(name_bytes: int, version: int) -> tuple[Struct, int]:
+    """How answers are laid out for topics with names of a length, and where the offset is."""
+    text = f"{name_bytes}s"
+    if version >= FLEXIBLE_FROM:
+        head, tail = f">iixbb{text}bih", "qqqbbxxix"
+    elif version >= _WITH_MESSAGES_FROM:
+        head, tail = f">iiih{text}iih", "qqqihi"
+    else:
+        head, tail = f">iiih{text}iih", "qqqi"
+    return Struct(head + tail), calcsize(head)
 
 
 class Layout:
-    """How answers for one partition are laid out in one version."""
+    """How answers for one partition are laid out in one version.
 
-    __slots__ = ("_after", "_before", "_length", "_pack", "offset_at")
+    There may be thousands, and hardly any is in the processor's caches when it is wanted. So what
+    most answers are made of is one piece.
+    """
+
+    __slots__ = ("_after", "_before", "_form", "_start_offset", "_template", "offset_at")
 
     def __init__(self, name: bytes, number: int, version: int) -> None:
-        text = f"{len(name)}s"
         if version >= FLEXIBLE_FROM:
             # Counts and lengths are one larger than what they count; 1 is an empty list, 0 null.
-            head, tail = f">iixbb{text}bih", "qqqbbxxix"
             self._before: tuple[int | bytes, ...] = (2, len(name) + 1, name, 2, number)
             self._after: tuple[int, ...] = (1, 0, 0)
         elif version >= _WITH_MESSAGES_FROM:
-            head, tail = f">iiih{text}iih", "qqqihi"
             self._before, self._after = (1, len(name), name, 1, number), (0, -1, 0)
         else:
-            head, tail = f">iiih{text}iih", "qqqi"
             self._before, self._after = (1, len(name), name, 1, number), (0,)
-        layout = Struct(head + tail)
-        self.offset_at = calcsize(head)
-        self._pack = layout.pack
-        self._length = layout.size - 4
+        self._form, self.offset_at = _form(len(name), version)
+        self._start_offset = 0
+        self._template = self.pack(0, 0, -1, -1, 0)
 
     def pack(
         self, correlation_id: int, code: int, base_offset: int, timestamp_ms: int, start_offset: int
     ) -> bytes:
-        return self._pack(
-            self._length,
+        return self._form.pack(
+            self._form.size - _LENGTH_BYTES,
             correlation_id,
             *self._before,
             code,
@@ -51,6 +65,13 @@ class Layout:
             start_offset,
             *self._after,
         )
+
+    def template(self, start_offset: int) -> bytes:
+        """The answer for a stored batch, but for its correlation id and its offset."""
+        if start_offset != self._start_offset:
+            self._template = self.pack(0, 0, -1, -1, start_offset)
+            self._start_offset = start_offset
+        return self._template
 
 
 class Route:

@@ -116,13 +116,13 @@ class _Load:
 
     def _tell(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
         """The batches are as durable as wanted, or never will be."""
-        code, start_offset = 0, self.partition.log.start_offset
-        if error is not None:
-            code, offsets = code_of(error), b""
-        known = None
+        start_offset = self.partition.log.start_offset
+        code = 0 if error is None else code_of(error)
         for answers, places, correlation_ids, layout, first in waiting:
-            if layout is not known:
-                template, known = layout.pack(0, code, -1, -1, start_offset), layout
+            if error is None:
+                template = layout.template(start_offset)
+            else:
+                template, offsets = layout.pack(0, code, -1, -1, start_offset), b""
             answers.put(places, correlation_ids, template, layout, offsets, first)
 
 
