@@ -102,8 +102,8 @@ def consume(arguments: argparse.Namespace) -> dict[str, Any]:
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
             # When the client is ahead of the program it waits for that, not for a whole second. To
-            # let it run ahead without end, as in rdkafka_bench.c, is slower: what it has received
-            # is not in the processor's caches any more when the program gets it.
+            # let it run ahead without end, as in rdkafka_bench.c, is slower: 1.55 instead of 1.82
+            # million messages of 100 B a second.
             "fetch.queue.backoff.ms": 1,
         }
     )
