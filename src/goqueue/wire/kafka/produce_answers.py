@@ -18,37 +18,31 @@ _LENGTH_BYTES = 4
 
 
 @cache
-def _form(name_bytes: int, version: int) -> tuple[Struct, int]:
-    """How answers are laid out for topics with names of a length, and where the offset is."""
+def _form(name_bytes: int, version: int) -> tuple[Struct, int, tuple[int, ...]]:
+    """How answers are laid out for names of a length; where the offset is; what they end with."""
     text = f"{name_bytes}s"
     if version >= FLEXIBLE_FROM:
-        head, tail = f">iixbb{text}bih", "qqqbbxxix"
+        head, tail, ending = f">iixbb{text}bih", "qqqbbxxix", (1, 0, 0)
     elif version >= _WITH_MESSAGES_FROM:
-        head, tail = f">iiih{text}iih", "qqqihi"
+        head, tail, ending = f">iiih{text}iih", "qqqihi", (0, -1, 0)
     else:
-        head, tail = f">iiih{text}iih", "qqqi"
-    return Struct(head + tail), calcsize(head)
+        head, tail, ending = f">iiih{text}iih", "qqqi", (0,)
+    return Struct(head + tail), calcsize(head), ending
 
 
 class Layout:
     """How answers for one partition are laid out in one version.
 
-    There may be thousands, and hardly any is in the processor's caches when it is wanted. So what
-    most answers are made of is one piece.
+    There may be thousands. So they share their form, and each keeps what most of its answers are.
     """
 
     __slots__ = ("_after", "_before", "_form", "_start_offset", "_template", "offset_at")
 
     def __init__(self, name: bytes, number: int, version: int) -> None:
-        if version >= FLEXIBLE_FROM:
-            # Counts and lengths are one larger than what they count; 1 is an empty list, 0 null.
-            self._before: tuple[int | bytes, ...] = (2, len(name) + 1, name, 2, number)
-            self._after: tuple[int, ...] = (1, 0, 0)
-        elif version >= _WITH_MESSAGES_FROM:
-            self._before, self._after = (1, len(name), name, 1, number), (0, -1, 0)
-        else:
-            self._before, self._after = (1, len(name), name, 1, number), (0,)
-        self._form, self.offset_at = _form(len(name), version)
+        # Flexible versions have counts and lengths one larger than what they count.
+        more = version >= FLEXIBLE_FROM
+        self._before = (1 + more, len(name) + more, name, 1 + more, number)
+        self._form, self.offset_at, self._after = _form(len(name), version)
         self._start_offset = 0
         self._template = self.pack(0, 0, -1, -1, 0)
 

@@ -117,12 +117,13 @@ class _Load:
     def _tell(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
         """The batches are as durable as wanted, or never will be."""
         start_offset = self.partition.log.start_offset
-        code = 0 if error is None else code_of(error)
+        if error is not None:
+            offsets = b""
         for answers, places, correlation_ids, layout, first in waiting:
             if error is None:
                 template = layout.template(start_offset)
             else:
-                template, offsets = layout.pack(0, code, -1, -1, start_offset), b""
+                template = layout.pack(0, code_of(error), -1, -1, start_offset)
             answers.put(places, correlation_ids, template, layout, offsets, first)
 
 
