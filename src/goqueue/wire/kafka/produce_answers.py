@@ -21,6 +21,7 @@ _LENGTH_BYTES = 4
 def _form(name_bytes: int, version: int) -> tuple[Struct, int, tuple[int, ...]]:
     """How answers are laid out for names of a length; where the offset is; what they end with."""
     text = f"{name_bytes}s"
+    ending: tuple[int, ...]
     if version >= FLEXIBLE_FROM:
         head, tail, ending = f">iixbb{text}bih", "qqqbbxxix", (1, 0, 0)
     elif version >= _WITH_MESSAGES_FROM:
