@@ -73,15 +73,15 @@ class ReadableCopy(Copy):
         """
         if self.is_gone and self.failure is not None:
             raise self.failure
-        if offset < self.log.start_offset or offset > self.log.end_offset:
-            raise OffsetOutOfRange(
-                self.name, offset, start=self.log.start_offset, end=self.high_watermark
-            )
-        until = self.last_stable_offset if is_committed_only else self.high_watermark
+        log, until = self.log, self.high_watermark
+        if offset < log.start_offset or (offset > until and offset > log.end_offset):
+            raise OffsetOutOfRange(self.name, offset, start=log.start_offset, end=until)
+        if is_committed_only and self.transactions.first_unstable is not None:
+            until = self.last_stable_offset
         if offset >= until:
             return None
         try:
-            return self.log.read(offset, bytes_max=bytes_max, until_offset=until)
+            return log.read(offset, bytes_max=bytes_max, until_offset=until)
         except OSError as error:
             raise self.unreadable(error) from error
 

@@ -286,7 +286,7 @@ class Segment(BatchFile):
         """The batch that holds `offset`, or the first one of all; None at the end."""
         if offset >= self.end_offset:
             return None
-        start = self._starts.get(offset)
+        start = 0 if offset == self.base_offset else self._starts.get(offset)
         if start is not None and (found := self.batch_at(Place(start, offset))) is not None:
             return found
         place = self._place_before(offset)

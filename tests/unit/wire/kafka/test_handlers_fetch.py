@@ -30,6 +30,19 @@ def fetch(
     return one
 
 
+def kinds_sent(client: Client) -> list[type]:
+    """The kinds of the parts that are sent from now on."""
+    kinds: list[type] = []
+    original = client.peer._take
+
+    def take(parts: list[Any]) -> None:
+        kinds.extend(type(part) for part in parts)
+        original(parts)
+
+    client.peer.connection._send = take
+    return kinds
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_fetched_with_the_watermarks(version: int) -> None:
     client = Client()
@@ -125,16 +138,24 @@ def test_large_answers_go_from_the_file_and_are_the_same(version: int) -> None:
     values = [b"%d" % number * 10_000 for number in range(5)]
     for value in values:
         client.produce(value)
-    kinds: list[type] = []
-    original = client.peer._take
-
-    def take(parts: list[Any]) -> None:
-        kinds.extend(type(part) for part in parts)
-        original(parts)
-
-    client.peer.connection._send = take
+    kinds = kinds_sent(client)
     assert records_in(fetch(client, version).records) == values
     assert FileRange in kinds
+
+
+@pytest.mark.parametrize("partitions", [4, 150])
+def test_small_pieces_go_from_files_only_when_they_are_many(partitions: int) -> None:
+    client = Client(partitions=partitions)
+    value = b"x" * 9_000
+    for number in range(partitions):
+        client.produce(value, partition=number)
+    kinds = kinds_sent(client)
+    request = fetch_request(
+        client.subject, partitions=tuple(range(partitions)), bytes_max=partitions * 10_000
+    )
+    (topic,) = client.call("Fetch", request, 12).responses
+    assert [records_in(one.records) for one in topic.partitions] == [[value]] * partitions
+    assert (FileRange in kinds) == (partitions > 100)
 
 
 @pytest.mark.parametrize("cold_chance", [0.0, 1.0])

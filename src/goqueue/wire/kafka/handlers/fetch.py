@@ -37,6 +37,9 @@ _FIRST_VERSION_WITH_SESSIONS = 7
 _READ_COMMITTED = 1
 # Below this, one read and one send cost less than sending from the file.
 _SEND_FROM_FILE_BYTES_MIN = 32 << 10
+# But an answer larger than this should be on its way before all of it has been read.
+_READ_AT_ONCE_BYTES_MAX = 1 << 20
+_SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 8 << 10
 
 
 def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
@@ -129,8 +132,11 @@ def _topics(
 ) -> list[FetchableTopicResponse]:
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     served: list[PartitionRef] = []
+    size = sum([one.batches.length for one in results if one.batches is not None])
+    is_much = size > _READ_AT_ONCE_BYTES_MAX
+    in_file_min = _SEND_FROM_FILE_BYTES_MIN_OF_MUCH if is_much else _SEND_FROM_FILE_BYTES_MIN
     for (key, _), result in zip(places, results, strict=True):
-        data = _partition_data(key[1], result, is_committed_only)
+        data = _partition_data(key[1], result, is_committed_only, in_file_min)
         known = session.partitions.get(key) if session is not None else None
         if known is not None and not _has_news(known, data) and is_incremental:
             continue
@@ -163,12 +169,14 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
     return has_news
 
 
-def _partition_data(number: int, result: Fetched, is_committed_only: bool) -> PartitionData:
+def _partition_data(
+    number: int, result: Fetched, is_committed_only: bool, in_file_min: int
+) -> PartitionData:
     partition, error = result.partition, result.error
     records: bytes | FileRange = b""
     if error is None and result.batches is not None:
         try:
-            records = _records(result)
+            records = _records(result, in_file_min)
         except CorruptBatch as damage:
             error = damage
         except OSError as failure:
@@ -198,7 +206,7 @@ def _aborted(result: Fetched) -> list[AbortedTransaction]:
     ]
 
 
-def _records(result: Fetched) -> bytes | FileRange:
+def _records(result: Fetched, in_file_min: int) -> bytes | FileRange:
     """The batches: small ones as bytes, large ones as the place in the file where they are.
 
     Bytes that this process did not write are read first, only to see that they are sound.
@@ -207,7 +215,7 @@ def _records(result: Fetched) -> bytes | FileRange:
     assert batches is not None
     if batches.length >= _SEND_FROM_FILE_BYTES_MIN:
         _prefetch(batches)
-    if batches.is_trusted and batches.length >= _SEND_FROM_FILE_BYTES_MIN:
+    if batches.is_trusted and batches.length >= in_file_min:
         return FileRange(batches.segment.file, batches.position, batches.length)
     data = batches.read()
     if len(data) < _SEND_FROM_FILE_BYTES_MIN:
