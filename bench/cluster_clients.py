@@ -73,8 +73,10 @@ class PacedWriter:
         later = [first, *(one for one in times if one > since)]
         return max((b - a for a, b in itertools.pairwise(later)), default=float("inf"))
 
-    def p99_ms(self) -> float:
-        return statistics.quantiles([took for _, took in self.acks], n=100)[98] * 1000
+    def p99_ms(self, since: float) -> float:
+        """Of the messages that were sent from `since` on."""
+        times = [took for when, took in self.acks if when - took >= since]
+        return statistics.quantiles(times, n=100)[98] * 1000
 
     def wait_for_acks(self, count: int) -> None:
         target, deadline = len(self.acks) + count, time.monotonic() + DELIVERY_MS_MAX / 1000
