@@ -66,11 +66,11 @@ def receive_and_ack(
     count: int,
     hold_every: int = 0,
     receipts: Path | None = None,
-    is_ahead: bool = False,
+    is_together: bool = False,
 ) -> Outcome:
     """Receive `count` messages exactly once, and acknowledge all but those that are to be held.
 
-    With `is_ahead` the next receive is sent along with an ack, and answered after it.
+    With `is_together` acks are a part of the next receive.
     The receipts of those that are held go to a file. Such a run is not timed from a warm state.
     """
     command = [
@@ -81,8 +81,8 @@ def receive_and_ack(
     ]
     if receipts is not None:
         command += ["--receipts", str(receipts)]
-    if is_ahead:
-        command.append("--ahead")
+    if is_together:
+        command.append("--together")
     before = cpu_seconds(server.pid)
     result = run(command)
     broker_cpu = cpu_seconds(server.pid) - before

@@ -1,10 +1,9 @@
 /* HTTP/1.1 over keep-alive sockets for the load generators: one thread, epoll, no library.
  *
- * A connection has one request outstanding, or a few that were sent together and are answered in
- * their order. An answer is read whole, its status and length are checked, and the body is handed
- * to the caller with the members of its JSON objects in order. The scanner is flat: it tells a key
- * from a value and skips over strings at the speed of memchr, and that is all a load generator
- * needs to count messages and pick receipts.
+ * A connection has one request outstanding. Its answer is read whole, its status and length are
+ * checked, and the body is handed to the caller with the members of its JSON objects in order. The
+ * scanner is flat: it tells a key from a value and skips over strings at the speed of memchr, and
+ * that is all a load generator needs to count messages and pick receipts.
  */
 #ifndef BENCH_HTTP_H
 #define BENCH_HTTP_H
@@ -38,10 +37,10 @@ typedef struct http_connection {
     buffer_t out, in;
     size_t out_sent;
     bool is_busy, wants_write;
-    int more; /* answers that are still to come after the next one */
     int64_t sent_ns;
     buffer_t held; /* what the caller keeps from one answer to the next */
     int64_t held_count;
+    bool is_receiving; /* whether the caller asked for messages */
 } http_connection_t;
 
 static int http_epoll;
@@ -208,32 +207,6 @@ static inline size_t http_parse(const buffer_t *in, http_answer_t *answer) {
     return whole <= in->length ? whole : 0;
 }
 
-/* Takes the answer at the start of `in`, if it is whole; true when there may be another one. */
-static inline bool http_take_one(http_connection_t *connection,
-                                 void (*take)(http_connection_t *, const http_answer_t *)) {
-    buffer_t *in = &connection->in;
-    http_answer_t answer;
-    size_t whole = http_parse(in, &answer);
-    if (whole == 0)
-        return false;
-    if ((whole != in->length && connection->more == 0) || !connection->is_busy) {
-        http_note_failure("more has come than was asked for");
-        return false;
-    }
-    connection->is_busy = connection->more > 0;
-    connection->more -= connection->is_busy;
-    if (answer.status < 200 || answer.status > 299) {
-        http_note_failure("status %d: %.*s", answer.status,
-                          (int)(answer.length < 200 ? answer.length : 200), answer.body);
-        return false;
-    }
-    size_t rest = in->length - whole;
-    take(connection, &answer);
-    memmove(in->data, in->data + whole, rest + 1); /* with the zero behind it */
-    in->length = rest;
-    return rest > 0;
-}
-
 /* Takes in what has arrived. `take` is called with a whole answer and may start the next request.
  * An answer whose status is not 2xx is a failure and is not handed on. */
 static inline void http_receive(http_connection_t *connection,
@@ -248,8 +221,18 @@ static inline void http_receive(http_connection_t *connection,
     in->length += (size_t)got;
     buffer_reserve(in, 1);
     in->data[in->length] = 0; /* whatever reads numbers stops here */
-    while (http_take_one(connection, take))
-        ;
+    http_answer_t answer;
+    size_t whole = http_parse(in, &answer);
+    if (whole == 0)
+        return;
+    if (whole != in->length || !connection->is_busy)
+        return http_note_failure("more has come than was asked for");
+    connection->is_busy = false;
+    in->length = 0;
+    if (answer.status < 200 || answer.status > 299)
+        return http_note_failure("status %d: %.*s", answer.status,
+                                 (int)(answer.length < 200 ? answer.length : 200), answer.body);
+    take(connection, &answer);
 }
 
 /* Serves the sockets until `is_done`, a failure or the deadline. An event without a connection is

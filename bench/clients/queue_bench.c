@@ -3,8 +3,8 @@
  *   queue_bench consume  --max-messages N ... each connection is a consumer: receive, ack, again,
  *                                             until --count messages have come. Of every
  *                                             --hold-every messages one is not acknowledged; its
- *                                             receipt goes to the file --receipts. With --ahead
- *                                             the next receive is sent along with an ack
+ *                                             receipt goes to the file --receipts. With
+ *                                             --together acks are part of the next receive
  *   queue_bench settle   --receipts F ...     acknowledges --count of those, in random order
  *   queue_bench endtoend --rate R ...         a steady publisher and long-polling consumers
  *
@@ -28,7 +28,7 @@ typedef struct {
     int size; /* bytes of one value */
     int max_messages, wait_ms, visibility_ms;
     int hold_every; /* of every so many messages one is not acknowledged; 1 holds all */
-    bool is_ahead; /* an ack and the next receive are sent together */
+    bool is_together; /* acks are a part of the next receive */
     int64_t count, warmup;
     double rate, seconds_max;
 } options_t;
@@ -53,20 +53,24 @@ static void build_paths(void) {
     snprintf(ack_path, sizeof ack_path, "/v1/groups/%s/ack", options.group);
 }
 
-static void put_receive(http_connection_t *connection) {
+/* With `acks`, a list of receipts, the messages received before are acknowledged too. */
+static void start_receive(http_connection_t *connection, const buffer_t *acks) {
+    static buffer_t body;
     char text[1024];
-    int length = snprintf(text, sizeof text,
-                          "{\"topic\":\"%s\",\"consumer\":\"consumer-%d\",\"max_messages\":%d,"
-                          "\"wait_ms\":%d,\"visibility_ms\":%d}",
-                          options.topic, connection->index, options.max_messages, options.wait_ms,
-                          options.visibility_ms);
-    buffer_t body = {.data = text, .length = (size_t)length};
+    snprintf(text, sizeof text,
+             "{\"topic\":\"%s\",\"consumer\":\"consumer-%d\",\"max_messages\":%d,"
+             "\"wait_ms\":%d,\"visibility_ms\":%d",
+             options.topic, connection->index, options.max_messages, options.wait_ms,
+             options.visibility_ms);
+    body.length = 0;
+    buffer_text(&body, text);
+    if (acks != NULL) {
+        buffer_text(&body, ",\"acks\":");
+        buffer_add(&body, acks->data, acks->length);
+    }
+    buffer_text(&body, "}");
+    connection->is_receiving = true;
     http_put_request(&connection->out, "POST", receive_path, &body);
-}
-
-static void start_receive(http_connection_t *connection) {
-    connection->held_count = 0;
-    put_receive(connection);
     http_start(connection);
 }
 
@@ -80,21 +84,20 @@ static void mark_seen(int64_t partition, int64_t offset) {
         http_note_failure("%lld/%lld came twice", (long long)partition, (long long)offset);
 }
 
-/* Puts the receipts into the body of an ack, and counts every message once. */
-static int64_t read_messages(http_connection_t *connection, const http_answer_t *answer) {
-    json_t json = {.at = answer->body, .end = answer->body + answer->length};
+/* Keeps the receipts as a list, and counts every message once. */
+static int64_t read_messages(http_connection_t *connection, json_t json) {
     int64_t partition = -1, offset = -1, receipts = 0, placed = 0;
     int64_t now = now_ns();
-    buffer_t *body = &connection->held;
-    body->length = 0;
-    buffer_text(body, "{\"receipts\":[");
+    buffer_t *list = &connection->held;
+    list->length = 0;
+    buffer_text(list, "[");
     while (json_next(&json)) {
         if (json_is(&json, "receipt")) {
             receipts++;
             if (options.hold_every == 0 || (received + receipts) % options.hold_every != 0) {
-                buffer_text(body, connection->held_count++ ? ",\"" : "\"");
-                buffer_add(body, json.value, json.value_length);
-                buffer_text(body, "\"");
+                buffer_text(list, connection->held_count++ ? ",\"" : "\"");
+                buffer_add(list, json.value, json.value_length);
+                buffer_text(list, "\"");
             } else if (receipts_file != NULL) {
                 fprintf(receipts_file, "%.*s\n", (int)json.value_length, json.value);
             }
@@ -113,61 +116,78 @@ static int64_t read_messages(http_connection_t *connection, const http_answer_t 
             partition = offset = -1;
         }
     }
-    buffer_text(body, "]}");
+    buffer_text(list, "]");
     if (placed != receipts)
         http_note_failure("%lld receipts for %lld messages", (long long)receipts,
                           (long long)placed);
     return receipts;
 }
 
-static int64_t count_acks(const http_answer_t *answer) {
-    json_t json = {.at = answer->body, .end = answer->body + answer->length};
+/* Counts the results of acks; `json` stands behind them then. */
+static int64_t count_acks(json_t *json, const http_answer_t *answer) {
     int64_t results = 0;
-    while (json_next(&json)) {
-        if (json_is(&json, "failed") && json_number(&json) != 0)
-            http_note_failure("an ack was refused: %.160s", answer->body);
-        results += json_is(&json, "receipt");
+    while (json_next(json)) {
+        if (json_is(json, "failed")) {
+            if (json_number(json) != 0)
+                http_note_failure("an ack was refused: %.160s", answer->body);
+            break;
+        }
+        results += json_is(json, "receipt");
     }
     return results;
 }
 
-static void take_received(http_connection_t *connection, const http_answer_t *answer) {
-    int64_t got = read_messages(connection, answer);
-    received += got;
-    if (got && due_min_ns == 0)
-        samples_add(&latency, now_ns() - connection->sent_ns);
-    if (connection->held_count == 0)
-        return start_receive(connection);
-    http_put_request(&connection->out, "POST", ack_path, &connection->held);
-    if (options.is_ahead) {
-        put_receive(connection);
-        connection->more = 1;
-    }
+static json_t json_of(const http_answer_t *answer) {
+    return (json_t){.at = answer->body, .end = answer->body + answer->length};
+}
+
+static void start_ack(http_connection_t *connection) {
+    static buffer_t body;
+    body.length = 0;
+    buffer_text(&body, "{\"receipts\":");
+    buffer_add(&body, connection->held.data, connection->held.length);
+    buffer_text(&body, "}");
+    connection->is_receiving = false;
+    http_put_request(&connection->out, "POST", ack_path, &body);
     http_start(connection);
 }
 
-static void take_acked(http_connection_t *connection, const http_answer_t *answer) {
-    int64_t done = count_acks(answer);
+/* All that was held is acknowledged. */
+static void note_acked(http_connection_t *connection, json_t *json, const http_answer_t *answer) {
+    int64_t done = count_acks(json, answer);
     if (done != connection->held_count)
         return http_note_failure("%lld of %lld acks were answered: %.120s", (long long)done,
                                  (long long)connection->held_count, answer->body);
     samples_add(&ack_latency, now_ns() - connection->sent_ns);
     acked += done;
+    connection->held_count = 0;
     if (begin_ns == 0 && received >= options.warmup) {
         begin_ns = now_ns();
         received_at_begin = received;
     }
-    if (options.is_ahead)
-        connection->held_count = 0; /* what comes next is the answer to the receive */
+}
+
+static void take_received(http_connection_t *connection, json_t messages) {
+    int64_t got = read_messages(connection, messages);
+    received += got;
+    if (got && due_min_ns == 0)
+        samples_add(&latency, now_ns() - connection->sent_ns);
+    if (connection->held_count == 0)
+        start_receive(connection, NULL);
+    else if (options.is_together && received < options.count)
+        start_receive(connection, &connection->held);
     else
-        start_receive(connection);
+        start_ack(connection);
 }
 
 static void take_consumed(http_connection_t *connection, const http_answer_t *answer) {
+    json_t json = json_of(answer);
     if (connection->held_count)
-        take_acked(connection, answer);
+        note_acked(connection, &json, answer);
+    if (connection->is_receiving)
+        take_received(connection, json);
     else
-        take_received(connection, answer);
+        start_receive(connection, NULL);
 }
 
 static int64_t acks_wanted(void) {
@@ -229,7 +249,8 @@ static void start_settle(http_connection_t *connection) {
 }
 
 static void take_settled(http_connection_t *connection, const http_answer_t *answer) {
-    int64_t done = count_acks(answer);
+    json_t json = json_of(answer);
+    int64_t done = count_acks(&json, answer);
     if (done != connection->held_count)
         return http_note_failure("%lld of %lld acks were answered: %.120s", (long long)done,
                                  (long long)connection->held_count, answer->body);
@@ -329,7 +350,7 @@ static void run_consume(int64_t deadline_ns) {
     double cpu = cpu_seconds();
     begin_ns = options.warmup ? 0 : now_ns();
     for (int i = 0; i < options.connections; i++)
-        start_receive(&connections[i]);
+        start_receive(&connections[i], NULL);
     http_run(is_consumed, take_consumed, NULL, deadline_ns);
     if (begin_ns == 0)
         begin_ns = now_ns();
@@ -359,7 +380,7 @@ static void run_end_to_end(int64_t deadline_ns) {
         connections[i].role = CONSUMER;
     double cpu = cpu_seconds();
     for (int i = options.publishers; i < total; i++)
-        start_receive(&connections[i]);
+        start_receive(&connections[i], NULL);
     start_pace();
     begin_ns = pace_begin_ns;
     http_run(is_all_come, take_end_to_end, send_due, deadline_ns);
@@ -374,7 +395,7 @@ static void read_options(int argc, char **argv) {
         {"size", 1, 0, 's'},       {"max-messages", 1, 0, 'x'},
         {"wait-ms", 1, 0, 'a'},      {"visibility-ms", 1, 0, 'v'}, {"hold-every", 1, 0, 'H'},
         {"count", 1, 0, 'n'},        {"warmup", 1, 0, 'w'},     {"rate", 1, 0, 'R'},
-        {"seconds-max", 1, 0, 'm'},  {"receipts", 1, 0, 'f'},   {"ahead", 0, 0, 'A'},
+        {"seconds-max", 1, 0, 'm'},  {"receipts", 1, 0, 'f'},   {"together", 0, 0, 'A'},
         {0, 0, 0, 0}};
     int name;
     while ((name = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -391,7 +412,7 @@ static void read_options(int argc, char **argv) {
         case 'v': options.visibility_ms = atoi(optarg); break;
         case 'H': options.hold_every = atoi(optarg); break;
         case 'f': options.receipts = optarg; break;
-        case 'A': options.is_ahead = true; break;
+        case 'A': options.is_together = true; break;
         case 'n': options.count = atoll(optarg); break;
         case 'w': options.warmup = atoll(optarg); break;
         case 'R': options.rate = atof(optarg); break;

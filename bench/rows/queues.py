@@ -29,7 +29,7 @@ BATCH = 100
 # A group of the benchmark may hold as many as a group ever may; what bounds a run is its count.
 GROUP_SETTINGS = {"unacked_max": 1_000_000, "consumer_unacked_max": 1_000_000}
 SETTLE_LEVEL_MIN = 10_000
-AHEAD = ", next receive sent along with the ack"
+TOGETHER = ", acks sent with the next receive"
 FLAT = times_at_most(1.5)
 TARGETS = {
     RABBITMQ: (times_at_least(2.0),),
@@ -46,8 +46,8 @@ def measure(session: Session) -> None:
         "connection of its own: it receives, acknowledges what it got in one call, waits for the "
         "answer, and receives again. Every message must come exactly once and every ack be "
         "answered with its result; an ack is answered when it is journaled. "
-        f"`{AHEAD.strip(', ')}`: both are one piece, and it still holds one batch at most; its "
-        "receive is counted from then, so the ack is part of it.",
+        f"`{TOGETHER.strip(', ')}`: both are one call, answered when the acks are journaled; the "
+        "time of a receive is that of both.",
         "RabbitMQ: one durable quorum queue on one node, persistent messages, librabbitmq in C, "
         f"prefetch {2 * BATCH}, one ack with `multiple` for every {BATCH}; such acks are not "
         "answered, so the run ends with a call on each channel. The queue must be empty then.",
@@ -83,7 +83,9 @@ def _measure_batches(session: Session, section: Section, size: int, consumers: i
     }
     if consumers == 1:
         cases |= {
-            f"{name}{AHEAD}": partial(_run, session, name, BATCH, count, size, 1, is_ahead=True)
+            f"{name}{TOGETHER}": partial(
+                _run, session, name, BATCH, count, size, 1, is_together=True
+            )
             for name in names
         }
     ours = tuple(cases)
@@ -153,7 +155,7 @@ def _run(
     size: int,
     consumers: int,
     *,
-    is_ahead: bool = False,
+    is_together: bool = False,
 ) -> Outcome:
     server = session.server(name)
     with fresh_topic(server, PARTITIONS) as topic:
@@ -168,7 +170,7 @@ def _run(
             consumers=consumers,
             at_once=at_once,
             count=stored,
-            is_ahead=is_ahead,
+            is_together=is_together,
         )
 
 

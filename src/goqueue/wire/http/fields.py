@@ -42,8 +42,9 @@ Moment = Annotated[
     ),
 ]
 RedriveId = Annotated[str, Meta(min_length=1, max_length=100)]
+Receipt = Annotated[str, Meta(max_length=200)]
 Receipts = Annotated[
-    list[Annotated[str, Meta(max_length=200)]],
+    list[Receipt],
     Meta(min_length=1, max_length=MESSAGES_MAX, description="As `receive` gave them."),
 ]
 TransactionId = Annotated[

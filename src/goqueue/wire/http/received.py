@@ -30,14 +30,14 @@ _NO_CONTENTS = (
 
 
 def received_json(received: Received, encoding: Encoding) -> bytes:
-    """The body of an answer to a receive call."""
+    """The messages of an answer to a receive call, a list."""
     topic = encode(received.topic)
     rows = [run_json(topic, run, encoding) for run in received.runs]
-    return b'{"messages":[%s]}' % b",".join(rows)
+    return b"[%s]" % b",".join(rows)
 
 
 def places_json(received: Received) -> bytes:
-    """The same body without the contents of the messages."""
+    """The same without the contents of the messages."""
     topic = encode(received.topic)
     rows = []
     for columns, places, lease, first in received.runs:
@@ -45,7 +45,7 @@ def places_json(received: Received) -> bytes:
         run.say_place(at_places(columns.timestamps, places))
         run.rows.say(_NO_CONTENTS)
         rows.append(run.json())
-    return b'{"messages":[%s]}' % b",".join(rows)
+    return b"[%s]" % b",".join(rows)
 
 
 def all_settled_json(receipts: list[str]) -> bytes:

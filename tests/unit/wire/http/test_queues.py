@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.broker.promise import Promise
 from goqueue.broker.queue_host import ReceivedRun
+from goqueue.broker.queues import Queues
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases
 from goqueue.model import decode_reference, decoding
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns
+from goqueue.model.errors import GoQueueError, StorageFailed
 from goqueue.wire.http import received
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Encoding
@@ -335,3 +338,45 @@ def test_an_ack_and_the_next_receive_may_come_in_one_piece(client: Client) -> No
     client.world.run_until(lambda: len(wire.answers) == 2 and wire.answers[1].is_whole)
     acked, received_next = (answer.json for answer in wire.answers)
     assert (acked["failed"], values(received_next["messages"])) == (0, ["b"])
+
+
+def test_acks_that_come_with_a_receive_count_before_it(world: World, client: Client) -> None:
+    client.send("PUT", GROUP, {"settings": {"consumer_unacked_max": 1}})
+    world.produce("orders", ["a", "b"])
+    held = receive(client, consumer="one")
+    assert values(held) == ["a"]
+    body = {"topic": "orders", "consumer": "one", "acks": [held[0]["receipt"], "nonsense"]}
+    answer = client.post(f"{GROUP}/receive", body)
+    assert values(answer["messages"]) == ["b"]
+    assert answer["acks"]["failed"] == 1
+    fine, refused = answer["acks"]["results"]
+    assert fine == {"receipt": held[0]["receipt"]}
+    assert refused["problem"]["code"] == "invalid_receipt"
+    last = answer["messages"][0]["receipt"]
+    again = client.post(f"{GROUP}/receive", {**body, "acks": [last]})
+    assert again == {"acks": {"results": [{"receipt": last}], "failed": 0}, "messages": []}
+    world.run_for(60_000)
+    assert receive(client) == []
+
+
+def test_a_receive_that_cannot_be_acknowledges_nothing(world: World, client: Client) -> None:
+    world.produce("orders", ["a"])
+    (held,) = receive(client)
+    body = {"topic": "none", "acks": [held["receipt"]]}
+    assert client.refused("POST", f"{GROUP}/receive", body).status == 404
+    assert client.post(f"{GROUP}/ack", receipts([held]))["failed"] == 0
+
+
+def test_messages_are_handed_out_though_the_acks_with_the_call_failed(
+    world: World, client: Client
+) -> None:
+    world.produce("orders", ["a", "b"])
+    (held,) = receive(client, 1)
+    failed: Promise[list[GoQueueError | None]] = Promise()
+    failed.reject(StorageFailed("the disk is full"))
+    with mock.patch.object(Queues, "ack", return_value=failed):
+        body = {"topic": "orders", "acks": [held["receipt"]]}
+        answer = client.post(f"{GROUP}/receive", body)
+    assert values(answer["messages"]) == ["b"]
+    (result,) = answer["acks"]["results"]
+    assert result["problem"]["code"] == "storage_failed"

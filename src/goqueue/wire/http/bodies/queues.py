@@ -18,6 +18,7 @@ from goqueue.wire.http.fields import (
     PartitionNumber,
     Priority,
     ReadEncoding,
+    Receipt,
     Receipts,
     Start,
     TopicName,
@@ -71,6 +72,16 @@ class Receive(Body, kw_only=True):
     """Take messages for a while. A group that does not exist is made."""
 
     topic: TopicName
+    acks: Annotated[
+        list[Receipt],
+        Meta(
+            max_length=MESSAGES_MAX,
+            description=(
+                "Of earlier messages that are done: they are acknowledged first, and the answer "
+                "tells the result of each. It waits until that is durable, as that to `ack` does."
+            ),
+        ),
+    ] = []
     max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
     wait_ms: WaitMs = 0
     visibility_ms: Annotated[
@@ -100,7 +111,24 @@ class ReceivedMessage(Message, gc=False):
     leased_until: int
 
 
+class ReceiptResult(Answer, omit_defaults=True, gc=False):
+    """The outcome for one receipt; without a problem it was accepted."""
+
+    receipt: str
+    problem: Problem | UnsetType = UNSET
+
+
+class Settled(Answer, kw_only=True):
+    """A result for each receipt, in the order they were sent."""
+
+    results: list[ReceiptResult]
+    failed: Annotated[int, Meta(description="How many receipts were not accepted.")]
+
+
 class Received(Answer, kw_only=True):
+    """The messages, and what became of the `acks` that came with the call."""
+
+    acks: Settled | UnsetType = UNSET
     messages: list[ReceivedMessage]
 
 
@@ -129,20 +157,6 @@ class Extend(Body, kw_only=True):
 
     receipts: Receipts
     visibility_ms: VisibilityMs | None = None
-
-
-class ReceiptResult(Answer, omit_defaults=True, gc=False):
-    """The outcome for one receipt; without a problem it was accepted."""
-
-    receipt: str
-    problem: Problem | UnsetType = UNSET
-
-
-class Settled(Answer, kw_only=True):
-    """A result for each receipt, in the order they were sent."""
-
-    results: list[ReceiptResult]
-    failed: Annotated[int, Meta(description="How many receipts were not accepted.")]
 
 
 class Peek(Body, kw_only=True):

@@ -10,6 +10,7 @@ from goqueue.delivery import LANE_NAMES
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.carrier.problems import InvalidField, problem_of
+from goqueue.wire.carrier.routing import encode
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Priority
 from goqueue.wire.http.handlers.groups import group_of
@@ -24,10 +25,17 @@ if TYPE_CHECKING:
 
 Outcomes = list[GoQueueError | None]
 
+_JSON = b"application/json"
+
 
 async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
-    receiver = front.broker.queues.receive(
-        group_of(call),
+    queues, group = front.broker.queues, group_of(call)
+    outcomes = None
+    if body.acks:
+        queues.served(group, body.topic)  # Else nothing is acknowledged.
+        outcomes = queues.ack(group, body.acks)
+    receiver = queues.receive(
+        group,
         body.topic,
         consumer=body.consumer or call.client_host,
         messages_max=body.max_messages,
@@ -36,8 +44,9 @@ async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
     )
     call.on_cancel(receiver.cancel)
     received = await receiver.promise
-    answer = received_json(received, body.encoding) if body.bodies else places_json(received)
-    return Raw(answer, b"application/json")
+    messages = received_json(received, body.encoding) if body.bodies else places_json(received)
+    acks = b"" if outcomes is None else b'"acks":%s,' % await _acks_json(body.acks, outcomes)
+    return Raw(b'{%s"messages":%s}' % (acks, messages), _JSON)
 
 
 async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:
@@ -145,7 +154,20 @@ def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
 async def settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled | Raw:
     errors = await outcomes
     if not any(errors):
-        return Raw(all_settled_json(receipts), b"application/json")
+        return Raw(all_settled_json(receipts), _JSON)
+    return _settled(receipts, errors)
+
+
+async def _acks_json(receipts: list[str], outcomes: Promise[Outcomes]) -> bytes:
+    """What became of the acks. Whatever that is, the messages have been handed out."""
+    try:
+        errors = await outcomes
+    except GoQueueError as error:
+        errors = [error] * len(receipts)
+    return encode(_settled(receipts, errors)) if any(errors) else all_settled_json(receipts)
+
+
+def _settled(receipts: list[str], errors: Outcomes) -> bodies.Settled:
     results = [bodies.ReceiptResult(receipt) for receipt in receipts]
     failed = 0
     for result, error in zip(results, errors, strict=True):
