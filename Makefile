@@ -18,7 +18,7 @@ TEST_STAMP := $(VENV)/.test-stamp
 SPARK_STAMP := $(VENV)/.spark-stamp
 BENCH_STAMP := $(VENV)/.bench-stamp
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
-COMPILED := src/goqueue/model/_ src/goqueue/wire/kafka/_
+COMPILED := src/goqueue/model/_ src/goqueue/wire/kafka/_ src/goqueue/runtime/_
 COMPILED_SOURCES := $(wildcard $(addsuffix *.[ch],$(COMPILED)))
 COMPILED_MODULES := $(addsuffix *.so,$(COMPILED))
 LOCK_VENV := .cache/lock
@@ -105,7 +105,7 @@ test: setup-test ## Run all tests; pick some with ARGS="-k name"
 
 # What is about clusters anyway, and what no node is needed for, is left to `make test`.
 CLUSTER_TESTS_NOT := $(wildcard tests/integration/test_cluster*.py) tests/integration/faults \
-	$(addprefix tests/integration/test_,decoder_build.py dialing.py discovery.py sockets.py)
+	$(addprefix tests/integration/test_,decoder_build.py dialing.py discovery.py sockets.py turns.py)
 test-cluster: setup-test ## Run the tests of every front end against three nodes; pick with ARGS="-k name"
 	GOQUEUE_TEST_PEER=cluster $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/integration \
 		$(addprefix --ignore=,$(CLUSTER_TESTS_NOT)) $(ARGS)

@@ -8,6 +8,7 @@ from setuptools import Extension, setup
 
 MODEL = "src/goqueue/model"
 KAFKA = "src/goqueue/wire/kafka"
+RUNTIME = "src/goqueue/runtime"
 
 setup(
     ext_modules=[
@@ -42,6 +43,12 @@ setup(
         Extension(
             "goqueue.wire.kafka._requests",
             [f"{KAFKA}/_requests.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "goqueue.runtime._turns",
+            [f"{RUNTIME}/_turns.c"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -13,9 +13,15 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "goqueue"
-MODULES = ("model/_decode", "model/_encode", "model/_runs", "wire/kafka/_requests")
+MODULES = (
+    "model/_decode",
+    "model/_encode",
+    "model/_runs",
+    "runtime/_turns",
+    "wire/kafka/_requests",
+)
 # Of each seed; `--seeds 10` tries ten times as many. Columns take longer to make than bytes.
-FUZZ_CASES = dict(zip(MODULES, (8_000, 1_600, 8_000, 4_000), strict=True))
+FUZZ_CASES = dict(zip(MODULES, (8_000, 1_600, 8_000, 1_000, 4_000), strict=True))
 FUZZ_SECONDS_MAX = 280  # some seconds of work, of which a busy machine gives little at a time
 
 # What both do with a module that stands at the path of the first argument.
@@ -60,6 +66,15 @@ for seed in range(*map(int, sys.argv[2:])):
     data, spans = hostile_run(random.Random(seed))
     data = bytes(bytearray(data))
     assert outcomes(runs, data, spans) == outcomes(run_reference, data, spans), seed
+print("sound")
+""",
+    "runtime/_turns": """
+from goqueue.runtime import turn_reference
+from tests.integration.turn_cases import outcomes
+
+turns = load("goqueue.runtime._turns")
+for seed in range(*map(int, sys.argv[2:])):
+    assert outcomes(turns, seed) == outcomes(turn_reference, seed), seed
 print("sound")
 """,
     "wire/kafka/_requests": """

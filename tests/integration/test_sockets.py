@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from goqueue.model.errors import MalformedRequest
-from goqueue.runtime import listening, sockets
+from goqueue.runtime import listening, sockets, turn_reference, turns
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.listening import Listener
 from goqueue.runtime.sockets import SocketConnection
@@ -134,8 +134,15 @@ class Client:
             return True
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+@pytest.fixture(params=["asyncio", "uvloop", "turns", "reference"])
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a story on an event loop that knows each socket, or only the set of them."""
+    is_united = request.param in ("turns", "reference")
+    monkeypatch.setattr(turns, "CONNECTIONS_MIN", 1 if is_united else 1000)
+    if request.param == "reference":
+        monkeypatch.setattr(turns, "receive_ready", turn_reference.receive_ready)
+        monkeypatch.setattr(turns, "send_all", turn_reference.send_all)
+
     def run(story: Story, **limits: int) -> None:
         async def main() -> None:
             server = Server(**limits)
@@ -144,7 +151,7 @@ def run(request: pytest.FixtureRequest) -> Callable[..., None]:
             finally:
                 server.listener.close()
 
-        loop = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        loop = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
         with asyncio.Runner(loop_factory=loop) as runner:
             runner.run(main())
 
@@ -273,6 +280,140 @@ def test_a_blocked_session_is_not_read_and_goes_on_where_it_was(run: Callable[..
             server.sessions[0].release()
             received.append(await client.receive())
         assert received == bodies
+
+    run(story)
+
+
+# Turns
+
+
+async def _clients(server: Server, count: int) -> list[Client]:
+    """Clients in the order of their sessions."""
+    clients = []
+    for _ in range(count):
+        clients.append(await server.client())
+        await server.until(lambda: len(server.sessions) == len(clients))
+    return clients
+
+
+def test_large_requests_of_many_connections_come_whole(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        clients = await _clients(server, 12)
+        bodies = [bytes([number]) * (100_000 + 40_000 * number) for number in range(12)]
+        for client, body in zip(clients, bodies, strict=True):
+            client.send(body, b"after", body)
+        for client, body in zip(clients, bodies, strict=True):
+            assert await client.receive() == body
+            assert await client.receive() == b"after"
+            assert await client.receive() == body
+
+    run(story)
+
+
+def test_a_buffer_that_is_taken_back_in_a_turn_spoils_nothing(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        partial, owner, *others = await _clients(server, 6)
+        large = b"x" * (300 << 10)
+        owner.send(large)
+        assert await owner.receive() == large
+        assert server.listener.receive_bytes_total > 0, "it keeps its buffer for the next"
+        # In one turn: a request in part, for which there is only the memory of that buffer, one
+        # more of the connection whose buffer it was, and others.
+        partial.writer.write(struct.pack(">i", 90_000) + b"y" * 50_000)
+        owner.send(b"z" * 60_000)
+        for number, client in enumerate(others):
+            client.send(b"%d" % number * 5_000)
+        for number, client in enumerate(others):
+            assert await client.receive() == b"%d" % number * 5_000
+        assert await owner.receive() == b"z" * 60_000
+        partial.writer.write(b"y" * 40_000)
+        assert await partial.receive() == b"y" * 90_000
+
+    run(story, receive_bytes_total_max=310 << 10)
+
+
+def test_answers_that_are_held_go_out_together_and_in_order(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    file = LocalDisk(str(tmp_path)).create("data")
+    file.append(b"from a file")
+
+    async def story(server: Server) -> None:
+        clients = await _clients(server, 3)
+        assert server.listener.turns is not None
+        server.listener.turns.hold()
+        for session in server.sessions:
+            session._send([b"\x00\x00\x00\x05"])
+            session._send([b"first"])
+        server.sessions[1]._send([b"\x00\x00\x00\x06", b"second"])
+        server.sessions[2]._send([b"\x00\x00\x00\x0b", FileRange(file, 0, 11)])
+        server.listener.turns.release()
+        for client in clients:
+            assert await client.receive() == b"first"
+        assert await clients[1].receive() == b"second"
+        assert await clients[2].receive() == b"from a file"
+
+    run(story)
+
+
+def test_the_rest_of_an_answer_that_does_not_fit_the_socket_follows(
+    run: Callable[..., None],
+) -> None:
+    async def story(server: Server) -> None:
+        lazy, other = await _clients(server, 2)
+        lazy.writer.transport.pause_reading()
+        body = bytes(range(256)) * (40 << 10)
+        answer = struct.pack(">i", len(body)) + body
+        assert server.listener.turns is not None
+        for _ in range(3):  # The first goes out in part, the others are behind it.
+            server.listener.turns.hold()
+            server.sessions[0]._send([answer])
+            server.sessions[1]._send([b"\x00\x00\x00\x02ok"])
+            server.listener.turns.release()
+            assert await other.receive() == b"ok"
+        assert server.sessions[0].unsent_bytes > 0
+        lazy.writer.transport.resume_reading()
+        for _ in range(3):
+            assert await lazy.receive() == body
+        await server.until(lambda: server.sessions[0].unsent_bytes == 0)
+
+    run(story)
+
+
+def test_answers_to_clients_that_are_gone_end_only_their_connections(
+    run: Callable[..., None],
+) -> None:
+    async def story(server: Server) -> None:
+        gone, closed, there = await _clients(server, 3)
+        assert server.listener.turns is not None
+        for connection in server.connections:
+            if connection._session is server.sessions[0]:
+                assert connection._socket is not None
+                connection._socket.shutdown(socket.SHUT_WR)  # so that sending fails
+        server.listener.turns.hold()
+        for session in server.sessions:
+            session._send([b"\x00\x00\x00\x02ok"])
+        server.sessions[1]._close()
+        server.listener.turns.release()
+        assert await there.receive() == b"ok"
+        assert await gone.is_hung_up_on()
+        assert await closed.is_hung_up_on()
+        assert [session.is_closed for session in server.sessions] == [True, True, False]
+
+    run(story)
+
+
+def test_connections_come_and_go_while_others_talk(run: Callable[..., None]) -> None:
+    async def story(server: Server) -> None:
+        async def talk(number: int) -> None:
+            for index in range(10):
+                client = await server.client()
+                client.send(b"%d-%d" % (number, index))
+                assert await client.receive() == b"%d-%d" % (number, index)
+                client.writer.close()
+
+        await asyncio.gather(*(talk(number) for number in range(10)))
+        await server.until(lambda: not server.listener.connections)
 
     run(story)
 

@@ -61,6 +61,7 @@ class Taker:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.turns = None
         self.receive_bytes_total = 0
         self.complaints = Complaints(logging.getLogger("goqueue"))
         self.unsent_bytes = self.taken_bytes = 0

@@ -14,6 +14,7 @@ from goqueue.broker.peers import Contact
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.runtime.turns import Turns
 from goqueue.wire.peers.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05
@@ -62,6 +63,7 @@ class Dialer:
         self.connect = caller.connect
         self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.turns: Turns | None = None  # There is only one connection.
         self.receive_bytes_total = 0
         self._caller = caller
         self._address = (host, port)

@@ -11,6 +11,7 @@ import ssl
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.runtime.turns import Turns
 from goqueue.wire.peers.complaints import Complaints
 
 BUFFER_IDLE_SECONDS = 10
@@ -45,6 +46,7 @@ class Listener:
         self.connect = connect
         self.connections: set[SocketConnection] = set()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.turns = Turns(loop, self.shared_buffer) if tls is None else None
         self.receive_bytes_total = 0
         self.receive_bytes_total_max = receive_bytes_total_max
         self.complaints = complaints or Complaints(_log, logging.INFO)

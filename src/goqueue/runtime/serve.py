@@ -139,6 +139,7 @@ class _Node:
         )
         self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
         kafka = _kafka_listener(loop, settings, self._kafka)
+        self._kafka.sending = kafka.turns
         self._applications = _http_applications(settings, self.broker)
         http, registry, sqs = (
             _http_listener(loop, settings, application) for application in self._applications

@@ -2,8 +2,9 @@
 
 Requests are read into one buffer that all connections share and handled in place; only a request
 that has not come whole gets a buffer of its connection's own, which grows with what has come, not
-with what is announced. Answers go out with as few system calls as their parts allow; parts that
-are ranges of files go from the page cache to the socket without passing through this process.
+with what is announced. Where connections are many, `turns.py` receives for all of them. Answers go
+out with as few system calls as their parts allow; parts that are ranges of files go from the page
+cache to the socket without passing through this process.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Protocol
 
 from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
+from goqueue.runtime.turns import Turns
 from goqueue.wire.parts import FileRange, Part
 from goqueue.wire.peers.complaints import Complaints
 
@@ -27,6 +29,8 @@ BUFFER_BYTES_MIN = 16 << 10
 MEMORY_RETRY_SECONDS = 0.1
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
+
+_AGAIN = (errno.EAGAIN, errno.EINTR)  # nothing can be done now
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +74,7 @@ class Owner(Protocol):
     shared_buffer: memoryview
     receive_bytes_total: int
     complaints: Complaints
+    turns: Turns | None  # None where connections are few, or encrypted
 
     def reserve(self, growth: int) -> bool: ...
 
@@ -91,6 +96,7 @@ class SocketConnection:
         "_owner",
         "_session",
         "_socket",
+        "_turns",
         "failure",
         "host",
         "last_active",
@@ -99,6 +105,7 @@ class SocketConnection:
     def __init__(self, owner: Owner, connected: socket.socket, host: str) -> None:
         self._owner = owner
         self._loop = owner.loop
+        self._turns = owner.turns
         self._socket: socket.socket | None = connected
         self._fd = connected.fileno()
         self._buffer = bytearray(0)
@@ -113,7 +120,7 @@ class SocketConnection:
         self._session = owner.connect(
             host, send=self._send, close=self.close, unblock=self._unblock
         )
-        self._loop.add_reader(self._fd, self._readable)
+        self._watch()
 
     @property
     def is_busy(self) -> bool:
@@ -124,7 +131,7 @@ class SocketConnection:
         if self._socket is None:
             return
         if self._is_reading:
-            self._loop.remove_reader(self._fd)
+            self._unwatch()
         if self._is_writing:
             self._loop.remove_writer(self._fd)
         self._socket.close()
@@ -134,6 +141,8 @@ class SocketConnection:
         self._outgoing.clear()
         self._filled = 0
         self.release_buffer()
+        if self._turns is not None:
+            self._turns.take_back(self)
         self._owner.forget(self)
         self._session.closed()
 
@@ -142,9 +151,49 @@ class SocketConnection:
         if self._buffer and not self._filled:
             self._owner.receive_bytes_total -= len(self._buffer)
             self._buffer = bytearray()
+            if self._turns is not None:
+                self._turns.set_apart(self._fd, is_apart=False)
 
-    def _readable(self) -> None:
-        assert self._socket is not None
+    def received(self, buffer: memoryview, length: int, now: float) -> None:
+        """Handle what has come for us in the shared buffer; or the end, or an error."""
+        if self._socket is None:
+            return  # Somebody before us in the same turn has closed it.
+        if length > 0:
+            self.last_active = now
+            self._handle(buffer, length)
+        elif -length not in _AGAIN:
+            if length:
+                self.failure = OSError(-length, os.strerror(-length))
+            self.close()
+
+    def sent(self, answer: bytes, length: int) -> None:
+        """An answer did not go out whole when those of a turn were sent: see to the rest."""
+        if self._socket is None:
+            return
+        if -length in _AGAIN:
+            length = 0
+        if length < 0:
+            self.failure = OSError(-length, os.strerror(-length))
+            self.close()
+        else:
+            self._queue([memoryview(answer)[length:]])
+
+    def _watch(self) -> None:
+        if self._turns is None:
+            self._loop.add_reader(self._fd, self.readable)
+        else:
+            self._turns.watch(self._fd, self)
+
+    def _unwatch(self) -> None:
+        if self._turns is None:
+            self._loop.remove_reader(self._fd)
+        else:
+            self._turns.unwatch(self._fd)
+
+    def readable(self) -> None:
+        """Receive what has come, into the buffer of our own if there is one."""
+        if self._socket is None:
+            return  # Somebody before us in the same turn has closed it.
         is_shared = not self._buffer
         buffer = self._owner.shared_buffer if is_shared else memoryview(self._buffer)
         try:
@@ -193,6 +242,8 @@ class SocketConnection:
             buffer = bytearray(size)
             buffer[:filled] = rest
             self._buffer = buffer
+            if self._turns is not None:
+                self._turns.set_apart(self._fd, is_apart=True)
         else:
             # The rest may lie in this very buffer: a view can be copied over itself.
             memoryview(self._buffer)[:filled] = rest
@@ -217,7 +268,7 @@ class SocketConnection:
 
     def _pause_reading(self) -> None:
         if self._is_reading:
-            self._loop.remove_reader(self._fd)
+            self._unwatch()
             self._is_reading = False
 
     def _unblock(self) -> None:
@@ -229,12 +280,20 @@ class SocketConnection:
         if self._is_waiting_for_memory:
             return  # What comes next in the stream is not in the buffer yet.
         self._is_reading = True
-        self._loop.add_reader(self._fd, self._readable)
+        self._watch()
         if self._filled:
             # Requests may have come while nobody was to handle them.
             self._handle(memoryview(self._buffer), self._filled)
 
     def _send(self, parts: list[Part]) -> None:
+        turns = self._turns
+        if turns is not None and turns.is_holding and not self._is_writing:
+            if len(parts) == 1 and isinstance(answer := parts[0], bytes):
+                self.last_active = turns.now
+                turns.take(self._fd, self, answer)
+                return
+            if held := turns.take_back(self):
+                parts = [held, *parts]  # What it was given before comes first.
         self.last_active = self._loop.time()
         if self._is_writing:
             self._queue(parts)

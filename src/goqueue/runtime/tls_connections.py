@@ -48,7 +48,7 @@ class TlsConnection(SocketConnection):
             return
         assert isinstance(self._socket, ssl.SSLSocket)
         if self._socket.pending():
-            self._readable()
+            self.readable()
 
     def _resume_reading(self) -> None:
         super()._resume_reading()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from goqueue.broker import Broker
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
@@ -70,6 +70,14 @@ class Limits:
     fetch_sessions_max: int = 1000
 
 
+class Sending(Protocol):
+    """Whoever owns the sockets, and can send what is for many of them together."""
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
 class FrontEnd:
     """What all Kafka connections of a node share."""
 
@@ -92,6 +100,7 @@ class FrontEnd:
         self.routes: dict[bytes, Route] = {}
         self.gatherer = Gatherer(self)
         self._to_flush: list[Connection] = []
+        self.sending: Sending | None = None  # None where each connection sends for itself
         broker.topics.on_change(self._forget_topics)
 
     def connect(
@@ -157,8 +166,17 @@ class FrontEnd:
     def flush_all(self) -> None:
         """Flush the connections that have answers to send."""
         connections, self._to_flush = self._to_flush, []
-        for connection in connections:
-            connection.flush()
+        sending = self.sending
+        if sending is None or len(connections) == 1:
+            for connection in connections:
+                connection.flush()
+            return
+        sending.hold()
+        try:
+            for connection in connections:
+                connection.flush()
+        finally:
+            sending.release()
 
 
 def _split(address: str) -> tuple[str, int]:

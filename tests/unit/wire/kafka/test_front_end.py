@@ -8,6 +8,7 @@ from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY, API_BY_NAME
+from tests.simulation.kafka_peer import KafkaPeer
 from tests.unit.wire.kafka.client import Client
 from tests.unit.wire.kafka.requests import request_of
 
@@ -36,6 +37,32 @@ def test_connections_that_answer_in_one_turn_are_flushed_together() -> None:
     assert [peer.received for peer in peers] == [b"", b"", b""]
     client.node.run_for(0)
     assert all(peer.has_answer for peer in peers)
+
+
+class Sending:
+    """Notes how much had reached the clients when answers were held back, and when let go."""
+
+    def __init__(self, peers: list[KafkaPeer]) -> None:
+        self.noted: list[list[bool]] = []
+        self._peers = peers
+
+    def hold(self) -> None:
+        self.noted.append([peer.has_answer for peer in self._peers])
+
+    release = hold
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_whoever_owns_the_sockets_is_told_that_answers_go_together(count: int) -> None:
+    client = Client()
+    peers = [client.node.peer() for _ in range(count)]
+    sending = client.node.front.sending = Sending(peers)
+    request = request_of("ApiVersions", 3, client.subject)
+    for peer in peers:
+        peer.send(peer.frame(API_BY_NAME["ApiVersions"], 3, request))
+    client.node.run_for(0)
+    assert all(peer.has_answer for peer in peers)
+    assert sending.noted == ([] if count == 1 else [[False] * count, [True] * count])
 
 
 def test_a_connection_that_closes_before_its_flush_gets_nothing_and_harms_nobody() -> None:
