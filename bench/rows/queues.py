@@ -81,13 +81,12 @@ def _measure_batches(session: Session, section: Section, size: int, consumers: i
     cases: dict[str, Case] = {
         name: partial(_run, session, name, BATCH, count, size, consumers) for name in names
     }
-    if consumers == 1:
-        cases |= {
-            f"{name}{TOGETHER}": partial(
-                _run, session, name, BATCH, count, size, 1, is_together=True
-            )
-            for name in names
-        }
+    cases |= {
+        f"{name}{TOGETHER}": partial(
+            _run, session, name, BATCH, count, size, consumers, is_together=True
+        )
+        for name in names
+    }
     ours = tuple(cases)
     cases |= {name: partial(_run_peer, session, name, size, consumers) for name in peers}
     title = f"{PAYLOAD_NAMES[size]} in batches of {BATCH}, {consumers} consumer"
