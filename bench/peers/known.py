@@ -25,8 +25,8 @@ ASKED = {
     "redis": (REDIS, REDIS_SYNCED),
 }
 SYNCED = frozenset({RABBITMQ, NATS_SYNCED, REDIS_SYNCED})
-# Those whose messages are each acknowledged by a consumer. NATS with sync always is left out: it
-# would take a minute to fill for each second that is measured.
+# Those whose messages are each acknowledged by a consumer. NATS with sync always is left out: to
+# fill it takes 25 s for each second that is measured.
 QUEUES = frozenset({RABBITMQ, NATS, REDIS, REDIS_SYNCED})
 # Those that can be read again from the beginning.
 LOGS = frozenset({RABBITMQ_STREAM, NATS, REDIS})

@@ -250,6 +250,59 @@ def test_an_answer_from_a_file_is_sent_whole_among_others(
     run(story)
 
 
+def test_an_answer_from_more_files_than_may_be_open_is_sent_whole(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    disk = LocalDisk(str(tmp_path), open_files_max=4)
+    contents = [bytes([number]) * 100_000 for number in range(8)]
+    files = [disk.create(f"{number}") for number in range(8)]
+    for file, content in zip(files, contents, strict=True):
+        file.append(content)
+    before = b"x" * (16 << 20)  # more than a socket takes from one who does not read
+
+    async def story(server: Server) -> None:
+        client = await server.client()
+        await server.until(lambda: bool(server.sessions))
+        head = struct.pack(">i", len(before) + 800_000)
+        ranges = [FileRange(one, 0, 100_000) for one in files]
+        server.sessions[0].answer = lambda _: [head, before, *ranges]
+        client.writer.transport.pause_reading()
+        client.send(b"all")
+        await server.until(lambda: files[0].is_pinned)
+        assert [one.is_pinned for one in files] == [True] * 2 + [False] * 6
+        client.writer.transport.resume_reading()
+        assert await client.receive() == before + b"".join(contents)
+        assert disk.pinned == 0
+
+    run(story)
+
+
+def test_an_answer_from_a_file_that_is_gone_ends_only_its_connection(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    disk = LocalDisk(str(tmp_path), open_files_max=4)
+    file = disk.create("data")
+    file.append(b"x" * 1000)
+    file.close()
+    disk.remove("data")
+    gone = disk.open("data")
+
+    async def story(server: Server) -> None:
+        client, other = await server.client(), await server.client()
+        await server.until(lambda: len(server.sessions) == 2)
+        for session in server.sessions:
+            session.answer = lambda frame: (
+                [FileRange(gone, 0, 1000)] if frame[4:] == b"file" else [frame]
+            )
+        client.send(b"file")
+        assert await client.reader.read() == b""
+        other.send(b"hello")
+        assert await other.receive() == b"hello"
+        assert disk.pinned == 0
+
+    run(story)
+
+
 def test_a_client_that_does_not_read_holds_up_only_itself(run: Callable[..., None]) -> None:
     async def story(server: Server) -> None:
         lazy, other = await server.client(), await server.client()

@@ -121,12 +121,26 @@ class LocalFile:
 
     def pin(self) -> None:
         with self._disk.lock:
+            self._disk.pinned += not self._pins
             self._pins += 1
-            self.fileno()
+            try:
+                self.fileno()
+            except OSError:
+                self.unpin()
+                raise
+
+    def try_pin(self) -> bool:
+        """Pin it, unless so many are pinned that others would find no descriptor; whether it is."""
+        with self._disk.lock:
+            if not self._pins and not self._disk.has_room_for_pins:
+                return False
+            self.pin()
+            return True
 
     def unpin(self) -> None:
         with self._disk.lock:
             self._pins -= 1
+            self._disk.pinned -= not self._pins
 
     @property
     def is_pinned(self) -> bool:
@@ -178,7 +192,13 @@ class LocalDisk:
         self._owner = threading.get_ident()
         self._open_files_max = open_files_max
         self._open: OrderedDict[int, LocalFile] = OrderedDict()
+        self.pinned = 0  # files that must stay open
         os.makedirs(self.root, exist_ok=True)
+
+    @property
+    def has_room_for_pins(self) -> bool:
+        """Whether one more may be kept open for long, so that half of the descriptors go round."""
+        return self.pinned < self._open_files_max // 2
 
     def full(self, path: str) -> str:
         return f"{self.root}/{path}"

@@ -300,8 +300,8 @@ class SocketConnection:
             return
         data = _joined(parts)
         if data is None:
-            self._queue(parts)
-            self._write()
+            if self._queue(parts):
+                self._write()
             return
         try:
             sent = self._transmit(data)
@@ -315,15 +315,25 @@ class SocketConnection:
         if sent != len(data):
             self._queue([memoryview(data)[sent:]])
 
-    def _queue(self, parts: list[Part]) -> None:
-        for part in parts:
-            if part.__class__ is FileRange:
-                _pin(part)
-            self._session.unsent_bytes += len(part)
-        self._outgoing += parts
+    def _queue(self, parts: list[Part]) -> bool:
+        """Put parts at the end of what is to be sent; False, and closed, if a file is no good."""
+        try:
+            for part in parts:
+                self._outgoing.append(_kept(part) if part.__class__ is FileRange else part)
+                self._session.unsent_bytes += len(part)
+        except OSError as error:
+            self._fail_to_send(error)
+            return False
         if not self._is_writing:
             self._is_writing = True
             self._loop.add_writer(self._fd, self._write)
+        return True
+
+    def _fail_to_send(self, error: OSError) -> None:
+        if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
+            _log.warning("sending to %s failed: %s", self.host, error)
+        self.failure = error
+        self.close()
 
     def _write(self) -> None:
         """Send what the socket takes now."""
@@ -338,10 +348,7 @@ class SocketConnection:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
-                _log.warning("sending to %s failed: %s", self.host, error)
-            self.failure = error
-            self.close()
+            self._fail_to_send(error)
             return
         if not self._outgoing:
             self._loop.remove_writer(self._fd)
@@ -355,7 +362,7 @@ class SocketConnection:
         if isinstance(first, FileRange):
             sent = self._transmit_file(first)
             if sent == 0:
-                raise OSError(errno.EIO, f"{first.file.path} ended early")
+                raise _ended_early(first)
             first.position += sent
             first.length -= sent
             if not first.length:
@@ -406,9 +413,19 @@ def _joined(parts: list[Part]) -> bytes | None:
     return b"".join(parts)  # type: ignore[arg-type]
 
 
-def _pin(part: Part) -> None:
-    if isinstance(part, FileRange) and isinstance(part.file, LocalFile):
-        part.file.pin()
+def _kept(part: Part) -> Part:
+    """A range whose file stays open until it is sent; its bytes, when too many files would."""
+    assert isinstance(part, FileRange)
+    if not isinstance(part.file, LocalFile) or part.file.try_pin():
+        return part
+    data = part.file.read(part.position, part.length)
+    if len(data) < part.length:
+        raise _ended_early(part)
+    return data
+
+
+def _ended_early(part: FileRange) -> OSError:
+    return OSError(errno.EIO, f"{part.file.path} ended early")
 
 
 def _release(part: Part) -> None:

@@ -187,3 +187,24 @@ def test_threads_that_sync_take_no_descriptor_from_the_event_loop(tmp_path: Path
     thread.start()
     thread.join()
     assert mine.fileno() == descriptor
+
+
+def test_half_of_the_descriptors_go_round_whatever_wants_to_be_pinned(tmp_path: Path) -> None:
+    disk = LocalDisk(str(tmp_path), open_files_max=4)
+    files = [disk.create(f"{number}") for number in range(4)]
+    assert [one.try_pin() for one in files] == [True, True, False, False]
+    assert files[0].try_pin(), "it is open anyway"
+    files[2].pin()  # Whoever must have it gets it.
+    assert disk.pinned == 3
+    for one in (files[0], files[0], files[1], files[2]):
+        one.unpin()
+    assert disk.pinned == 0
+    assert files[3].try_pin()
+
+
+def test_a_file_that_cannot_be_opened_is_not_pinned(tmp_path: Path) -> None:
+    disk = LocalDisk(str(tmp_path))
+    missing = disk.open("missing")
+    with pytest.raises(FileNotFoundError):
+        missing.pin()
+    assert (missing.is_pinned, disk.pinned) == (False, 0)

@@ -146,12 +146,12 @@ def test_large_answers_go_from_the_file_and_are_the_same(version: int) -> None:
 @pytest.mark.parametrize("partitions", [4, 150])
 def test_small_pieces_go_from_files_only_when_they_are_many(partitions: int) -> None:
     client = Client(partitions=partitions)
-    value = b"x" * 9_000
+    value = b"x" * 18_000
     for number in range(partitions):
         client.produce(value, partition=number)
     kinds = kinds_sent(client)
     request = fetch_request(
-        client.subject, partitions=tuple(range(partitions)), bytes_max=partitions * 10_000
+        client.subject, partitions=tuple(range(partitions)), bytes_max=partitions * 20_000
     )
     (topic,) = client.call("Fetch", request, 12).responses
     assert [records_in(one.records) for one in topic.partitions] == [[value]] * partitions

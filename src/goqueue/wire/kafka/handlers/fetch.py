@@ -39,7 +39,7 @@ _READ_COMMITTED = 1
 _SEND_FROM_FILE_BYTES_MIN = 32 << 10
 # But an answer larger than this should be on its way before all of it has been read.
 _READ_AT_ONCE_BYTES_MAX = 1 << 20
-_SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 8 << 10
+_SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 16 << 10
 
 
 def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
