@@ -64,6 +64,17 @@ def test_all_codecs_are_read_by_several_tasks(
     assert rows == list(enumerate(VALUES))
 
 
+def test_a_starting_time_after_the_last_record_is_an_error_or_the_end(
+    client: LogClient, new_topic: NewTopic, table: Table
+) -> None:
+    topic = new_topic()
+    write(client, topic, VALUES)
+    late = {"subscribe": topic, "startingTimestamp": "9999999999999"}
+    with pytest.raises(AnalysisException, match="startingOffsetsByTimestampStrategy"):
+        table(**late).load().count()
+    assert table(**late, startingOffsetsByTimestampStrategy="latest").load().count() == 0
+
+
 def test_an_empty_topic_is_an_empty_table(new_topic: NewTopic, table: Table) -> None:
     assert table(subscribe=new_topic()).load().count() == 0
 

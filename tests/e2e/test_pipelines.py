@@ -285,6 +285,44 @@ def test_compaction_keeps_the_latest_record_of_each_key(
     assert done["verified"] == 50
 
 
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+def test_compaction_step_by_step_gives_what_compaction_at_once_gives(
+    client: LogClient,
+    broker: Broker,
+    new_topic: NewTopic,
+    spark: SparkSession,
+    tmp_path: Path,
+    keeps_tombstones: bool,
+) -> None:
+    """A key lies in two partitions, and the clock of one producer is behind."""
+    topic, folder = new_topic(2), tmp_path / "steps"
+    steps: list[tuple[int, int, bytes | None]] = [
+        (0, 100, b"a"),
+        (1, 90, b"b"),  # superseded by partition 0
+        (0, 80, b"c"),  # newer than a in its partition, and older than b
+        (1, 70, None),
+        (0, 60, b"d"),
+    ]
+
+    def snapshot(place: Path) -> dict[bytes, bytes | None]:
+        compacted = pipelines.compact(
+            spark,
+            place,
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            keeps_tombstones=keeps_tombstones,
+        )
+        assert compacted.manifest is not None
+        assert pipelines.verify_archive(spark, place)
+        return latest(spark, place)
+
+    for number, (partition, timestamp_ms, value) in enumerate(steps):
+        with client.producer() as producer:
+            producer.send(topic, value, key=b"k", partition=partition, timestamp_ms=timestamp_ms)
+        at_once = snapshot(tmp_path / f"at-once-{number}")
+        assert snapshot(folder) == at_once, number
+
+
 def test_redistribution_sends_keys_where_clients_look_for_them(
     cli: Cli, client: LogClient, new_topic: NewTopic, unique: str, tmp_path: Path
 ) -> None:
@@ -409,10 +447,10 @@ def by_key(records: Iterable[ReadRecord]) -> dict[bytes, list[bytes | None]]:
     return found
 
 
-def latest(spark: SparkSession, folder: Path) -> dict[bytes, bytes]:
+def latest(spark: SparkSession, folder: Path) -> dict[bytes, bytes | None]:
     rows = pipelines.read_archive(spark, folder).collect()
     assert len({bytes(row["key"]) for row in rows}) == len(rows)
-    return {bytes(row["key"]): bytes(row["value"]) for row in rows}
+    return {bytes(row["key"]): row["value"] and bytes(row["value"]) for row in rows}
 
 
 def stored(client: LogClient, topic: str) -> int:

@@ -118,6 +118,13 @@ def test_each_run_reads_what_is_new(
         write(client, topic, VALUES, partition=one)
     sizes = stream.run(subscribe=topic, maxOffsetsPerTrigger="250")
     assert [size for size in sizes if size] == [250, 250, 100]
+    assert stream.query is not None
+    shown = [one for one in stream.query.recentProgress if one.numInputRows]
+    lags = [json.loads(one.sources[0].latestOffset)["metrics"] for one in shown]
+    assert [one["totalOffsetsBehindLatest"] for one in lags] == [350, 100, 0]
+    assert [one["maxOffsetsBehindLatest"] for one in lags] == [175, 50, 0]
+    assert all(one.sources[0].inputRowsPerSecond >= 0 for one in shown)
+    assert all(one.sources[0].processedRowsPerSecond > 0 for one in shown)
     assert stream.found() == dict.fromkeys(range(2), checksum(VALUES))
     assert sum(stream.run(subscribe=topic)) == 0
     write(client, topic, VALUES, partition=1)

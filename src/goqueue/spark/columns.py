@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from goqueue.client import RawBatch
 from goqueue.model.batch import LOG_APPEND_TIME, unpack_payload
-from goqueue.model.compression import Compression
+from goqueue.model.compression import READER_UNPACKED_BYTES_MAX, Compression
 from goqueue.model.decode_reference import (
     WANTS_HEADERS,
     WANTS_KEYS,
@@ -129,7 +129,7 @@ def _parts(batches: Iterable[RawBatch], chunk_bytes: int) -> Iterator[list[Batch
         header = batch.header
         if not header.record_count:
             continue  # Compaction keeps a batch without records for its producer's sake.
-        data = unpack_payload(batch.data, header)
+        data = unpack_payload(batch.data, header, bytes_max=READER_UNPACKED_BYTES_MAX)
         if parts and (
             size + len(data) > chunk_bytes or records + header.record_count > CHUNK_RECORDS_MAX
         ):

@@ -22,6 +22,7 @@ EARLIEST = -2  # how Kafka's JSON of offsets writes the two ends
 LATEST = -1
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as Kafka's source has it
+GROUP_PREFIX_DEFAULT = "spark"
 SPLIT_BYTES_DEFAULT = 128 << 20  # a task of Python costs about 40 ms, whatever it reads
 
 _NUMBER_MAX = (1 << 63) - 1
@@ -32,10 +33,11 @@ ByPartition = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins or ends: one place for all partitions, or an offset or a time for some.
+    """Where reading begins or ends: one place for all partitions, or an offset or a time for each.
 
     `place` is EARLIEST or LATEST and holds where the others say nothing. `offset` is a bound for
-    all partitions, and not a claim that they have it: each is read as far as it goes.
+    all partitions, and not a claim that they have it: each is read as far as it goes. A time after
+    the last record of a partition means its end, unless `needs_match` makes that an error.
     """
 
     place: int
@@ -43,6 +45,7 @@ class Start:
     offsets: ByPartition = field(default_factory=dict)
     timestamp_ms: int | None = None
     timestamps: ByPartition = field(default_factory=dict)
+    needs_match: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class ReadOptions:
     trigger_bytes_max: int | None = None
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
     group_id: str | None = None  # where a stream shows how far it is
+    group_prefix: str = GROUP_PREFIX_DEFAULT  # of the name of a group that is given none
     typing: TypingOptions | None = None  # None: key and value are bytes
 
 
@@ -79,11 +83,15 @@ _READ_NAMES = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
     "failOnDataLoss",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
     "group",
+    "groupIdPrefix",
     "includeHeaders",
     "kafka.bootstrap.servers",
     "kafka.group.id",
     "kafka.isolation.level",
+    "kafkaConsumer.pollTimeoutMs",
     "maxBytesPerTrigger",
     "maxOffsetsPerTrigger",
     "maxRecordsPerPartition",
@@ -94,6 +102,7 @@ _READ_NAMES = (
     "splitBytes",
     "startingOffsets",
     "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "startingTimestamp",
     "subscribe",
     "subscribePattern",
@@ -103,6 +112,14 @@ _READ_NAMES = (
 )
 # Options of Kafka's consumer that change nothing here may stay when a job moves over. These would
 # change something, and cannot be had.
+# Options of Kafka's consumer that its own source refuses too, because it decides them itself.
+_DECIDED_HERE = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
+    "kafka.enable.auto.commit": "leave it out",
+    "kafka.interceptor.classes": "leave it out",
+    "kafka.key.deserializer": "keys are bytes; convert the column",
+    "kafka.value.deserializer": "values are bytes; convert the column",
+}
 _SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 # What Spark itself may add to the options of a query.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
@@ -126,6 +143,8 @@ class OptionReader:
             self.problems.append(f"There is no option {name!r}{hint}")
 
     def _check_consumer_option(self, name: str) -> None:
+        if name in _DECIDED_HERE:
+            self.problems.append(f"{name} is not supported: {_DECIDED_HERE[name]}.")
         is_plain = self._options[name].strip().upper() == "PLAINTEXT"
         if name.startswith(_SECURITY) and not is_plain:
             self.problems.append(
@@ -162,15 +181,16 @@ class OptionReader:
         return text
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """Milliseconds, or a number with a unit, as `90s` or `15m`."""
+        """Milliseconds, or a number with a unit of Spark: `90s`, `15min`, `15 minutes`."""
         text = self.text(name)
         if text is None:
             return default_ms
-        found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", text)
-        if found is None:
-            self.problems.append(f"{name} is {text!r}; give a duration such as 500ms, 90s or 15m.")
+        found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+        unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
+        if found is None or unit is None:
+            self.problems.append(f"{name} is {text!r}; give a duration such as 500ms or 15min.")
             return default_ms
-        return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+        return int(int(found[1]) * unit)
 
     def numbers(self, name: str) -> frozenset[int] | None:
         text = self.text(name)
@@ -269,6 +289,9 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
     start_default = LATEST if is_streaming else EARLIEST
     allowed = (EARLIEST,) if is_streaming is False else (EARLIEST, LATEST)
     start = _start(reader, "starting", allowed=allowed, default=start_default)
+    strategy = reader.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    has_time = start.timestamp_ms is not None or bool(start.timestamps)
+    start = replace(start, needs_match=has_time and strategy == "error")
     end = _start(reader, "ending", allowed=(LATEST,), default=LATEST)
     if is_streaming and end != Start(LATEST):
         reader.problems.append("A stream has no end; leave the ending options out.")
@@ -295,8 +318,14 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         trigger_bytes_max=reader.number("maxBytesPerTrigger"),
         trigger_delay_ms_max=reader.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         group_id=reader.text("group", "kafka.group.id"),
+        group_prefix=reader.text("groupIdPrefix") or GROUP_PREFIX_DEFAULT,
         typing=read_typing(reader, topics or tuple(assigned)),
     )
+    least, most = found.trigger_offsets_min, found.trigger_offsets_max
+    if least is not None and most is not None and least > most:
+        reader.problems.append(
+            f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})."
+        )
     if found.typing is not None and found.view != VIEWS[0]:
         reader.problems.append("Batches have no values; leave schema.registry out, or view.")
     reader.raise_problems()
@@ -323,14 +352,13 @@ def _which_topics(
 
 
 def _start(reader: OptionReader, prefix: str, *, allowed: tuple[int, ...], default: int) -> Start:
-    names = [f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp"]
-    if sum(reader.text(name) is not None for name in names) > 1:
-        reader.problems.append(f"Give one of {', '.join(names[:-1])} and {names[-1]}.")
-    return replace(
-        reader.place(names[0], allowed=allowed, default=default),
-        timestamp_ms=reader.timestamp_ms(names[1]),
-        timestamps=reader.by_partition(names[2], least=0),
-    )
+    """What the strongest of these options says: a time for all, times, offsets."""
+    timestamp_ms = reader.timestamp_ms(f"{prefix}Timestamp")
+    timestamps = reader.by_partition(f"{prefix}OffsetsByTimestamp", least=0)
+    place = reader.place(f"{prefix}Offsets", allowed=allowed, default=default)
+    if timestamp_ms is not None:
+        return Start(default, timestamp_ms=timestamp_ms)
+    return Start(default, timestamps=timestamps) if timestamps else place
 
 
 def _natural(value: Any) -> int:
@@ -350,4 +378,11 @@ def _or(words: Iterable[str]) -> str:
 
 
 _PLACES = {"earliest": EARLIEST, "latest": LATEST}
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_MS = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}

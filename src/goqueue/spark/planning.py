@@ -123,8 +123,12 @@ def place_offsets(
         if (timestamp_ms := _timestamp_of(one, place)) is not None
     }
     if times:
-        # A moment after the last record is the end.
         for one, answer in client.offsets.find(times).items():
+            if answer.offset == NO_OFFSET and place.needs_match:
+                raise InvalidRequest(
+                    f"{one} has no record from the starting time on; choose an earlier time, or "
+                    "set startingOffsetsByTimestampStrategy to latest to begin at the end."
+                )
             offset = kept[one].end if answer.offset == NO_OFFSET else answer.offset
             found[one] = _within(offset, kept[one])
     return found
@@ -159,17 +163,30 @@ def _timestamp_of(partition: TopicPartition, place: Start) -> int | None:
 def _check_named(
     named: ByPartition, kept: Mapping[TopicPartition, PartitionRange], what: str
 ) -> None:
-    strangers = [
-        str(TopicPartition(topic, number))
-        for topic, places in named.items()
-        for number in places
-        if TopicPartition(topic, number) not in kept
-    ]
-    if strangers:
+    if strangers := sorted(map(str, _named_partitions(named) - kept.keys())):
         raise InvalidRequest(
             f"The {what} name {', '.join(strangers)}, which this table does not read; take them "
             "out, or subscribe to their topics."
         )
+
+
+def check_complete(options: ReadOptions, seen: Snapshot) -> None:
+    """Refuse maps of options that leave partitions out, as Kafka's source does."""
+    for place in (options.start, options.end):
+        for named, ends in (
+            (place.offsets, " (-1 is the latest, -2 the earliest)"),
+            (place.timestamps, ""),
+        ):
+            missing = sorted(map(str, seen.kept.keys() - _named_partitions(named)))
+            if named and missing:
+                raise InvalidRequest(
+                    f"The offsets or times say nothing of {', '.join(missing)}; name every "
+                    f"partition{ends}."
+                )
+
+
+def _named_partitions(named: ByPartition) -> set[TopicPartition]:
+    return {TopicPartition(topic, number) for topic, places in named.items() for number in places}
 
 
 # Tasks

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.portable import Portable
 from goqueue.spark.queue_epochs import QueueEpochs, carrier
 from goqueue.spark.queue_listener import SOURCE_NAME
 from goqueue.spark.queue_offsets import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QueueStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans epochs. Spark keeps one as long as a query runs, and sends copies to tasks."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:

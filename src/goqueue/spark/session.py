@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from goqueue.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,17 +56,40 @@ def session(
 
 
 def enable(spark: SparkSession) -> SparkSession:
-    """Make `format("goqueue")` known to a session, and let brokers see how far its streams are."""
+    """Check that a session can read `format("goqueue")`, and let brokers see its streams' progress.
+
+    The format itself needs no registration: Spark finds it by the name of a package.
+    """
     from goqueue.spark.progress import ProgressListener
     from goqueue.spark.queue_listener import QueueListener
-    from goqueue.spark.source import GoQueueDataSource
 
-    spark.dataSource.register(GoQueueDataSource)
     if spark not in _listened_to:
+        _check_workers(spark)
         spark.streams.addListener(ProgressListener())
         spark.streams.addListener(QueueListener())
         _listened_to.add(spark)
     return spark
 
+
+def _check_workers(spark: SparkSession) -> None:
+    """Refuse a session on this machine whose workers run a Python without this package."""
+    context = getattr(spark, "_sc", None)  # Sessions of Spark Connect have none.
+    if context is None or not context.master.startswith("local"):
+        return
+    python = shutil.which(context.pythonExec)
+    if python is None or python == sys.executable:
+        return
+    found = subprocess.run([python, "-c", _FIND_SOURCE], capture_output=True, check=False)
+    if found.returncode:
+        raise InvalidRequest(
+            f"The workers of this session run {python}, which has no package goqueue. Set "
+            f"PYSPARK_PYTHON={sys.executable} before the session starts, or install goqueue[spark] "
+            "there."
+        )
+
+
+_FIND_SOURCE = (
+    "import sys; from importlib.util import find_spec; sys.exit(not find_spec('pyspark_goqueue'))"
+)
 
 _listened_to: WeakSet[SparkSession] = WeakSet()

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from goqueue.model.errors import GoQueueError, InvalidRequest
+from goqueue.spark.portable import Portable
 from goqueue.spark.rows import check_columns
 from goqueue.spark.write_options import WriteOptions, located
 
@@ -45,7 +46,7 @@ class Written(WriterCommitMessage):
     transaction_id: str | None  # None: there was nothing to write, or nothing to commit
 
 
-class TableWriter(DataSourceArrowWriter):
+class TableWriter(Portable, DataSourceArrowWriter):
     """Writes a table. A job is a query of one epoch."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwriting: bool) -> None:
@@ -67,7 +68,7 @@ class TableWriter(DataSourceArrowWriter):
         _abort(self._options, [self._query_id])
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Portable, DataSourceStreamArrowWriter):
     """Writes a stream, epoch after epoch."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwriting: bool) -> None:

@@ -27,7 +27,8 @@ from pyspark.sql.types import StructType
 
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions, read_options
-from goqueue.spark.planning import chosen_ranges, look, record_bytes, split
+from goqueue.spark.planning import check_complete, chosen_ranges, look, record_bytes, split
+from goqueue.spark.portable import Portable
 from goqueue.spark.queue_options import is_queue, queue_options, refuse_table
 from goqueue.spark.schema import arrow_schema, table_schema
 from goqueue.spark.tasks import Task, read_task
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class GoQueueDataSource(DataSource):
+class GoQueueDataSource(Portable, DataSource):
     """What Spark makes of the options of one table or stream."""
 
     # Looked up when a table is loaded. Spark copies this object, so that reading knows them too.
@@ -97,7 +98,7 @@ class GoQueueDataSource(DataSource):
         return StreamWriter(write_options(self.options), schema, is_overwriting=overwrite)
 
 
-class TableReader(DataSourceReader):
+class TableReader(Portable, DataSourceReader):
     """Reads what is there now."""
 
     def __init__(
@@ -113,6 +114,7 @@ class TableReader(DataSourceReader):
         options = self._options
         with connect(options.bootstrap) as client:
             seen = look(client, options)
+            check_complete(options, seen)
             ranges = chosen_ranges(client, options, seen)
             tasks = split(ranges, record_bytes(client, seen), options)
         return [Task(one) for one in tasks]

@@ -66,9 +66,9 @@ def read_offset(found: Mapping[str, Any]) -> StreamOffset:
         ) from error
 
 
-def new_group(topics: str) -> str:
+def new_group(prefix: str, topics: str) -> str:
     """A name for a query that was given none: its topics, and what no other query has."""
-    return f"spark-{topics[:100]}-{uuid.uuid4().hex[:8]}"
+    return f"{prefix}-{topics[:100]}-{uuid.uuid4().hex[:8]}"
 
 
 def reconcile(begun: StreamOffset, seen: Snapshot) -> tuple[dict[TopicPartition, int], list[str]]:

@@ -31,11 +31,13 @@ from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import (
     OffsetRange,
     Snapshot,
+    check_complete,
     look,
     place_offsets,
     record_bytes,
     split,
 )
+from goqueue.spark.portable import Portable
 from goqueue.spark.progress import SOURCE_NAME, GroupProgress
 from goqueue.spark.schema import arrow_schema
 from goqueue.spark.stream_offsets import (
@@ -56,7 +58,7 @@ SNAPSHOT_AGE_MS_MAX = 1_000  # how old the answer may be that a batch is planned
 SIZES_AGE_MS_MAX = 30_000  # sizes of records are averages, and change slowly
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches. Spark keeps one as long as a query runs, and sends copies to tasks."""
 
     def __init__(
@@ -134,6 +136,7 @@ class Planner:
         self._sizes: dict[TopicPartition, float] = {}
         self._sizes_ms: float | None = None
         self._group = options.group_id
+        self._planned: Mapping[TopicPartition, int] = {}  # where the last batch ends
         self._is_bounded = False
         self._target: dict[TopicPartition, int] | None = None
 
@@ -143,8 +146,10 @@ class Planner:
     def initial(self) -> StreamOffset:
         """Where a query begins that has no checkpoint."""
         seen = look(self._client, self._options)
+        check_complete(self._options, seen)
         positions = place_offsets(self._client, seen.kept, self._options.start, self._options)
-        self._group = self._group or new_group("-".join(sorted(seen.ids)))
+        name = "-".join(sorted(seen.ids))
+        self._group = self._group or new_group(self._options.group_prefix, name)
         return StreamOffset(self._group, seen.ids, positions)
 
     def stop_at_what_is_there(self) -> None:
@@ -162,6 +167,7 @@ class Planner:
         seen = self._look()
         positions, found = reconcile(begun, seen)
         losses.report(found, is_fatal=self._options.fails_on_data_loss)
+        self._planned = positions
         waiting = {
             one: count
             for one, end in self._ends(seen).items()
@@ -177,6 +183,7 @@ class Planner:
             if one in begun.positions or one in taken
         }
         ids = {topic: seen.ids[topic] for topic in {one.topic for one in ends}}
+        self._planned = ends
         return StreamOffset(begun.group, ids, ends)
 
     def tasks(self, begun: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
@@ -200,6 +207,20 @@ class Planner:
             **StreamOffset(self._group, self._seen.ids, ends).to_json(),
             "bootstrap": self._options.bootstrap,
             "source": SOURCE_NAME,
+            "metrics": self._lag(ends),
+        }
+
+    def _lag(self, ends: Mapping[TopicPartition, int]) -> dict[str, int | float]:
+        """How far the last batch ends behind the partitions, named as Kafka's source names it."""
+        behind = {one: max(0, end - self._planned.get(one, end)) for one, end in ends.items()}
+        counts = list(behind.values()) or [0]
+        size = sum(self._sizes.get(one, 0.0) * count for one, count in behind.items())
+        return {
+            "avgOffsetsBehindLatest": sum(counts) / len(counts),
+            "estimatedTotalBytesBehindLatest": round(size),
+            "maxOffsetsBehindLatest": max(counts),
+            "minOffsetsBehindLatest": min(counts),
+            "totalOffsetsBehindLatest": sum(counts),
         }
 
     def _ends(self, seen: Snapshot) -> Mapping[TopicPartition, int]:

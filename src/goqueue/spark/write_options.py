@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from goqueue.client import Address, ConfigOwner, LogClient, read_addresses
+from goqueue.client import find_http
 from goqueue.model.compression import Compression
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.model.names import check_topic_name
@@ -17,7 +16,6 @@ EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 TIMEOUT_MS_DEFAULT = 10 * 60 * 1000  # a task that writes for longer is taken for dead
 
-_HTTP_SETTING = "goqueue.http.listener"
 _NAMES = (
     "bootstrap.servers",
     "compression",
@@ -81,28 +79,11 @@ def located_http(bootstrap: str, http: str | None) -> str:
     if http:
         return http
     with connect(bootstrap) as client:
-        found = _listener(client)
-    return str(_reachable(found, read_addresses(bootstrap)[0]))
-
-
-def _listener(client: LogClient) -> Address:
-    node = client.cluster.nodes()[0]
-    entries = client.configs.describe(ConfigOwner.BROKER, str(node.id))
-    for one in entries:
-        # A broker that took any free port does not know it as a setting.
-        if one.name == _HTTP_SETTING and one.value and not one.value.endswith(":0"):
-            return read_addresses(one.value)[0]
-    raise InvalidRequest(
-        "The broker does not say where its HTTP API is, which commits what is written; give it "
-        "with option http.address (of a pipeline: --http HOST:PORT), or write with option "
-        "delivery=at-least-once."
-    )
-
-
-def _reachable(listener: Address, bootstrap: Address) -> Address:
-    """An address that listens on every interface is met where the broker was met."""
-    try:
-        is_everywhere = ipaddress.ip_address(listener.host).is_unspecified
-    except ValueError:
-        is_everywhere = False
-    return Address(bootstrap.host, listener.port) if is_everywhere else listener
+        found = find_http(client.cluster)
+    if found is None:
+        raise InvalidRequest(
+            "The broker does not say where its HTTP API is, which commits what is written; give it "
+            "with option http.address (of a pipeline: --http HOST:PORT), or write with option "
+            "delivery=at-least-once."
+        )
+    return str(found)

@@ -78,6 +78,80 @@ def test_limits_and_durations_have_units() -> None:
     assert (options.split_bytes, options.group_id) == (65_536, "g")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("15min", 900_000),
+        ("15m", 900_000),
+        ("15 minutes", 900_000),
+        ("1 minute", 60_000),
+        ("2h", 7_200_000),
+        ("1 day", 86_400_000),
+        ("30 Seconds", 30_000),
+        ("250", 250),
+        ("250 milliseconds", 250),
+        ("5000us", 5),
+    ],
+)
+def test_durations_are_written_as_spark_writes_them(text: str, expected: int) -> None:
+    assert stream(maxTriggerDelay=text).trigger_delay_ms_max == expected
+
+
+def test_the_strongest_of_several_starting_options_counts() -> None:
+    times, offsets = '{"orders": {"0": 7}}', '{"orders": {"0": 3}}'
+    every = {
+        "startingOffsets": offsets,
+        "startingOffsetsByTimestamp": times,
+        "startingTimestamp": "9",
+    }
+    assert table(**every).start == Start(EARLIEST, timestamp_ms=9, needs_match=True)
+    del every["startingTimestamp"]
+    assert table(**every).start == Start(EARLIEST, timestamps={"orders": {0: 7}}, needs_match=True)
+    del every["startingOffsetsByTimestamp"]
+    assert table(**every).start == Start(EARLIEST, offsets={"orders": {0: 3}})
+    ending = {"endingOffsets": offsets, "endingTimestamp": "9"}
+    assert table(**ending).end == Start(LATEST, timestamp_ms=9)
+
+
+def test_a_starting_time_that_nothing_matches_is_an_error_unless_told_otherwise() -> None:
+    options = {"startingTimestamp": "9", "startingOffsetsByTimestampStrategy": "latest"}
+    assert not stream(**options).start.needs_match
+    assert stream(startingTimestamp="9").start.needs_match
+
+
+def test_every_option_that_kafkas_source_documents_is_known() -> None:
+    """A job moves over by the name of its format; what follows is the list of its documentation."""
+    options = {
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "120000",
+        "fetchOffset.numRetries": "3",
+        "fetchOffset.retryIntervalMs": "10",
+        "maxOffsetsPerTrigger": "10",
+        "minOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "15m",
+        "minPartitions": "3",
+        "maxRecordsPerPartition": "100",
+        "groupIdPrefix": "jobs",
+        "kafka.group.id": "mine",
+        "includeHeaders": "true",
+        "startingTimestamp": "1",
+        "startingOffsetsByTimestamp": '{"orders": {"0": 1}}',
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "kafka.bootstrap.servers": "h:1",
+    }
+    found = stream(**options)
+    assert (found.group_id, found.group_prefix) == ("mine", "jobs")
+    del options["kafka.group.id"]
+    assert stream(**options).group_id is None
+    ending = {
+        "endingTimestamp": "9",
+        "endingOffsetsByTimestamp": '{"orders": {"0": 1}}',
+        "endingOffsets": "latest",
+    }
+    assert table(**options, **ending).end.timestamp_ms == 9
+
+
 def test_options_of_the_kafka_consumer_may_stay() -> None:
     assert table(**{"kafka.fetch.max.bytes": "1", "kafka.security.protocol": "PLAINTEXT"})
     assert not table(**{"kafka.isolation.level": "read_uncommitted"}).is_committed_only
@@ -101,7 +175,11 @@ def test_options_of_the_kafka_consumer_may_stay() -> None:
         ({"startingOffsets": '{"orders": {"0": true}}'}, "startingOffsets takes JSON"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets takes JSON"),
         ({"startingOffsets": '{"orders": {"x": 3}}'}, "startingOffsets takes JSON"),
-        ({"startingOffsets": "1", "startingTimestamp": "1"}, "Give one of startingOffsets"),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "error, latest"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is higher than"),
+        ({"kafka.auto.offset.reset": "earliest"}, "set startingOffsets to earliest"),
+        ({"kafka.enable.auto.commit": "false"}, "kafka.enable.auto.commit is not supported"),
+        ({"maxTriggerDelay": "15 moons"}, "such as 500ms"),
         ({"startingTimestamp": "yesterday"}, "2026-01-31T12:00:00Z"),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "takes JSON"),
         ({"minPartitions": "0"}, "minPartitions is '0'"),

@@ -14,6 +14,7 @@ from goqueue.spark.options import ReadOptions, read_options
 from goqueue.spark.planning import (
     TASKS_PER_PARTITION_MAX,
     OffsetRange,
+    check_complete,
     chosen_ranges,
     look,
     record_bytes,
@@ -70,7 +71,8 @@ def test_offsets_bound_the_ranges(broker: SparkBroker) -> None:
     both = table_options(startingOffsets="50", endingOffsets="60")
     assert bounds(broker, both) == [("orders/0", 50, 60)]
     some = table_options(
-        startingOffsets='{"orders": {"0": 90}}', endingOffsets='{"orders": {"1": 3, "0": -1}}'
+        startingOffsets='{"orders": {"0": 90, "1": -2, "2": -2}}',
+        endingOffsets='{"orders": {"1": 3, "0": -1, "2": -1}}',
     )
     assert bounds(broker, some) == [("orders/0", 90, 100), ("orders/1", 0, 3)]
     assert bounds(broker, table_options(startingOffsets="5", endingOffsets="3")) == []
@@ -79,7 +81,7 @@ def test_offsets_bound_the_ranges(broker: SparkBroker) -> None:
 def test_an_offset_that_is_not_kept_is_an_error_unless_losses_are_no_matter(
     broker: SparkBroker,
 ) -> None:
-    given = {"startingOffsets": '{"orders": {"0": 7}}'}
+    given = {"startingOffsets": '{"orders": {"0": 7, "1": -2, "2": -2}}'}
     with pytest.raises(OffsetOutOfRange, match="40 to 100"):
         bounds(broker, table_options(**given))
     found = bounds(broker, table_options(**given, failOnDataLoss="false"))
@@ -89,6 +91,19 @@ def test_an_offset_that_is_not_kept_is_an_error_unless_losses_are_no_matter(
 def test_offsets_of_partitions_that_are_not_read_are_an_error(broker: SparkBroker) -> None:
     with pytest.raises(InvalidRequest, match=r"name orders/5, other/0, which"):
         bounds(broker, table_options(startingOffsets='{"orders": {"5": 1}, "other": {"0": 1}}'))
+
+
+def test_a_map_that_leaves_out_a_partition_is_an_error(broker: SparkBroker) -> None:
+    def check(options: ReadOptions) -> None:
+        check_complete(options, look(broker.client(), options))
+
+    with pytest.raises(InvalidRequest, match="say nothing of orders/1, orders/2"):
+        check(table_options(startingOffsets='{"orders": {"0": 50}}'))
+    times = table_options(endingOffsetsByTimestamp='{"orders": {"1": 1, "2": 1}}')
+    with pytest.raises(InvalidRequest, match="say nothing of orders/0"):
+        check(times)
+    options = {"assign": '{"orders": [0]}', "startingOffsets": '{"orders": {"0": 50}}'}
+    check(read_options(options, is_streaming=False))
 
 
 def test_what_is_missing_may_be_left_out(broker: SparkBroker) -> None:

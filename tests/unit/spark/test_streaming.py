@@ -81,7 +81,7 @@ def test_a_limit_is_shared_and_the_rest_comes_later(broker: SparkBroker) -> None
 
 
 def test_spark_may_ask_for_everything_whatever_the_options_say(broker: SparkBroker) -> None:
-    stream = planner(broker, maxOffsetsPerTrigger="22", minOffsetsPerTrigger="1000")
+    stream = planner(broker, maxOffsetsPerTrigger="22", minOffsetsPerTrigger="22")
     assert positions(stream.next_end(stream.initial(), ALL)) == {0: 100, 1: 10, 2: 0}
 
 
@@ -106,7 +106,7 @@ def test_a_batch_waits_for_enough_records_but_not_for_ever(broker: SparkBroker) 
 
 
 def test_a_bounded_run_ends_though_more_arrives(broker: SparkBroker) -> None:
-    stream = planner(broker, maxOffsetsPerTrigger="55", minOffsetsPerTrigger="1000")
+    stream = planner(broker, maxOffsetsPerTrigger="55", minOffsetsPerTrigger="55")
     start = stream.initial()
     stream.stop_at_what_is_there()
     end = stream.next_end(start, LIMITED)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from goqueue.client import Address
+from goqueue.client import Address, reachable
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark.sink import StreamWriter, TableWriter
-from goqueue.spark.write_options import WriteOptions, _reachable, located, write_options
+from goqueue.spark.write_options import WriteOptions, located, write_options
 
 
 def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
@@ -52,10 +52,10 @@ def test_the_broker_is_not_asked_where_its_api_is_when_that_is_known_or_not_need
 
 def test_an_api_that_listens_everywhere_is_met_where_the_broker_is() -> None:
     met = Address("broker.example", 9092)
-    assert _reachable(Address("0.0.0.0", 8080), met) == Address("broker.example", 8080)
-    assert _reachable(Address("::", 8080), met) == Address("broker.example", 8080)
-    assert _reachable(Address("10.0.0.1", 8080), met) == Address("10.0.0.1", 8080)
-    assert _reachable(Address("api.example", 80), met) == Address("api.example", 80)
+    assert reachable(Address("0.0.0.0", 8080), met) == Address("broker.example", 8080)
+    assert reachable(Address("::", 8080), met) == Address("broker.example", 8080)
+    assert reachable(Address("10.0.0.1", 8080), met) == Address("10.0.0.1", 8080)
+    assert reachable(Address("api.example", 80), met) == Address("api.example", 80)
 
 
 @pytest.mark.parametrize("writer", [TableWriter, StreamWriter])

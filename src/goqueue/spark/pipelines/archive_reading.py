@@ -60,12 +60,21 @@ def frame_of(
     until_ms: int | None = None,
 ) -> DataFrame:
     """The files that can hold records of these topics and times, as one table."""
+    files = chosen_files(held.pieces, topics=topics, from_ms=from_ms, until_ms=until_ms)
+    return _frame_of_files(spark, held, files)
+
+
+def superseded_frame(spark: SparkSession, held: Archive) -> DataFrame:
+    """The records of a snapshot that only the next snapshot is made from."""
+    return _frame_of_files(spark, held, chosen_files(held.superseded))
+
+
+def _frame_of_files(spark: SparkSession, held: Archive, files: Sequence[ArchivedFile]) -> DataFrame:
     from goqueue.spark.schema import table_schema
 
-    schema = table_schema(has_headers=True, view="records")
-    files = chosen_files(held.pieces, topics=topics, from_ms=from_ms, until_ms=until_ms)
     if not files:
         return empty_frame(spark)
+    schema = table_schema(has_headers=True, view="records")
     # Without a base path Spark takes nothing from the names of the folders.
     return spark.read.schema(schema).parquet(*(str(held.folder / file.path) for file in files))
 
@@ -94,13 +103,15 @@ def verify_archive(
     held = open_archive(folder)
     files = [file for manifest in held.live for file in manifest.files]
     found = run_units(spark, files, partial(check_file, held.folder), on_progress=on_progress)
+    hidden = [file for piece in held.superseded for file in piece.files]
+    run_units(spark, hidden, partial(check_file, held.folder))
     whole = total(found)
     if whole != held.digest:
         raise DamagedArchive(
             f"{held.folder} holds {whole.records} records with the sum {whole.content}; its "
             f"manifests say {held.digest.records} with the sum {held.digest.content}."
         )
-    return ArchiveCheck(len(files), whole)
+    return ArchiveCheck(len(files) + len(hidden), whole)
 
 
 def check_file(folder: Path, file: ArchivedFile) -> Digest:

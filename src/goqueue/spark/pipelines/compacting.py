@@ -2,6 +2,12 @@
 
 The result is a snapshot that stands for all before it. A later run reads the last snapshot and what
 the topic has got since, so that the work follows what is new and what is kept, not what ever was.
+
+A key can be in several partitions when a topic has grown. Within a partition offsets decide,
+between partitions timestamps do, and a producer whose clock is behind may let the winner change
+back. So a snapshot also keeps, out of sight, the newest record of each key in the partitions that
+have lost, and the tombstones that were dropped: a run that goes on from it then gives what a run
+over everything would.
 """
 
 from __future__ import annotations
@@ -16,11 +22,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 from goqueue.spark.options import ReadOptions
-from goqueue.spark.pipelines.archive_reading import frame_of, open_archive
+from goqueue.spark.pipelines.archive_reading import frame_of, open_archive, superseded_frame
 from goqueue.spark.pipelines.archiving import archive_schema, plan_archive
 from goqueue.spark.pipelines.digests import total
 from goqueue.spark.pipelines.folders import folder_of, locked
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
 
 # Records that lie so near each other are written by one task.
 OFFSETS_TOGETHER = 1_000_000
+_IS_LATEST = "_is_latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,20 @@ class _Source:
 def latest_per_key(
     records: DataFrame, *, keeps_tombstones: bool = True, keeps_keyless: bool = False
 ) -> DataFrame:
-    """The record with the largest offset of each key; of several partitions, the youngest.
+    """The record with the largest offset of each key; of several partitions, the youngest."""
+    from pyspark.sql.functions import col
+
+    marked = _marked(records, keeps_tombstones=keeps_tombstones, keeps_keyless=keeps_keyless)
+    return marked.where(col(_IS_LATEST)).select(*records.columns)
+
+
+def _marked(records: DataFrame, *, keeps_tombstones: bool, keeps_keyless: bool) -> DataFrame:
+    """The newest record of each key in each partition, with a column that tells the latest of all.
 
     Offsets are compared before values are read, so that only values that stay are moved about.
     """
     from pyspark.sql import Window
-    from pyspark.sql.functions import col, max, row_number
+    from pyspark.sql.functions import col, lit, max, row_number
 
     keyed = records.where(col("key").isNotNull())
     last = keyed.groupBy("topic", "partition", "key").agg(max("offset").alias("offset"))
@@ -78,13 +94,14 @@ def latest_per_key(
     newest_first = Window.partitionBy("topic", "key").orderBy(
         col("timestamp").desc(), col("partition").desc()
     )
-    latest = latest.withColumn("_rank", row_number().over(newest_first)).where("_rank = 1")
-    latest = latest.select(*records.columns)
+    is_latest = row_number().over(newest_first) == 1
     if not keeps_tombstones:
-        latest = latest.where(col("value").isNotNull())
+        is_latest &= col("value").isNotNull()
+    marked = latest.withColumn(_IS_LATEST, is_latest).select(*records.columns, _IS_LATEST)
     if keeps_keyless:
-        latest = latest.unionByName(records.where(col("key").isNull()))
-    return latest
+        keyless = records.where(col("key").isNull()).withColumn(_IS_LATEST, lit(True))
+        marked = marked.unionByName(keyless)
+    return marked
 
 
 def compact(
@@ -117,12 +134,12 @@ def compact(
         )
         manifest = None
         if source is not None:
-            latest = latest_per_key(
+            marked = _marked(
                 source.records, keeps_tombstones=keeps_tombstones, keeps_keyless=keeps_keyless
             )
             with plain_errors(), watched(spark, on_progress):
-                pieces = write_snapshot(latest, place, layout)
-            manifest = _manifest(held, source, pieces, started_at_ms=int(began * 1000))
+                written = write_snapshot(marked, place, layout)
+            manifest = _manifest(held, source, written, started_at_ms=int(began * 1000))
             commit(place, manifest)
     return CompactResult(manifest, strays, time.time() - began)
 
@@ -158,7 +175,10 @@ def _topic_source(
         starts={one.partition.partition: one.start for one in plan.ranges},
         ends={one.partition.partition: one.end for one in plan.ranges},
     )
-    records = frame_of(spark, held).unionByName(fresh) if held.manifests else fresh
+    records = fresh
+    if held.manifests:
+        before = frame_of(spark, held).unionByName(superseded_frame(spark, held))
+        records = before.unionByName(fresh)
     ends = [(one.partition, one.topic_id, one.end) for one in plan.ranges]
     return _Source(records, advanced(held.positions, ends), plan.losses)
 
@@ -170,16 +190,23 @@ def _archive_source(spark: SparkSession, held: Archive, archive: str | Path) -> 
     return _Source(frame_of(spark, source), dict(source.positions))
 
 
-def write_snapshot(records: DataFrame, folder: Path, layout: Layout) -> list[Piece]:
+class WrittenPiece(msgspec.Struct, frozen=True):
+    """Files that one task has written, and whether what they hold is the latest of its keys."""
+
+    piece: Piece
+    is_latest: bool
+
+
+def write_snapshot(marked: DataFrame, folder: Path, layout: Layout) -> list[WrittenPiece]:
     """Write records into files of an archive, in order of their places."""
     from pyspark.sql.functions import expr
 
-    ordered = records.repartition(
+    ordered = marked.repartition(
         "topic", "partition", expr(f"offset div {OFFSETS_TOGETHER}")
     ).sortWithinPartitions("topic", "partition", "offset")
     rows = ordered.mapInArrow(partial(write_rows, folder, layout), "piece binary").collect()
-    pieces = [msgspec.json.decode(bytes(row["piece"]), type=Piece) for row in rows]
-    return sorted(pieces, key=lambda one: (one.topic, one.partition, one.start))
+    written = [msgspec.json.decode(bytes(row["piece"]), type=WrittenPiece) for row in rows]
+    return sorted(written, key=lambda one: (one.piece.topic, one.piece.partition, one.piece.start))
 
 
 def write_rows(
@@ -189,14 +216,21 @@ def write_rows(
     from goqueue.spark.pipelines.copying import by_source
 
     schema = archive_schema()
-    files: dict[TopicPartition, RecordFiles] = {}
+    files: dict[tuple[TopicPartition, bool], RecordFiles] = {}
     try:
         for source, rows in by_source(batches):
-            if source not in files:
-                files[source] = RecordFiles(folder, source, layout, schema)
-            columns = [rows[one.name].cast(one.type) for one in schema]
-            files[source].add(pa.RecordBatch.from_arrays(columns, schema=schema))
-        pieces = [_piece(source, some) for source, some in files.items()]
+            for is_latest in (True, False):
+                chosen = rows.filter(pc.equal(rows[_IS_LATEST], is_latest))
+                if not len(chosen):
+                    continue
+                if (source, is_latest) not in files:
+                    files[source, is_latest] = RecordFiles(folder, source, layout, schema)
+                columns = [chosen[one.name].cast(one.type) for one in schema]
+                files[source, is_latest].add(pa.RecordBatch.from_arrays(columns, schema=schema))
+        pieces = [
+            WrittenPiece(_piece(source, some), is_latest)
+            for (source, is_latest), some in files.items()
+        ]
     except BaseException:
         for some in files.values():
             some.discard()
@@ -219,7 +253,7 @@ def _piece(source: TopicPartition, files: RecordFiles) -> Piece:
 
 
 def _manifest(
-    held: Archive, source: _Source, pieces: list[Piece], *, started_at_ms: int
+    held: Archive, source: _Source, written: list[WrittenPiece], *, started_at_ms: int
 ) -> Manifest:
     return Manifest(
         number=held.number_next,
@@ -228,6 +262,7 @@ def _manifest(
         started_at_ms=started_at_ms,
         committed_at_ms=time.time_ns() // 1_000_000,
         positions=source.positions,
-        pieces=tuple(pieces),
+        pieces=tuple(one.piece for one in written if one.is_latest),
         losses=source.losses,
+        superseded=tuple(one.piece for one in written if not one.is_latest),
     )

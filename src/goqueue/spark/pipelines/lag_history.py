@@ -70,7 +70,11 @@ class Forecast:
 def sample_lag(
     client: LogClient, *, time_ms: int, groups: Sequence[str] | None = None
 ) -> list[LagSample]:
-    """The lag of these groups, or of all. A partition without a commit has none."""
+    """The lag of these groups, or of all.
+
+    `committed` is where a group goes on: a partition without a commit counts from its log start.
+    `end` is the offset after the last record, where markers and aborted records do not count.
+    """
     names = groups if groups else [each.name for each in client.groups.list_all()]
     samples = []
     for name in names:
@@ -82,10 +86,15 @@ def sample_lag(
             continue  # It ended while its neighbours were asked.
         samples += [
             LagSample(
-                time_ms, name, one.partition.topic, one.partition.partition, one.committed, one.end
+                time_ms,
+                name,
+                one.partition.topic,
+                one.partition.partition,
+                one.position,
+                one.records_end,
             )
             for one in lags
-            if one.committed is not None and one.end is not None
+            if one.position is not None and one.records_end is not None
         ]
     return samples
 

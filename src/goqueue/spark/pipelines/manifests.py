@@ -81,6 +81,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[str, TopicPosition]
     pieces: tuple[Piece, ...]
     losses: tuple[str, ...] = ()
+    # Of a snapshot: records that are the newest of their key in their partition, and that are not
+    # in the snapshot all the same. The next run needs them; nobody else reads them.
+    superseded: tuple[Piece, ...] = ()
 
     @property
     def digest(self) -> Digest:
@@ -111,6 +114,10 @@ class Archive:
         return [piece for manifest in self.live for piece in manifest.pieces]
 
     @property
+    def superseded(self) -> list[Piece]:
+        return [piece for manifest in self.live for piece in manifest.superseded]
+
+    @property
     def digest(self) -> Digest:
         return total(manifest.digest for manifest in self.live)
 
@@ -126,6 +133,7 @@ class Archive:
     def remove_strays(self) -> int:
         """Remove what is not in the archive: of crashed runs, and data of older snapshots."""
         named = {self.folder / file.path for one in self.live for file in one.files}
+        named |= {self.folder / file.path for piece in self.superseded for file in piece.files}
         files = [file for file in (self.folder / DATA).rglob("*") if file.is_file()]
         strays = [file for file in files if file not in named]
         strays += [file for file in (self.folder / MANIFESTS).glob("*") if is_fresh(file)]
