@@ -54,6 +54,11 @@ class ConfigFact(msgspec.Struct, frozen=True, kw_only=True, tag="config", omit_d
     level: str | None = None
     normalize: bool | None = None
     group: str | None = None
+    alias: str | None = None
+    default_metadata: dict[str, Any] | None = None
+    override_metadata: dict[str, Any] | None = None
+    default_rule_set: dict[str, Any] | None = None
+    override_rule_set: dict[str, Any] | None = None
 
     @property
     def key(self) -> bytes:

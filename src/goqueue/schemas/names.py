@@ -74,5 +74,6 @@ def matches_prefix(subject: Subject, prefix: str) -> bool:
 
 def _invalid(text: str, reason: str) -> SchemaRefused:
     return SchemaRefused(
-        SchemaRefusal.INVALID_SUBJECT, f"The subject {text[:100]!r} is not valid: {reason}."
+        SchemaRefusal.INVALID_SUBJECT,
+        f"The specified subject '{text[:100]}' is not a valid subject: {reason}.",
     )

@@ -89,7 +89,7 @@ class Registry:
                 return found
         if not self.has_subject(subject, with_deleted=with_deleted):
             raise unknown_subject(subject)
-        raise unknown_version(subject, number)
+        raise unknown_version(number)
 
     def latest(self, subject: Subject) -> Version | None:
         return self._find_in(subject, LATEST, with_deleted=False)
@@ -104,9 +104,7 @@ class Registry:
                 if other is not None and any(str(place) == name for name, _ in other.versions):
                     return other
         if found is None:
-            raise SchemaRefused(
-                SchemaRefusal.UNKNOWN_SCHEMA, f"No schema has the id {schema_id} here."
-            )
+            raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {schema_id} not found")
         return found
 
     def find_guid(self, guid: str) -> Iterator[Content]:
@@ -153,13 +151,9 @@ class Registry:
             raise SchemaRefused(
                 SchemaRefusal.TOO_LARGE, f"A schema may have {SCHEMA_BYTES_MAX} bytes here."
             )
-        if len(_encode([request.metadata, request.rule_set])) > METADATA_BYTES_MAX:
-            raise SchemaRefused(
-                SchemaRefusal.TOO_LARGE,
-                f"The metadata and rules of a schema may have {METADATA_BYTES_MAX} bytes here.",
-            )
+        check_metadata_size(request.metadata, request.rule_set)
         if not request.text.strip():
-            raise InvalidSchema("The schema is empty; send its text in the field schema.")
+            raise InvalidSchema("Empty schema")
         request = replace(request, references=self._pinned(request.references, subject.context))
         resolved = self._resolve(request.references, subject.context)
         source = Source(request.kind, request.text, resolved)
@@ -178,6 +172,12 @@ class Registry:
                     request, text=content.text, kind=content.kind, references=content.references
                 )
             request = _inheriting(request, latest)
+            additions = self.scopes.config(subject).additions
+            request = replace(
+                request,
+                metadata=additions.to_metadata(request.metadata),
+                rule_set=additions.to_rule_set(request.rule_set),
+            )
         return self.draft(subject, request, normalize=normalize)
 
     def find_registered(self, meant: Meant) -> Version | None:
@@ -360,11 +360,16 @@ def unknown_subject(subject: Subject | str) -> SchemaRefused:
     return SchemaRefused(SchemaRefusal.UNKNOWN_SUBJECT, f"Subject '{subject}' not found.")
 
 
-def unknown_version(subject: Subject, number: int) -> SchemaRefused:
-    told = "latest" if number == LATEST else number
-    return SchemaRefused(
-        SchemaRefusal.UNKNOWN_VERSION, f"Version {told} not found under subject '{subject}'."
-    )
+def unknown_version(number: int) -> SchemaRefused:
+    return SchemaRefused(SchemaRefusal.UNKNOWN_VERSION, f"Version {number} not found.")
+
+
+def check_metadata_size(*given: dict[str, Any] | None) -> None:
+    if len(_encode(given)) > METADATA_BYTES_MAX:
+        raise SchemaRefused(
+            SchemaRefusal.TOO_LARGE,
+            f"The metadata and rules of a schema may have {METADATA_BYTES_MAX} bytes here.",
+        )
 
 
 def not_permitted(detail: str) -> SchemaRefused:

@@ -27,6 +27,7 @@ from goqueue.schemas.names import (
 from goqueue.schemas.registry import (
     LATEST,
     Registry,
+    check_metadata_size,
     not_permitted,
     unknown_subject,
     unknown_version,
@@ -43,11 +44,11 @@ def delete_version(
         raise unknown_subject(subject)
     version = _chosen(registry, subject, number, permanent=permanent)
     if version is None:
-        raise unknown_version(subject, number)
+        raise unknown_version(number)
     if not permanent and version.is_deleted:
         raise SchemaRefused(
             SchemaRefusal.VERSION_DELETED,
-            f"Subject '{subject}' Version {version.number} was soft deleted. Set permanent=true to "
+            f"Subject '{subject}' Version {version.number} was soft deleted.Set permanent=true to "
             "delete permanently",
         )
     _check_writable(registry, subject)
@@ -83,7 +84,7 @@ def delete_subject(
     if not permanent and not live:
         raise SchemaRefused(
             SchemaRefusal.SUBJECT_DELETED,
-            f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently",
+            f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently",
         )
     chosen = versions if permanent else live
     for version in chosen:
@@ -101,9 +102,20 @@ def set_config(registry: Registry, subject: Subject, config: Config) -> list[Cha
     _check_writable(registry, subject)
     if not registry.scopes.has_config(subject):
         registry.scopes.check_room()
+    additions = config.additions
     fact = ConfigFact(
-        subject=str(subject), level=config.level, normalize=config.normalize, group=config.group
+        subject=str(subject),
+        level=config.level,
+        normalize=config.normalize,
+        group=config.group,
+        alias=config.alias,
+        default_metadata=additions.default_metadata,
+        override_metadata=additions.override_metadata,
+        default_rule_set=additions.default_rule_set,
+        override_rule_set=additions.override_rule_set,
     )
+    check_metadata_size(fact.default_metadata, fact.override_metadata)
+    check_metadata_size(fact.default_rule_set, fact.override_rule_set)
     return [state(fact)]
 
 

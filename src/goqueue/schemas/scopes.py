@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
 from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
-from goqueue.schemas.names import CONTEXT_DEFAULT, CONTEXT_EVERYWHERE, EVERYTHING, Subject
+from goqueue.schemas.names import (
+    CONTEXT_DEFAULT,
+    CONTEXT_EVERYWHERE,
+    EVERYTHING,
+    Subject,
+    read_subject,
+)
 
 T = TypeVar("T")
+Tree = dict[str, Any]
 
 
 class Level(StrEnum):
@@ -61,12 +68,39 @@ SETTINGS_MAX = 100_000  # subjects with settings or a mode; they need not have v
 
 
 @dataclass(frozen=True, slots=True)
+class Additions:
+    """Metadata and rules that every new version of a scope gets."""
+
+    default_metadata: Tree | None = None
+    override_metadata: Tree | None = None
+    default_rule_set: Tree | None = None
+    override_rule_set: Tree | None = None
+
+    def over(self, wider: Additions) -> Additions:
+        return Additions(
+            wider.default_metadata if self.default_metadata is None else self.default_metadata,
+            wider.override_metadata if self.override_metadata is None else self.override_metadata,
+            wider.default_rule_set if self.default_rule_set is None else self.default_rule_set,
+            wider.override_rule_set if self.override_rule_set is None else self.override_rule_set,
+        )
+
+    def to_metadata(self, given: Tree | None) -> Tree | None:
+        """Add the defaults below what a version says of itself, and the overrides above it."""
+        return merged(merged(self.default_metadata, given), self.override_metadata)
+
+    def to_rule_set(self, given: Tree | None) -> Tree | None:
+        return merged(merged(self.default_rule_set, given), self.override_rule_set)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Settings; what is None is said elsewhere."""
 
     level: Level | None = None
     normalize: bool | None = None
     group: str | None = None  # the property of the metadata that divides versions into groups
+    alias: str | None = None  # the subject that is meant when this one is named
+    additions: Additions = Additions()
 
     def over(self, wider: Config) -> Config:
         """These settings, with those of a wider scope where these say nothing."""
@@ -74,6 +108,8 @@ class Config:
             wider.level if self.level is None else self.level,
             wider.normalize if self.normalize is None else self.normalize,
             wider.group if self.group is None else self.group,
+            self.alias,  # an alias is of one subject
+            self.additions.over(wider.additions),
         )
 
 
@@ -103,6 +139,13 @@ class Scopes:
             known = self._configs.get(name)
             config = config if known is None else config.over(known)
         return config.over(CONFIG_DEFAULT)
+
+    def resolve(self, subject: Subject) -> Subject:
+        """The subject that is meant by this name: itself, or what it is an alias of."""
+        config = self._configs.get(str(subject))
+        if config is None or not config.alias:
+            return subject
+        return read_subject(config.alias, within=subject.context)
 
     def own_mode(self, subject: Subject) -> Mode | None:
         return self._modes.get(str(subject), MODE_DEFAULT if _is_widest(subject) else None)
@@ -141,7 +184,15 @@ class Scopes:
             self._modes[fact.subject] = Mode(fact.mode)
         else:
             level = None if fact.level is None else Level(fact.level)
-            self._configs[fact.subject] = Config(level, fact.normalize, fact.group)
+            additions = Additions(
+                fact.default_metadata,
+                fact.override_metadata,
+                fact.default_rule_set,
+                fact.override_rule_set,
+            )
+            self._configs[fact.subject] = Config(
+                level, fact.normalize, fact.group, fact.alias, additions
+            )
 
     def forget(self, gone: GoneConfig | GoneMode) -> None:
         if isinstance(gone, GoneMode):
@@ -150,13 +201,35 @@ class Scopes:
             self._configs.pop(gone.subject, None)
 
 
+def merged(under: Tree | None, over: Tree | None) -> Tree | None:
+    """Put one metadata or rule set over another: maps by key, lists of rules by name."""
+    if under is None or over is None:
+        return over if under is None else under
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            result[key] = {**below, **value}
+        elif isinstance(below, list) and isinstance(value, list):
+            names = {_rule_name(rule) for rule in value}
+            result[key] = [rule for rule in below if _rule_name(rule) not in names] + value
+        elif value is not None:
+            result[key] = value
+    return result
+
+
+def _rule_name(rule: object) -> object:
+    return rule.get("name") if isinstance(rule, dict) else None
+
+
 def read_level(text: str) -> Level:
     try:
         return Level(text.upper())
     except ValueError:
         raise SchemaRefused(
             SchemaRefusal.INVALID_LEVEL,
-            f"{text[:100]!r} is no compatibility level; use one of {', '.join(Level)}.",
+            "Invalid compatibility level. Valid values are none, backward, forward, full, "
+            "backward_transitive, forward_transitive, and full_transitive",
         ) from None
 
 
@@ -166,7 +239,7 @@ def read_mode(text: str) -> Mode:
     except ValueError:
         raise SchemaRefused(
             SchemaRefusal.INVALID_MODE,
-            f"{text[:100]!r} is no mode of this registry; use one of {', '.join(Mode)}.",
+            "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE and IMPORT.",
         ) from None
 
 

@@ -61,7 +61,7 @@ def test_a_text_in_two_languages_is_two_schemas(desk: Desk) -> None:
 
 
 def test_an_empty_schema_and_one_that_is_too_large_are_refused(desk: Desk) -> None:
-    with pytest.raises(InvalidSchema, match="empty"):
+    with pytest.raises(InvalidSchema, match="Empty schema"):
         desk.register("users", "  ")
     with pytest.raises(SchemaRefused) as call:
         desk.register("users", " " * (SCHEMA_BYTES_MAX + 1))

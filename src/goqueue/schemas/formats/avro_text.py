@@ -7,6 +7,9 @@ from collections.abc import Collection, Mapping
 from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.avro_types import NO_DEFAULT, AvroField, AvroType
 
+# Words of named and nested types, which mean nothing on a primitive type.
+_RESERVED = {"aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "values"}
+
 
 def write(root: AvroType, *, known: Collection[str], is_normal: bool) -> str:
     """The schema without blanks and needless words; names in `known` are defined elsewhere.
@@ -31,8 +34,9 @@ class _Writer:
             member = "items" if given.kind == "array" else "values"
             plain = {"type": given.kind, member: self.type(given.item, namespace)}
             return plain | self._properties(given.properties)
-        if given.properties:
-            return {"type": given.kind} | self._properties(given.properties)
+        properties = {key: one for key, one in given.properties.items() if key not in _RESERVED}
+        if properties:
+            return {"type": given.kind} | self._properties(properties)
         return given.kind
 
     def _named(self, given: AvroType, namespace: str) -> object:

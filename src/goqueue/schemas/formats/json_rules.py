@@ -8,10 +8,11 @@ incompatible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.budget import Budget, compared
+from goqueue.schemas.formats.json_drafts import Draft, known_keywords
 from goqueue.schemas.formats.json_keywords import (
     array_faults,
     limit_faults,
@@ -34,27 +35,43 @@ def incompatibilities(*, reader: JsonSchema, writer: JsonSchema) -> list[str]:
     """One text for each rule broken, with the path in the schema."""
 
     def compare(budget: Budget) -> list[str]:
-        comparison = Comparison(budget, reader.places, writer.places)
+        comparison = Comparison(
+            budget, _Side(reader.places, reader.draft), _Side(writer.places, writer.draft)
+        )
         return comparison.schemas(reader.document, writer.document, "#", 0)
 
     return compared(compare)
 
 
+class _Side(NamedTuple):
+    """What is needed to read the schemas of one of the two documents."""
+
+    places: Places
+    draft: Draft
+
+    def flattened(self, node: Node) -> Node:
+        """Write out `$ref` and `allOf`, as far as they do not contradict one another."""
+        return flattened(node, self.places)
+
+    def keywords(self, schema: dict[str, object]) -> dict[str, object]:
+        return known_keywords(schema, self.draft)
+
+
 class Comparison:
     """One reader's schema against one writer's; schemas that contain themselves are met once."""
 
-    def __init__(self, budget: Budget, reader_places: Places, writer_places: Places) -> None:
+    def __init__(self, budget: Budget, reader: _Side, writer: _Side) -> None:
         self._budget = budget
-        self._reader_places = reader_places
-        self._writer_places = writer_places
+        self._reader = reader
+        self._writer = writer
         self._verdicts: dict[tuple[int, int], list[str]] = {}
         self._alive: list[object] = []  # merged schemas, which are known by `id()` too
 
     def schemas(self, reader: Node, writer: Node, path: str, depth: int) -> list[str]:
         """What of `writer` the reader cannot take."""
         self._budget.spend(depth)
-        reader = self._followed(reader, self._reader_places)
-        writer = self._followed(writer, self._writer_places)
+        reader = self._reader.flattened(reader)
+        writer = self._writer.flattened(writer)
         if reader is True or reader == {} or writer is False:
             return []
         if reader is False:
@@ -72,11 +89,32 @@ class Comparison:
     def is_readable(self, reader: Node, writer: Node, depth: int) -> bool:
         return not self.schemas(reader, writer, "#", depth)
 
-    def _followed(self, node: Node, places: Places) -> Node:
-        """The schema with its `$ref` and `allOf` written out, as far as they do not contradict."""
-        return flattened(node, places)
-
     def _objects(
+        self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
+    ) -> list[str]:
+        reader = self._single_branch(self._reader.keywords(reader), self._reader)
+        writer = self._single_branch(self._writer.keywords(writer), self._writer)
+        found = self._keywords(reader, writer, path, depth)
+        if found and self._is_promised(reader, writer, depth):
+            return []
+        return found
+
+    def _single_branch(self, schema: dict[str, object], side: _Side) -> dict[str, object]:
+        """Write out an `anyOf` or `oneOf` of one branch: it is that branch."""
+        for word in _SUMS:
+            branches = _branches(schema, word)
+            if len(branches) == 1:
+                whole = _with_branch(schema, word, side.flattened(branches[0]))
+                schema = whole if isinstance(whole, dict) else schema
+        return schema
+
+    def _is_promised(
+        self, reader: dict[str, object], writer: dict[str, object], depth: int
+    ) -> bool:
+        """Whether the reader takes everything that one part of the writer's `allOf` allows."""
+        return any(self.is_readable(reader, branch, depth) for branch in _branches(writer, "allOf"))
+
+    def _keywords(
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
     ) -> list[str]:
         reader_sum = next((word for word in _SUMS if _branches(reader, word)), "")
@@ -111,7 +149,7 @@ class Comparison:
         """The reader has no branches: it must take every branch of the writer."""
         found = []
         for branch in _branches(writer, word):
-            whole = _with_branch(writer, word, self._followed(branch, self._writer_places))
+            whole = _with_branch(writer, word, self._writer.flattened(branch))
             found += self.schemas(reader, whole, path, depth)
         return found
 
@@ -120,7 +158,7 @@ class Comparison:
     ) -> list[str]:
         """The writer has no branches: one of the reader's must take all of it."""
         for branch in _branches(reader, word):
-            whole = _with_branch(reader, word, self._followed(branch, self._reader_places))
+            whole = _with_branch(reader, word, self._reader.flattened(branch))
             if self.is_readable(whole, writer, depth):
                 return []
         return [f"COMBINED_TYPE_CHANGED at {path}/{word}: no branch takes what was written before"]
@@ -197,7 +235,7 @@ class Comparison:
         if not isinstance(forbidden_before, dict | bool):
             return [f"NOT_TYPE_ADDED at {path}/not: more is forbidden than before"]
         # Here the roles change: all that is forbidden now must have been forbidden before.
-        turned = Comparison(self._budget, self._writer_places, self._reader_places)
+        turned = Comparison(self._budget, self._writer, self._reader)
         if turned.is_readable(forbidden_before, forbidden, depth):
             return []
         return [f"NOT_TYPE_EXTENDED at {path}/not: more is forbidden than before"]
@@ -248,25 +286,24 @@ class Comparison:
         added = _members(reader, "properties")[name]
         before = property_schema(writer, name)
         if before is True:
-            if self._followed(added, self._reader_places) in (True, {}):
+            if self._reader.flattened(added) in (True, {}):
                 return []
             return [
                 f"PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL at {path}: data may have it already, as "
                 "anything; close the schema with additionalProperties: false to add properties"
             ]
-        if before is False:
-            if name in _words(reader, "required") and not _has_default(added):
-                return [
-                    f"REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL at {path}: data written "
-                    "before lacks it, and it has no default"
-                ]
-            return []
-        if self.is_readable(added, before, depth):
-            return []
-        return [
-            f"PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL at {path}: it does not "
-            "take what other properties could be"
-        ]
+        found = []
+        if before is not False and not self.is_readable(added, before, depth):
+            found.append(
+                f"PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL at {path}: it does "
+                "not take what other properties could be"
+            )
+        if name in _words(reader, "required") and not _has_default(added):
+            found.append(
+                f"REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL at {path}: data written before "
+                "may lack it, and it has no default"
+            )
+        return found
 
     def _additional(
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from goqueue.schemas.formats.interface import (
     SchemaViolation,
     Validate,
 )
+from goqueue.schemas.formats.json_drafts import Draft, draft_of
 from goqueue.schemas.formats.json_places import BASE, Node, Places, joined, references_in
 from goqueue.schemas.formats.references import in_order
 
@@ -26,6 +27,14 @@ PATTERN_STEPS_MAX = 100_000
 PATTERN_BYTES_MAX = 1024 * 1024  # of a compiled pattern
 PAYLOAD_DEPTH_MAX = 200
 TEXT_SHOWN_MAX = 300
+
+_VALIDATORS: dict[Draft, Callable[..., jsonschema_rs.Validator]] = {
+    Draft.DRAFT_4: jsonschema_rs.Draft4Validator,
+    Draft.DRAFT_6: jsonschema_rs.Draft6Validator,
+    Draft.DRAFT_7: jsonschema_rs.Draft7Validator,
+    Draft.DRAFT_2019_09: jsonschema_rs.Draft201909Validator,
+    Draft.DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +46,7 @@ class JsonSchema:
     places: Places
     compiled: jsonschema_rs.Validator
     payload_depth_max: int
+    draft: Draft
     kind: SchemaKind = SchemaKind.JSON
 
     def incompatibilities(self, writer: JsonSchema) -> list[str]:
@@ -74,6 +84,7 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> JsonSchema:
         places=places,
         compiled=_compiled(document, places),
         payload_depth_max=depth_max,
+        draft=draft_of(document),
     )
 
 
@@ -92,8 +103,9 @@ def _compiled(document: Node, places: Places) -> jsonschema_rs.Validator:
         return found
 
     own = document.get("$id") if isinstance(document, dict) else None
+    compile_draft = _VALIDATORS[draft_of(document)]
     try:
-        return jsonschema_rs.validator_for(
+        return compile_draft(
             document,
             retriever=retrieve,
             base_uri=None if isinstance(own, str) and "://" in own else joined(BASE, ""),

@@ -136,34 +136,39 @@ class _Comparison:
 
 
 def _oneof_faults(reader: Descriptor, writer: Descriptor, path: str) -> list[str]:
-    found = []
+    """Compare oneofs by the numbers of their fields; their names do not matter on the wire."""
     readers, writers = _oneofs(reader), _oneofs(writer)
+    found = []
     for name, numbers in writers.items():
-        for number in sorted(numbers - readers[name]) if name in readers else ():
-            field = writer.fields_by_number[number].name
-            found.append(
-                f"ONEOF_FIELD_REMOVED at {path}/{name}/{field}: readers cannot tell that it was set"
-            )
-    for name, numbers in readers.items():
-        outside = [
-            number
-            for number in sorted(numbers)
-            if number in writer.fields_by_number
-            and number not in writers.get(name, numbers - {number})
-            and _oneof_of(writer.fields_by_number[number]) is None
+        gone = [number for number in sorted(numbers) if number not in reader.fields_by_number]
+        if len(gone) == len(numbers) and name not in readers:
+            continue  # The whole oneof was deleted, as a plain field may be.
+        found += [
+            f"ONEOF_FIELD_REMOVED at {path}/{name}/{writer.fields_by_number[number].name}: readers "
+            "cannot tell that it was set"
+            for number in gone
         ]
-        if name in writers and outside:
-            field = reader.fields_by_number[outside[0]].name
+    for name, numbers in readers.items():
+        fault = _exclusion_fault(writer, numbers)
+        if fault:
             found.append(
-                f"FIELD_MOVED_TO_EXISTING_ONEOF at {path}/{name}/{field}: it and another field "
-                "could both be set"
-            )
-        elif len(outside) > 1:
-            found.append(
-                f"MULTIPLE_FIELDS_MOVED_TO_ONEOF at {path}/{name}: fields "
-                f"{', '.join(map(str, outside))} could all be set"
+                f"{fault} at {path}/{name}: fields that could all be set exclude each other"
             )
     return found
+
+
+def _exclusion_fault(writer: Descriptor, numbers: set[int]) -> str | None:
+    """Name the rule that is broken when fields of one oneof could be set together before.
+
+    Fields of one oneof excluded each other before, a plain field excluded none, and data written
+    before has no field that is new.
+    """
+    before = [writer.fields_by_number[one] for one in numbers if one in writer.fields_by_number]
+    plain = sum(_oneof_of(field) is None for field in before)
+    oneofs = {_oneof_of(field) for field in before} - {None}
+    if plain + len(oneofs) <= 1:
+        return None
+    return "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if plain > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
 
 
 def _oneofs(message: Descriptor) -> dict[str, set[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -12,7 +13,14 @@ from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
 from goqueue.wire.carrier.calls import Call, Request
 from goqueue.wire.carrier.decoding import QUERY_FIELDS_MAX
 from goqueue.wire.carrier.dialects import Told
-from goqueue.wire.carrier.problems import HttpError, InvalidField, UnsupportedMediaType, status_of
+from goqueue.wire.carrier.problems import (
+    HttpError,
+    InvalidField,
+    MethodNotAllowed,
+    UnknownRoute,
+    UnsupportedMediaType,
+    status_of,
+)
 from goqueue.wire.carrier.routing import Operation, Routes, encode
 from goqueue.wire.http.bodies.registry import INVALID_SCHEMA, NUMBERS, STORE_FAILED, TIMED_OUT
 from goqueue.wire.http.fields import INT32_MAX
@@ -21,6 +29,8 @@ V1_JSON = b"application/vnd.schemaregistry.v1+json"
 _ANSWER_TYPES = (V1_JSON, b"application/vnd.schemaregistry+json", b"application/json")
 _BODY_TYPES = frozenset({*_ANSWER_TYPES, b"application/octet-stream"})
 _CURL_DEFAULT = b"application/x-www-form-urlencoded"
+_WILDCARDS = frozenset({b"*/*", b"application/*"})
+_TAKES_NEW_FIELDS = b"confluent-accept-unknown-properties"
 
 
 class MissingBody(HttpError):
@@ -31,15 +41,42 @@ class MissingBody(HttpError):
         super().__init__("The body is missing; send a JSON object.")
 
 
+class NotAcceptable(HttpError):
+    code = "not_acceptable"
+    status = 406
+
+    def __init__(self) -> None:
+        super().__init__("HTTP 406 Not Acceptable")
+
+
+class NothingHere(HttpError):
+    """The path names something that cannot exist, such as an id that is no number."""
+
+    code = "not_found"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("HTTP 404 Not Found")
+
+
 class Given:
     """What a request says besides its path: its body, its flags, and the context it is for."""
 
-    __slots__ = ("_query", "body", "context")
+    __slots__ = ("_query", "body", "context", "takes_new_fields")
 
-    def __init__(self, query: dict[str, list[str]], body: Any, context: str) -> None:
+    def __init__(
+        self,
+        query: dict[str, list[str]],
+        body: Any,
+        context: str,
+        *,
+        takes_new_fields: bool = False,
+    ) -> None:
         self._query = query
         self.body = body
         self.context = context
+        # Clients say so that pass over fields they do not know; older ones may fail on them.
+        self.takes_new_fields = takes_new_fields
 
     def flag(self, *names: str) -> bool:
         """Whether one of these is true; clients write that in several ways."""
@@ -94,13 +131,17 @@ class RegistryDialect:
 
     def arguments(self, operation: Operation, request: Request) -> Given:
         body = None
+        _check_accept(request)
         if operation.has_body:
             _check_media_type(request)
             if not request.body:
                 raise MissingBody
             body = operation.decoder(request.body)
         return Given(
-            _read_query(request.query), body, _context(request.parameters.get("context", ""))
+            _read_query(request.query),
+            body,
+            _context(request.parameters.get("context", "")),
+            takes_new_fields=request.header(_TAKES_NEW_FIELDS).strip().lower() == b"true",
         )
 
     def answer(self, request: Request, value: Any) -> Told:
@@ -110,7 +151,10 @@ class RegistryDialect:
     def refuse(self, request: Request, error: GoQueueError) -> Told:
         number = number_of(error)
         status = number if number < 1000 else number // 100
-        body = encode({"error_code": number, "message": str(error)})
+        message = str(error)
+        if isinstance(error, UnknownRoute | MethodNotAllowed):
+            message = f"HTTP {status} {HTTPStatus(status).phrase}"
+        body = encode({"error_code": number, "message": message})
         return Told(status, _answer_type(request), body)
 
 
@@ -157,6 +201,14 @@ def _answer_type(request: Request) -> bytes:
         if name in _ANSWER_TYPES:
             return name
     return V1_JSON
+
+
+def _check_accept(request: Request) -> None:
+    """Refuse clients that take none of the types that there are."""
+    accepted = request.header(b"accept")
+    names = {one.partition(b";")[0].strip().lower() for one in accepted.split(b",")}
+    if accepted.strip() and not names & _WILDCARDS and names.isdisjoint(_ANSWER_TYPES):
+        raise NotAcceptable
 
 
 def _check_media_type(request: Request) -> None:

@@ -19,6 +19,7 @@ S: dict[str, object] = {"type": "string"}
 I: dict[str, object] = {"type": "integer"}  # noqa: E741
 N: dict[str, object] = {"type": "number"}
 NULL: dict[str, object] = {"type": "null"}
+NEWEST: dict[str, object] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def opened(
@@ -75,6 +76,11 @@ CASES: list[tuple[str, object, object, tuple[bool, bool]]] = [
     ("property removed from a closed object", closed(a=S, b=S), closed(a=S), FORWARD),
     ("property that was never allowed removed from a closed object", closed(a=S, b=False), closed(a=S), BOTH),
     ("property covered by the rest added", opened(a=S, more=S), opened(a=S, b=S, more=S), BOTH),
+    ("required property covered by the rest added", opened(a=S, more=S), opened(a=S, b=S, more=S, required=["b"]), FORWARD),
+    ("required property with default covered by the rest added", opened(a=S, more=S), opened(a=S, b=S | {"default": ""}, more=S, required=["b"]), BOTH),
+    ("required property covered by what is unevaluated added", NEWEST | opened(a=S) | {"unevaluatedProperties": S}, NEWEST | opened(a=S, b=S, required=["b"]) | {"unevaluatedProperties": S}, FORWARD),
+    ("closed by a keyword that draft 7 ignores", opened(a=S), opened(a=S) | {"unevaluatedProperties": False}, BOTH),
+    ("optional property added beside a keyword that draft 7 ignores", opened(a=S) | {"unevaluatedProperties": False}, opened(a=S, b=S) | {"unevaluatedProperties": False}, FORWARD),
     ("property not covered by the rest added", opened(a=S, more=S), opened(a=S, b=I, more=S), NONE),
     ("property wider than the rest added", opened(a=S, more=I), opened(a=S, b=N, more=I), BACKWARD),
     ("property covered by the rest removed", opened(a=S, b=S, more=S), opened(a=S, more=S), BOTH),
@@ -99,11 +105,11 @@ CASES: list[tuple[str, object, object, tuple[bool, bool]]] = [
     ("min properties added", opened(), opened() | {"minProperties": 1}, FORWARD),
     ("min properties decreased", opened() | {"minProperties": 2}, opened() | {"minProperties": 1}, BACKWARD),
     ("max properties decreased", opened() | {"maxProperties": 2}, opened() | {"maxProperties": 1}, FORWARD),
-    ("dependency added", opened(a=S, b=S), opened(a=S, b=S) | {"dependentRequired": {"a": ["b"]}}, FORWARD),
-    ("dependency extended", opened() | {"dependentRequired": {"a": ["b"]}}, opened() | {"dependentRequired": {"a": ["b", "c"]}}, FORWARD),
-    ("dependency changed", opened() | {"dependentRequired": {"a": ["b"]}}, opened() | {"dependentRequired": {"a": ["c"]}}, NONE),
-    ("dependent schema added", opened(), opened() | {"dependentSchemas": {"a": opened(required=["b"])}}, FORWARD),
-    ("dependent schema relaxed", opened() | {"dependentSchemas": {"a": opened(required=["b"])}}, opened() | {"dependentSchemas": {"a": opened()}}, BACKWARD),
+    ("dependency added", NEWEST | opened(a=S, b=S), NEWEST | opened(a=S, b=S) | {"dependentRequired": {"a": ["b"]}}, FORWARD),
+    ("dependency extended", NEWEST | opened() | {"dependentRequired": {"a": ["b"]}}, NEWEST | opened() | {"dependentRequired": {"a": ["b", "c"]}}, FORWARD),
+    ("dependency changed", NEWEST | opened() | {"dependentRequired": {"a": ["b"]}}, NEWEST | opened() | {"dependentRequired": {"a": ["c"]}}, NONE),
+    ("dependent schema added", NEWEST | opened(), NEWEST | opened() | {"dependentSchemas": {"a": opened(required=["b"])}}, FORWARD),
+    ("dependent schema relaxed", NEWEST | opened() | {"dependentSchemas": {"a": opened(required=["b"])}}, NEWEST | opened() | {"dependentSchemas": {"a": opened()}}, BACKWARD),
     # Strings and numbers
     ("max length increased", S | {"maxLength": 5}, S | {"maxLength": 6}, BACKWARD),
     ("max length added", S, S | {"maxLength": 6}, FORWARD),
@@ -133,9 +139,9 @@ CASES: list[tuple[str, object, object, tuple[bool, bool]]] = [
     ("min items added", array(), array(minItems=1), FORWARD),
     ("uniqueness added", array(), array(uniqueItems=True), FORWARD),
     ("contains added", array(), array(contains=S), FORWARD),
-    ("first item added to an open array", array(prefixItems=[S]), array(prefixItems=[S, I]), FORWARD),
-    ("first item added to a closed array", array(prefixItems=[S], items=False), array(prefixItems=[S, I], items=False), BACKWARD),
-    ("first item removed from a closed array", array(prefixItems=[S, I], items=False), array(prefixItems=[S], items=False), FORWARD),
+    ("first item added to an open array", NEWEST | array(prefixItems=[S]), NEWEST | array(prefixItems=[S, I]), FORWARD),
+    ("first item added to a closed array", NEWEST | array(prefixItems=[S], items=False), NEWEST | array(prefixItems=[S, I], items=False), BACKWARD),
+    ("first item removed from a closed array", NEWEST | array(prefixItems=[S, I], items=False), NEWEST | array(prefixItems=[S], items=False), FORWARD),
     ("further items refused", array(prefixItems=[S]), array(prefixItems=[S], items=False), FORWARD),
     # Combinations
     ("oneOf branch added", {"oneOf": [S, I]}, {"oneOf": [S, I, NULL]}, BACKWARD),
@@ -163,6 +169,11 @@ CASES: list[tuple[str, object, object, tuple[bool, bool]]] = [
     # Draft 4 and 7 words
     ("draft 7 items list extended", {"$schema": "http://json-schema.org/draft-07/schema#", **array(items=[S], additionalItems=False)}, {"$schema": "http://json-schema.org/draft-07/schema#", **array(items=[S, I], additionalItems=False)}, BACKWARD),
     ("draft 4 exclusive limit added", {"$schema": "http://json-schema.org/draft-04/schema#", **N, "maximum": 5}, {"$schema": "http://json-schema.org/draft-04/schema#", **N, "maximum": 5, "exclusiveMaximum": True}, FORWARD),
+    ("dependency added without a named draft", opened(), opened() | {"dependencies": {"a": ["b"]}}, FORWARD),
+    ("positional item added without a named draft", array(items=[S], additionalItems=False), array(items=[S, I], additionalItems=False), BACKWARD),
+    ("prefixItems without a named draft", array(prefixItems=[S]), array(prefixItems=[I]), BOTH),
+    ("one branch to several", {"anyOf": [S]}, {"oneOf": [I, S]}, BACKWARD),
+    ("all of several to any of them", {"allOf": [{"minLength": 1}, {"minLength": 2}]}, {"anyOf": [{"minLength": 2}]}, BOTH),
     ("draft 7 dependency added", {"$schema": "http://json-schema.org/draft-07/schema#", **opened()}, {"$schema": "http://json-schema.org/draft-07/schema#", **opened(), "dependencies": {"a": ["b"]}}, FORWARD),
 ]  # fmt: skip
 

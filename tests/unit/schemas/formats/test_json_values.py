@@ -20,6 +20,7 @@ from goqueue.schemas.formats import (
     validator,
 )
 
+NEWEST = "https://json-schema.org/draft/2020-12/schema"
 ORDER = {
     "title": "Order",
     "type": "object",
@@ -89,6 +90,29 @@ def test_drafts_have_their_own_words(draft: str, schema: dict[str, object], good
 
 
 @pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"$schema": "http://json-schema.org/draft-07/schema#"},
+        {"$schema": "https://json-schema.org/draft-07/schema"},
+        {"$schema": "http://nowhere/"},
+    ],
+    ids=str,
+)
+def test_a_schema_that_names_no_known_draft_is_draft_7(document: dict[str, object]) -> None:
+    document |= {"items": [{"type": "string"}], "dependencies": {"a": ["b"]}}
+    schema = json_schema(document)
+    validator(schema)(b'["a", 1]')
+    assert violation(schema, [1]).path == "$[0]"
+    assert violation(schema, {"a": 1}).path == "$"
+
+
+def test_a_schema_of_the_newest_draft_has_no_positional_items() -> None:
+    with pytest.raises(InvalidSchema, match="is not of types"):
+        json_schema({"$schema": NEWEST, "items": [{"type": "string"}]})
+
+
+@pytest.mark.parametrize(
     ("root", "name", "text"),
     [
         ({"properties": {"x": {"$ref": "other.json"}}}, "other.json", {"type": "string"}),
@@ -96,7 +120,8 @@ def test_drafts_have_their_own_words(draft: str, schema: dict[str, object], good
         ({"properties": {"x": {"$ref": "http://a.b/o"}}}, "http://a.b/o", {"type": "string"}),
         ({"properties": {"x": {"$ref": "http://a.b/o"}}}, "whatever", {"$id": "http://a.b/o", "type": "string"}),
         ({"properties": {"x": {"$ref": "o.json#/$defs/s"}}}, "o.json", {"$defs": {"s": {"type": "string"}}}),
-        ({"properties": {"x": {"$ref": "o.json#s"}}}, "o.json", {"$defs": {"s": {"$anchor": "s", "type": "string"}}}),
+        ({"$schema": NEWEST, "properties": {"x": {"$ref": "o.json#s"}}}, "o.json", {"$schema": NEWEST, "$defs": {"s": {"$anchor": "s", "type": "string"}}}),
+        ({"properties": {"x": {"$ref": "o.json#s"}}}, "o.json", {"definitions": {"s": {"$id": "#s", "type": "string"}}}),
         ({"properties": {"x": {"$ref": "com.example.Other"}}}, "com.example.Other", {"type": "string"}),
     ],
 )  # fmt: skip
@@ -135,7 +160,6 @@ def test_the_record_name_is_the_title() -> None:
         ('{"$ref": "#"}', "refers to itself"),
         ('{"allOf": [{"$ref": "#"}]}', "refers to itself"),
         ('{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}', "refers to itself"),
-        ('{"$schema": "http://nowhere/"}', "meta-schema"),
         ('{"not":' * 200 + "{}" + "}" * 200, "levels deep"),
         ('{"title": "' + "x" * 1024 * 1024 + '"}', "bytes; at most"),
         ('{"pattern": "(?:a{1000}){1000}"}', "Invalid JSON Schema"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -42,13 +43,28 @@ class Registry(Client):
             front = FrontEnd(world.broker, self.front.limits, ())
             self.application = Application(front, registry_dialect())
 
-    def ask(self, method: str, path: str, body: Any = None, **query: object) -> Answer:
-        return self.send(method, self.prefix + path, body, **query)
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **query: object,
+    ) -> Answer:
+        sent = {"Confluent-Accept-Unknown-Properties": "true"} if headers is None else headers
+        return self.send(method, self.prefix + path, body, headers=sent, **query)
 
     def told(self, method: str, path: str, body: Any = None, **query: object) -> Any:
         answer = self.ask(method, path, body, **query)
         assert answer.status == 200, answer
         return answer.json
+
+    def message(self, method: str, path: str, body: Any = None, **query: object) -> str:
+        """The text of a refusal."""
+        answer = self.ask(method, path, body, **query)
+        assert answer.status >= 400
+        return str(answer.json["message"])
 
     def number(self, method: str, path: str, body: Any = None, **query: object) -> int:
         """The number of a refusal, whose form is checked."""
@@ -150,6 +166,111 @@ def test_a_body_that_is_too_large_is_refused_in_the_registrys_own_form(world: Wo
     assert registry.number("POST", "/subjects/a/versions", {"schema": "x" * 200}) == 413
 
 
+def test_refusals_have_the_texts_that_clients_know(registry: Registry) -> None:
+    assert registry.message("GET", "/subjects/users/versions") == "Subject 'users' not found."
+    assert registry.message("GET", "/schemas/ids/7") == "Schema 7 not found"
+    assert registry.message("GET", "/schemas/ids/one") == "HTTP 404 Not Found"
+    assert registry.message("GET", "/nothing") == "HTTP 404 Not Found"
+    assert registry.message("PATCH", "/subjects") == "HTTP 405 Method Not Allowed"
+    registry.register("users", PLAIN)
+    assert registry.message("GET", "/subjects/users/versions/9") == "Version 9 not found."
+    assert registry.message("POST", "/subjects/users", {"schema": WIDER}) == "Schema not found"
+    assert registry.message("GET", "/subjects/users/versions/first") == (
+        "The specified version 'first' is not a valid version id. "
+        'Allowed values are between [1, 2^31-1] and the string "latest"'
+    )
+    assert registry.message("PUT", "/config", {"compatibility": "SOMETIMES"}) == (
+        "Invalid compatibility level. Valid values are none, backward, forward, full, "
+        "backward_transitive, forward_transitive, and full_transitive"
+    )
+    assert registry.message("PUT", "/mode", {"mode": "SOMETIMES"}).startswith("Invalid mode.")
+    assert registry.message("POST", "/subjects/new/versions", {"schema": ""}) == "Empty schema"
+    assert registry.message("DELETE", "/subjects/users", permanent="true") == (
+        "Subject 'users' was not deleted first before being permanently deleted"
+    )
+    registry.told("DELETE", "/subjects/users")
+    assert registry.message("DELETE", "/subjects/users") == (
+        "Subject 'users' was soft deleted.Set permanent=true to delete permanently"
+    )
+
+
+def test_a_client_that_says_nothing_gets_no_fields_that_it_may_not_know(
+    registry: Registry,
+) -> None:
+    body = {"schema": PLAIN}
+    made = registry.ask("POST", "/subjects/users/versions", body, headers={})
+    assert made.json == {"id": 1}
+    assert registry.ask("GET", "/subjects/users/versions/1", headers={}).json == {
+        "subject": "users",
+        "version": 1,
+        "id": 1,
+        "schema": PLAIN,
+    }
+    assert registry.ask("GET", "/schemas/ids/1", headers={}).json == {"schema": PLAIN}
+    registry.register("events", "{}", schemaType="JSON")
+    shown = registry.ask("GET", "/subjects/events/versions/1", headers={}).json
+    assert shown["schemaType"] == "JSON"
+
+
+@pytest.mark.parametrize("accepted", ["text/html", "text/html, image/png"])
+def test_a_client_that_takes_no_json_is_refused(registry: Registry, accepted: str) -> None:
+    answer = registry.ask("GET", "/subjects", headers={"Accept": accepted})
+    assert answer.status == 406
+    assert answer.json == {"error_code": 406, "message": "HTTP 406 Not Acceptable"}
+    for good in ("*/*", "application/*;q=0.1", "text/html, application/json;q=0.5"):
+        assert registry.ask("GET", "/subjects", headers={"Accept": good}).status == 200
+
+
+def test_a_primitive_with_a_name_is_found_by_its_plain_form(registry: Registry) -> None:
+    made = registry.register("words", '{"type": "string", "name": "word", "doc": "x"}')
+    assert registry.told("POST", "/subjects/words", {"schema": '"string"'})["id"] == made
+    assert registry.register("words", '{"type": "string"}') == made
+    assert registry.register("words", '{"type": "string", "logicalType": "uuid"}') != made
+
+
+def test_an_alias_stands_for_its_subject(registry: Registry) -> None:
+    registry.register("users", PLAIN)
+    assert registry.told("PUT", "/config/people", {"alias": "users"}) == {"alias": "users"}
+    assert registry.told("GET", "/config/people")["alias"] == "users"
+    assert registry.told("GET", "/subjects/people/versions/latest")["subject"] == "users"
+    assert registry.told("POST", "/subjects/people", {"schema": PLAIN})["id"] == 1
+    registry.register("people", WIDER)
+    assert registry.told("GET", "/subjects/users/versions") == [1, 2]
+    assert registry.told("GET", "/schemas/ids/1", subject="people")["subject"] == "users"
+    assert "alias" not in registry.told("PUT", "/config/people", {"alias": None})
+    assert registry.number("GET", "/subjects/people/versions") == 40401
+
+
+def test_default_and_override_metadata_and_rules_are_added_to_new_versions(
+    registry: Registry,
+) -> None:
+    def rule(name: str, expression: str) -> dict[str, str]:
+        return {"name": name, "kind": "CONDITION", "type": "CEL", "expr": expression}
+
+    settings = {
+        "defaultMetadata": {"properties": {"owner": "nobody", "level": "1"}},
+        "overrideMetadata": {"properties": {"level": "2"}},
+        "defaultRuleSet": {"domainRules": [rule("a", "default"), rule("b", "default")]},
+        "overrideRuleSet": {"domainRules": [rule("c", "override")]},
+    }
+    assert registry.told("PUT", "/config/users", settings) == settings
+    registry.register(
+        "users",
+        PLAIN,
+        metadata={"properties": {"owner": "me"}},
+        ruleSet={"domainRules": [rule("b", "own"), rule("c", "own")]},
+    )
+    shown = registry.told("GET", "/subjects/users/versions/1")
+    assert shown["metadata"] == {"properties": {"owner": "me", "level": "2"}}
+    assert shown["ruleSet"] == {
+        "domainRules": [rule("a", "default"), rule("b", "own"), rule("c", "override")]
+    }
+    assert registry.register("users", PLAIN) == 1
+    assert registry.number("PUT", "/config/users", {"defaultMetadata": {"x": "y" * 300_000}}) == (
+        42209
+    )
+
+
 def test_refusals_have_the_numbers_that_clients_know(registry: Registry) -> None:
     schema = {"schema": PLAIN}
     assert registry.number("GET", "/subjects/users/versions") == 40401
@@ -161,21 +282,22 @@ def test_refusals_have_the_numbers_that_clients_know(registry: Registry) -> None
     assert registry.number("GET", "/mode/users") == 40409
     assert registry.number("DELETE", "/config/users") == 40401
     assert registry.number("GET", "/schemas/ids/1") == 40403
-    assert registry.number("GET", "/schemas/ids/one") == 40403
+    assert registry.number("GET", "/schemas/ids/one") == 404
+    assert registry.number("GET", f"/schemas/ids/{1 << 31}") == 404
     assert registry.number("GET", "/schemas/guids/x") == 40403
     registry.register("users", PLAIN)
     assert registry.number("GET", "/subjects/users/versions/9") == 40402
     assert registry.number("GET", "/subjects/users/versions/0") == 42202
     assert registry.number("GET", "/subjects/users/versions/first") == 42202
     assert registry.number("POST", "/subjects/users", {"schema": WIDER}) == 40403
-    assert registry.number("POST", "/subjects/users/versions", {"schema": BREAKING}) == 409
+    assert registry.number("POST", "/subjects/users/versions", {"schema": BREAKING}) == 40901
     assert registry.number("POST", "/subjects/users/versions", {"schema": "{"}) == 42201
     unknown = {"schema": "x", "schemaType": "XML"}
     assert registry.number("POST", "/subjects/users/versions", unknown) == 42201
     assert registry.number("PUT", "/config", {"compatibility": "SOMETIMES"}) == 42203
     assert registry.number("PUT", "/mode", {"mode": "FORWARD"}) == 42204
     assert registry.number("PUT", "/mode", {"mode": "IMPORT"}) == 42205
-    assert registry.number("PUT", "/config/users", {"alias": "people"}) == 42205
+    assert registry.number("PUT", "/config/users", {"aliasForDeks": "people"}) == 42205
     assert registry.number("POST", "/subjects/__GLOBAL/versions", schema) == 42208
     large = {"schema": "x" * (2 << 20)}
     assert registry.number("POST", "/subjects/users/versions", large) == 42209

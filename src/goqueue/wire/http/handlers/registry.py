@@ -17,7 +17,8 @@ from goqueue.schemas.names import (
 )
 from goqueue.schemas.registry import LATEST, VERSION_NUMBER_MAX, Registry, unknown_subject
 from goqueue.wire.carrier.calls import Raw
-from goqueue.wire.http.registry_dialect import V1_JSON
+from goqueue.wire.http.fields import INT32_MAX
+from goqueue.wire.http.registry_dialect import V1_JSON, NothingHere
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -50,7 +51,7 @@ async def list_subjects(front: FrontEnd, call: Call, given: Given) -> list[str]:
 
 async def lookup(front: FrontEnd, call: Call, given: Given) -> Tree:
     found = await front.broker.schemas.lookup(
-        given.subject(call),
+        await _subject(front, call, given),
         to_request(given.body),
         normalize=given.flag("normalize"),
         with_deleted=given.flag("deleted", "lookupDeletedSchema"),
@@ -60,12 +61,12 @@ async def lookup(front: FrontEnd, call: Call, given: Given) -> Tree:
 
 async def delete_subject(front: FrontEnd, call: Call, given: Given) -> list[int]:
     return await front.broker.schemas.delete_subject(
-        given.subject(call), permanent=given.flag("permanent")
+        await _subject(front, call, given), permanent=given.flag("permanent")
     )
 
 
 async def latest_with_metadata(front: FrontEnd, call: Call, given: Given) -> Tree:
-    subject, with_deleted = given.subject(call), given.flag("deleted")
+    subject, with_deleted = await _subject(front, call, given), given.flag("deleted")
     wanted = dict(zip(given.texts("key"), given.texts("value"), strict=False))
 
     def ask(registry: Registry) -> Version:
@@ -77,7 +78,7 @@ async def latest_with_metadata(front: FrontEnd, call: Call, given: Given) -> Tre
                 return version
         if not registry.has_subject(subject, with_deleted=with_deleted):
             raise unknown_subject(subject)
-        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, "No version has this metadata.")
+        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, "Schema not found")
 
     return await _shown(front, await front.broker.schemas.look(ask), given)
 
@@ -86,7 +87,7 @@ async def latest_with_metadata(front: FrontEnd, call: Call, given: Given) -> Tre
 
 
 async def list_versions(front: FrontEnd, call: Call, given: Given) -> list[int]:
-    subject = given.subject(call)
+    subject = await _subject(front, call, given)
     only_deleted, as_negative = given.flag("deletedOnly", "deleted_only"), False
     with_deleted = given.flag("deleted")
     as_negative = given.flag("deletedAsNegative")
@@ -106,13 +107,15 @@ async def list_versions(front: FrontEnd, call: Call, given: Given) -> list[int]:
 
 async def register(front: FrontEnd, call: Call, given: Given) -> Tree:
     version = await front.broker.schemas.register(
-        given.subject(call),
+        await _subject(front, call, given),
         to_request(given.body),
         normalize=given.flag("normalize"),
         force=given.flag("force"),
     )
+    if not given.takes_new_fields:
+        return {"id": version.content.id}
     # Without the text: clients remember what they sent under the id, in the form they sent it.
-    return {"version": version.number, **show_content(version.content)}
+    return {"version": version.number, **show_content(version.content, given)}
 
 
 async def show_version(front: FrontEnd, call: Call, given: Given) -> Tree:
@@ -125,7 +128,7 @@ async def show_version_text(front: FrontEnd, call: Call, given: Given) -> Raw:
 
 
 async def referenced_by(front: FrontEnd, call: Call, given: Given) -> list[int]:
-    subject, number = given.subject(call), read_version(call.text("version"))
+    subject, number = await _subject(front, call, given), read_version(call.text("version"))
     with_deleted = given.flag("deleted")
 
     def ask(registry: Registry) -> list[int]:
@@ -138,7 +141,7 @@ async def referenced_by(front: FrontEnd, call: Call, given: Given) -> list[int]:
 
 async def delete_version(front: FrontEnd, call: Call, given: Given) -> int:
     return await front.broker.schemas.delete_version(
-        given.subject(call),
+        await _subject(front, call, given),
         read_version(call.text("version")),
         permanent=given.flag("permanent"),
     )
@@ -161,17 +164,17 @@ async def list_schemas(front: FrontEnd, call: Call, given: Given) -> list[Tree]:
         return found
 
     page = given.page(await front.broker.schemas.look(ask), most=SCHEMAS_LISTED_MAX)
-    return [show(one) for one in page]
+    return [show(one, given) for one in page]
 
 
 async def show_schema(front: FrontEnd, call: Call, given: Given) -> Tree:
     asked = given.text("subject")
     content = await _content(front, call, given)
-    tree = show_content(content)
+    tree = show_content(content, given)
     del tree["id"]
     tree["schema"] = await _text(front, content, given)
     if asked:
-        subject = _asked_subject(given)
+        subject = await _asked_subject(front, given)
         places = [one for one in content.versions.values() if one.subject == subject]
         for version in places[-1:]:
             tree |= {"subject": str(version.subject), "version": version.number}
@@ -205,7 +208,7 @@ def list_kinds(front: FrontEnd, call: Call, given: Given) -> list[str]:
 
 async def show_guid(front: FrontEnd, call: Call, given: Given) -> Tree:
     content = (await _contents_of_guid(front, call))[0]
-    tree = show_content(content)
+    tree = show_content(content, given)
     del tree["id"]
     return {**tree, "schema": await _text(front, content, given)}
 
@@ -230,7 +233,7 @@ async def _compare(front: FrontEnd, call: Call, given: Given, *, number: int | N
     is_verbose = given.flag("verbose")
     try:
         messages = await front.broker.schemas.compare(
-            given.subject(call),
+            await _subject(front, call, given),
             to_request(given.body),
             normalize=given.flag("normalize"),
             number=number,
@@ -250,7 +253,7 @@ def to_request(body: SchemaBody) -> Request:
     kind = (body.schemaType or SchemaKind.AVRO).upper()
     if kind not in SchemaKind.__members__:
         raise InvalidSchema(
-            f"The schema type {kind[:100]!r} is not known; use one of {', '.join(SchemaKind)}."
+            f"Invalid schema type {kind[:100]}; use one of {', '.join(SchemaKind)}."
         )
     references = tuple(
         Reference(one.name, one.subject, one.version) for one in body.references or ()
@@ -274,19 +277,26 @@ def read_version(text: str) -> int:
         return int(text[:11])
     raise SchemaRefused(
         SchemaRefusal.INVALID_VERSION,
-        f"The version {text[:100]!r} is not valid; use a number from 1 to 2^31-1, or latest.",
+        f"The specified version '{text[:100]}' is not a valid version id. Allowed values are "
+        'between [1, 2^31-1] and the string "latest"',
     )
 
 
-def show(version: Version) -> Tree:
+def show(version: Version, given: Given) -> Tree:
     content = version.content
-    tree = {"subject": str(version.subject), "version": version.number, **show_content(content)}
+    tree = {"subject": str(version.subject), "version": version.number}
+    tree |= show_content(content, given)
     tree["schema"] = content.text
     return {**tree, "deleted": True} if version.is_deleted else tree
 
 
-def show_content(content: Content) -> Tree:
-    tree: Tree = {"id": content.id, "guid": content.guid, "schemaType": content.kind}
+def show_content(content: Content, given: Given) -> Tree:
+    """What a version says beside its place; Avro is what a missing type means."""
+    tree: Tree = {"id": content.id}
+    if given.takes_new_fields:
+        tree["guid"] = content.guid
+    if given.takes_new_fields or content.kind is not SchemaKind.AVRO:
+        tree["schemaType"] = content.kind
     if content.references:
         tree["references"] = [
             {"name": one.name, "subject": one.subject, "version": one.version}
@@ -300,7 +310,7 @@ def show_content(content: Content) -> Tree:
 
 
 async def _shown(front: FrontEnd, version: Version, given: Given) -> Tree:
-    tree = show(version)
+    tree = show(version, given)
     tree["schema"] = await _text(front, version.content, given)
     return tree
 
@@ -313,7 +323,7 @@ async def _text(front: FrontEnd, content: Content, given: Given) -> str:
 
 
 async def _version(front: FrontEnd, call: Call, given: Given) -> Version:
-    subject, number = given.subject(call), read_version(call.text("version"))
+    subject, number = await _subject(front, call, given), read_version(call.text("version"))
     with_deleted = given.flag("deleted")
     return await front.broker.schemas.look(
         lambda registry: registry.find(subject, number, with_deleted=with_deleted)
@@ -321,9 +331,9 @@ async def _version(front: FrontEnd, call: Call, given: Given) -> Version:
 
 
 async def _content(front: FrontEnd, call: Call, given: Given) -> Content:
-    text, subject = call.text("id"), _asked_subject(given)
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"No schema has the id {text[:100]!r}.")
+    text, subject = call.text("id"), await _asked_subject(front, given)
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT32_MAX):
+        raise NothingHere
     return await front.broker.schemas.look(lambda registry: registry.find_id(int(text), subject))
 
 
@@ -331,7 +341,7 @@ async def _contents_of_guid(front: FrontEnd, call: Call) -> list[Content]:
     guid = call.text("guid").lower()
     found = await front.broker.schemas.look(lambda registry: list(registry.find_guid(guid)))
     if not found:
-        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"No schema has the guid {guid[:100]!r}.")
+        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {guid[:100]} not found")
     return found
 
 
@@ -342,10 +352,17 @@ async def _versions_of_id(front: FrontEnd, call: Call, given: Given) -> list[Ver
     return sorted(found, key=lambda one: one.place)
 
 
-def _asked_subject(given: Given) -> Subject | None:
+async def _subject(front: FrontEnd, call: Call, given: Given) -> Subject:
+    """The subject of the path, or what it is an alias of."""
+    subject = given.subject(call)
+    return await front.broker.schemas.look(lambda registry: registry.scopes.resolve(subject))
+
+
+async def _asked_subject(front: FrontEnd, given: Given) -> Subject | None:
     text = given.text("subject")
     if text:
-        return read_subject(text, within=given.context)
+        subject = read_subject(text, within=given.context)
+        return await front.broker.schemas.look(lambda registry: registry.scopes.resolve(subject))
     return None if given.context == CONTEXT_DEFAULT else Subject(given.context, "")
 
 
