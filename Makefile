@@ -25,9 +25,9 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-cluster check format \
+.PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-cluster kafka-answers check format \
 	bench bench-peers bench-page demo explore simulate simulate-cluster campaign \
-	campaign-transactions campaign-cluster lock codecs docs-settings postman clean
+	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-spark lock codecs docs-settings postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -43,6 +43,7 @@ $(BIN)/python:
 # Hashes are checked, dependencies come from the lock alone, and the build backend is in the lock
 # too, so the same commit always installs the same bytes.
 $(SERVE_STAMP): requirements/serve.lock pyproject.toml setup.py $(COMPILED_SOURCES) | $(BIN)/python
+	@echo "Installing what the broker needs into $(VENV); this is done once and takes about a minute." >&2
 	$(PIP) install --require-hashes --no-deps -r requirements/serve.lock
 	@rm -f $(COMPILED_MODULES)
 	$(PIP) install --no-deps --no-build-isolation --editable .
@@ -60,6 +61,7 @@ setup-spark: $(SPARK_STAMP) java ## Make .venv with what Spark needs too
 
 # Spark itself comes as source; what builds it is in the lock of the broker.
 $(SPARK_STAMP): requirements/spark.lock $(SERVE_STAMP)
+	@echo "Downloading and building Spark, some 450 MB; this is done once and may take several minutes." >&2
 	$(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements/spark.lock
 	@touch $@
 
@@ -110,6 +112,9 @@ test-cluster: setup-test ## Run the tests of every front end against three nodes
 	GOQUEUE_TEST_PEER=cluster $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/integration \
 		$(addprefix --ignore=,$(CLUSTER_TESTS_NOT)) $(ARGS)
 
+kafka-answers: setup-test ## Ask Apache Kafka again what it answers to bad batches (needs Java and Maven)
+	GOQUEUE_TEST_PEER=kafka $(BIN)/python -m pytest tests/integration/test_bad_batches.py $(ARGS)
+
 check: $(TEST_STAMP) $(SPARK_STAMP) ## Lint, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -149,7 +154,7 @@ RESULTS ?= $(wildcard bench/results/*.json)
 bench-page: $(BENCH_STAMP) ## Write docs/benchmarks.md from all results, or RESULTS="a.json ..."
 	$(BIN)/python -m bench.page $(RESULTS)
 
-demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes
+demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes on two free cores
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 SEEDS ?= 25
@@ -176,7 +181,22 @@ campaign-transactions: $(TEST_STAMP) ## Kill clients and nodes under transaction
 # It needs root, for network namespaces, and says so; one at a time, for it measures time-outs.
 campaign-cluster: $(TEST_STAMP) ## Break machines under three nodes, SEEDS times over
 	$(BIN)/python -m pytest -q --seeds $(SEEDS) -o log_cli=true -o log_cli_level=INFO \
-		tests/integration/faults $(ARGS)
+		tests/integration/faults/test_cluster_faults.py $(ARGS)
+
+# The same needs, and the machine for itself: docs/faults.md says what is checked.
+DURATION ?= 120
+FIRST_SEED ?= 0
+campaign-everything: $(TEST_STAMP) ## Break machines under clients of every kind, SEEDS times DURATION seconds
+	$(BIN)/python -m tests.integration.faults --first $(FIRST_SEED) --seeds $(SEEDS) \
+		--seconds $(DURATION) $(ARGS)
+
+# It needs Java, and Maven for the jars of Kafka. ARGS=--record writes Kafka's answers down for the tests.
+judge-kafka: $(TEST_STAMP) java ## Send the same requests to Apache Kafka and compare the answers
+	$(BIN)/python -m tests.judge $(ARGS)
+
+# Maven fetches the connector.
+judge-spark: setup-test ## Read with Spark's own Kafka source too, option by option, and compare
+	$(BIN)/python -m tests.judge.spark_options $(ARGS)
 
 lock: $(LOCK_VENV)/bin/uv ## Choose new versions of all dependencies
 	$(call compile_lock,--group build,requirements/serve.lock)

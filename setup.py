@@ -16,6 +16,7 @@ setup(
             "goqueue.model._decode",
             [f"{MODEL}/_decode.c"],
             depends=[
+                f"{MODEL}/_records.h",
                 f"{MODEL}/_decode_reading.h",
                 f"{MODEL}/_decode_checksums.h",
                 f"{MODEL}/_crc.h",
@@ -36,7 +37,7 @@ setup(
         Extension(
             "goqueue.model._runs",
             [f"{MODEL}/_runs.c"],
-            depends=[f"{MODEL}/_crc.h", f"{MODEL}/_search.h"],
+            depends=[f"{MODEL}/_crc.h", f"{MODEL}/_records.h", f"{MODEL}/_search.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from bench.processes import REPOSITORY, end_process
 from bench.systems import POLL_SECONDS, START_SECONDS_MAX, Unavailable
 
 NODES = (1, 2, 3)
+CLUSTER_SECRET = secrets.token_urlsafe(32)  # what the nodes know each other by
 
 
 class ClusterNode(Protocol):
@@ -83,6 +85,7 @@ class GoQueueNode:
         self._command = [
             *(sys.executable, "-m", "goqueue", "serve", "--data-dir", str(home / "data")),
             *("--node-id", str(number), "--peers", peers),
+            *("--set", f"cluster.secret={CLUSTER_SECRET}"),
             *("--listen-kafka", self.bootstrap, "--listen-http", "127.0.0.1:0"),
             *("--listen-registry", "127.0.0.1:0", "--listen-sqs", "127.0.0.1:0"),
             *("--listen-internal", f"127.0.0.1:{internal_port}"),

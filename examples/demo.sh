@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A tour of GoQueue in two to three minutes: a log, a queue, a schedule, a dead letter, a
+# A tour of GoQueue in two minutes on two free cores: a log, a queue, a schedule, a dead letter, a
 # transaction, a schema, a crash, and Spark, which archives a topic, replays it and writes a report.
 # Everything lives in a temporary folder and is gone afterwards, except the report. `make demo` runs it.
 #
 # DEMO_PAUSE   seconds to read each part on a terminal (1.5)
 # DEMO_REPORT  folder to keep the report in (./demo-report)
+# DEMO_PATIENCE  seconds until a step that is not done says what it waits for (8)
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -12,7 +13,7 @@ report="${DEMO_REPORT:-$PWD/demo-report}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/goqueue-demo.XXXXXX")"
 # The first start takes free ports, later ones take them again.
 kafka="127.0.0.1:0" http="127.0.0.1:0" registry="127.0.0.1:0"
-broker="" producer="" part=0
+broker="" producer="" watcher="" part=0 patience="${DEMO_PATIENCE:-8}"
 export GOQUEUE_CLI_CONFIG="$work/contexts.yaml"
 unset GOQUEUE_SPARK_MASTER # Spark is to run here, whatever the user has elsewhere
 
@@ -21,10 +22,33 @@ if [ -t 1 ]; then
 	bold=$'\e[1m' dim=$'\e[2m' blue=$'\e[36m' plain=$'\e[0m' pause="${DEMO_PAUSE:-1.5}"
 fi
 
-say() { # a heading, and time to read what stood above it
+say() { # a heading with the time since the start, and time to read what stood above it
 	sleep "$pause"
 	part=$((part + 1))
-	printf '\n%s%2d  %s%s\n' "$bold" "$part" "$*" "$plain"
+	printf '\n%s%2d  %s%s  %s[%s]%s\n' "$bold" "$part" "$*" "$plain" "$dim" "$(elapsed)" "$plain"
+}
+
+elapsed() {
+	printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60))
+}
+
+watch() { # from now on say what is waited for, after longer and longer times, until `unwatch`
+	# Waits in `read`, not in `sleep`: a process that it had started would outlive it.
+	(
+		exec {never}<> <(:)
+		for ((waited = 0, next = patience; ; next = waited)); do
+			read -rt "$next" -u "$never" || true
+			waited=$((waited + next))
+			printf '%s... %d s so far, waiting for: %s%s\n' "$dim" "$waited" "$*" "$plain"
+		done
+	) &
+	watcher=$!
+	disown "$watcher"
+}
+
+unwatch() {
+	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
+	watcher=""
 }
 
 note() {
@@ -33,7 +57,10 @@ note() {
 
 show() { # a command as one would type it, and what it prints
 	printf '%s$ %s%s\n' "$blue" "$*" "$plain"
+	watch "${waits_for:-this command}"
 	eval "$*"
+	unwatch
+	waits_for=""
 }
 
 show_refusal() { # a command that must not succeed
@@ -64,10 +91,12 @@ start_broker() {
 		--ready-file "$work/ready" >"$work/broker.log" 2>&1 &
 	broker=$!
 	disown "$broker" # so that the shell does not comment on its end
+	watch "the broker to start and to check its logs"
 	until [ -s "$work/ready" ]; do
 		kill -0 "$broker" 2>/dev/null || { cat "$work/broker.log" >&2; exit 1; }
 		sleep 0.05
 	done
+	unwatch
 	kafka="$(address_of kafka)" http="$(address_of http)" registry="$(address_of registry)"
 	export GOQUEUE_BOOTSTRAP="$kafka" GOQUEUE_HTTP="$http"
 	note "$(cat "$work/broker.log")"
@@ -80,7 +109,11 @@ quiet_spark() { # what Spark says of itself goes to a file; scripts that start i
 }
 
 clean_up() {
-	[ "$?" = 0 ] || [ ! -s "$work/spark.log" ] || tail -n 40 "$work/spark.log" >&2
+	code=$?
+	# A child that is killed right after its start still has this trap.
+	[ "$BASHPID" = "$$" ] || return 0
+	[ "$code" = 0 ] || [ ! -s "$work/spark.log" ] || tail -n 40 "$work/spark.log" >&2
+	unwatch
 	[ -z "$producer" ] || kill "$producer" 2>/dev/null || true
 	[ -z "$broker" ] || kill -9 "$broker" 2>/dev/null || true
 	rm -rf "$work"
@@ -152,42 +185,51 @@ show "goqueue topic create readings --config schema.validation=value"
 show "printf '\\0\\0\\0\\0\\1{\"celsius\": 21.5}\n' | goqueue produce readings"
 show_refusal "printf '\\0\\0\\0\\0\\1{\"celsius\": \"warm\"}\n' | goqueue produce readings"
 
-say "A crash: a producer writes 300,000 more, and half way through the broker is killed, kill -9."
-show "goqueue produce orders --count 300000 --size 100 >producer.log 2>&1 &"
+say "A crash: a producer writes 100,000 more, and half way through the broker is killed, kill -9."
+before="$(du -sm data | cut -f1)"
+show "goqueue produce orders --count 100000 --size 100 >producer.log 2>&1 &"
 producer=$!
-until [ "$(du -sm data | cut -f1)" -ge 15 ]; do
+watch "the producer to have written half of its records"
+until [ "$(du -sm data | cut -f1)" -ge $((before + 5)) ]; do
 	kill -0 "$producer" 2>/dev/null || break
 	sleep 0.02
 done
+unwatch
 show "kill -9 $broker"
 note "The producer keeps trying. The broker starts again on the same folder:"
 start_broker
+watch "the producer to write the rest of its 100,000 records"
 wait "$producer"
+unwatch
 producer=""
 show "cat producer.log"
-note "10,000 + 1 + 300,000 records, none lost, none twice:"
+note "10,000 + 1 + 100,000 records, none lost, none twice:"
+waits_for="110,001 records to be read and sorted"
 show "goqueue consume orders --template '%p@%o\n' | sort -u | wc -l"
 show "goqueue group lag billing"
 goqueue pipeline run lag --to lag -g billing >/dev/null
 
 say "Spark archives the topic as Parquet, and reads it again to compare every count and checksum."
+waits_for="Spark to start, to archive 110,001 records and to read them again"
 show "goqueue pipeline run archive orders --to archive/orders --verify"
 show "find archive/orders -name '*.parquet' | head -3"
 
 say "Spark replays the archive into another topic: the same checksum, records where their keys go."
 show "goqueue topic create orders-again -p 6"
+waits_for="Spark to start, to write 110,001 records in transactions and to compare them"
 show "goqueue pipeline run replay --archive archive/orders --to orders-again --run demo"
 
 say "Dead letters by their reason, lag with its forecast, and one page about all of it."
+waits_for="Spark to start and to count dead letters"
 show "goqueue pipeline run deadletters mails --by reason --by hour --save letters"
-show "goqueue consume orders --group billing -n 150000 --template '%o\n' | wc -l"
+show "goqueue consume orders --group billing -n 50000 --template '%o\n' | wc -l"
 show "goqueue pipeline run lag --to lag -g billing"
 mkdir -p "$report"
 show "goqueue pipeline report --to $report/report.html --archive archive/orders --lag lag \\
     --dead-letters letters"
 
 sleep "$pause"
-printf '\n%sThat was it. What to look at:%s\n' "$bold" "$plain"
+printf '\n%sThat was it, in %s minutes. What to look at:%s\n' "$bold" "$(elapsed)" "$plain"
 printf '  %s%s%s\n      %s\n' \
 	"$blue" "$report/report.html" "$plain" "the report; open it in a browser" \
 	"$blue" "make serve" "$plain" "a broker that stays; its API to try out is at http://127.0.0.1:8080/docs" \

@@ -29,9 +29,11 @@ from goqueue.setting_kinds import (
     SIZE,
     AccessKeys,
     Choice,
+    Digits,
     File,
     Folder,
     GiB,
+    HostNames,
     HostPort,
     KiB,
     Kind,
@@ -46,6 +48,7 @@ from goqueue.setting_kinds import (
 )
 from goqueue.setting_kinds import UNLIMITED as UNLIMITED
 from goqueue.setting_kinds import Address as Address
+from goqueue.setting_kinds import Secret as Secret
 
 FsyncMode = Literal["every", "interval", "none"]
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
@@ -131,6 +134,19 @@ class ClusterSettings:
         "for an empty disk in place of a lost one: there is a cluster already, so never found one",
         "--join",
     )
+    secret_file: Path | None = _setting(
+        None,
+        Optional(File()),
+        "what nodes know each other by: a line with the secret, and while it is changed a second "
+        "one with the old secret; `goqueue cluster secret` makes it",
+        "--secret-file",
+    )
+    secret: str = _setting(
+        "", Secret(), "the same in a setting, for where files are harder to hand out"
+    )
+    secret_previous: str = _setting(
+        "", Secret(), "the secret before this one, which other nodes may still have"
+    )
     tls_certificate: Path | None = _setting(
         None,
         Optional(File()),
@@ -148,7 +164,8 @@ class ClusterSettings:
     heartbeat_ms: int = _duration(500, "four chances within a session", least=10, most=MINUTE_MS)
     session_ms: int = _duration(
         2 * SECOND_MS,
-        "a silent node loses its partitions after this; shorter takes pauses for deaths",
+        "a silent node loses its partitions after this, and a silent controller is replaced after "
+        "half of it, but not within 1s; shorter takes pauses for deaths",
         least=50,
         most=10 * MINUTE_MS,
     )
@@ -215,6 +232,12 @@ class ListenerSettings:
         "loopback only, as for Kafka; port 0 picks a free one",
         "--listen-http",
     )
+    http_advertised: Address | None = _setting(
+        None,
+        Optional(HostPort(port_min=1)),
+        "where clients find the HTTP API if it is not at the address that is bound",
+        "--advertise-http",
+    )
     registry: Address = _setting(
         Address("127.0.0.1", 8081),
         HostPort(),
@@ -263,12 +286,24 @@ class ListenerSettings:
     receive_buffer_bytes_total_max: int = _size(
         256 * MiB, "memory for half-received requests of all connections together", least=MiB
     )
+    unsent_bytes_total_max: int = _size(
+        128 * MiB,
+        "memory for answers of all connections together that clients do not take; beyond it the "
+        "connection that has taken nothing for the longest time is closed",
+        least=MiB,
+    )
     send_buffer_bytes: int = _size(
         256 * KiB,
         "of a Kafka connection: what waits in it stays in the processor's cache until it is read; "
         "-1 lets the system choose, which is better over slow links with long delays",
         least=UNLIMITED,
         most=GiB,
+    )
+    http_hosts: str = _setting(
+        "",
+        HostNames(),
+        "names besides its own that a node is reached by over HTTP, as that of a load balancer; "
+        "others are refused, because a page of another site may be behind them; * takes all",
     )
     http_connections_max: int = _count(
         10_000, "as for Kafka; a stream of events keeps a connection as long as it is read"
@@ -322,11 +357,11 @@ class StorageSettings:
     retention_check_ms: int = _duration(
         30 * SECOND_MS, "often enough that a full disk recovers without help", least=100
     )
-    file_delete_delay_ms: int = _duration(
-        10 * SECOND_MS, "a reader that was just handed a range can still send it", least=0
-    )
     free_bytes_min: int = _size(
         64 * MiB, "below it writes are refused until space is back; reads go on", least=0
+    )
+    reserve_bytes: int = _size(
+        16 * MiB, "held back so that a node whose disk has no free byte can start", least=0
     )
     open_files_max: int = _count(
         16_384,
@@ -347,7 +382,11 @@ class CompactionSettings:
     """When a log that keeps the last value per key is cleaned."""
 
     enabled: bool = _setting(True, Switch(), "compacted topics only shrink while it runs")
-    check_ms: int = _duration(15 * SECOND_MS, "a check costs a look at each log", least=100)
+    check_ms: int = _duration(
+        15 * SECOND_MS,
+        "a check costs a look at each log; while logs are due none is waited for",
+        least=100,
+    )
     dirty_ratio_min: float = _setting(
         0.5, Ratio(), "each pass rewrites the clean part, so let it halve the log at least"
     )
@@ -370,9 +409,26 @@ class TopicSettings:
     """What a topic is like when its creator does not say."""
 
     partitions: int = _count(1, "keeps the order of everything", most=10_000)
+    topics_max: int = _count(
+        20_000,
+        "topics of a node or cluster; one more is refused, whoever asks for it",
+        least=UNLIMITED,
+    )
+    partitions_total_max: int = _count(
+        100_000,
+        "partitions of all topics of a node or cluster; each costs memory and files",
+        least=UNLIMITED,
+    )
     auto_create: bool = _setting(True, Switch(), "stock clients and tools count on it")
     message_bytes_max: int = _size(
         1_048_588, "Kafka's own limit for a batch, so that clients need no change", most=INT32_MAX
+    )
+    unpacked_bytes_max: int = _size(
+        32 * MiB,
+        "what a compressed batch may unpack to; a larger one is refused, and readers that would "
+        "have to unpack one that is stored pass over it",
+        least=64 * KiB,
+        most=INT32_MAX,
     )
     cleanup_policy: CleanupPolicy = _choice(
         "delete", get_args(CleanupPolicy), "keeping only the last value per key is a decision"
@@ -409,7 +465,14 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = _duration(
         100, "members that start together share the first assignment", least=0, most=10 * MINUTE_MS
     )
-    size_max: int = _count(UNLIMITED, "the number of partitions limits it anyway", least=UNLIMITED)
+    size_max: int = _count(
+        10_000, "members of one group; every assignment looks at all of them", least=UNLIMITED
+    )
+    per_partition_max: int = _count(
+        20_000,
+        "groups remembered in one partition of the offsets topic; one more is refused",
+        least=UNLIMITED,
+    )
     offsets_partitions: int = _count(
         16, "groups spread over these logs; fixed once the first offset is committed", most=10_000
     )
@@ -487,6 +550,14 @@ class ScheduleSettings:
     checkpoint_ms: int = _duration(
         MINUTE_MS, "how much of their logs a start after a crash reads again", least=100
     )
+    store_timeout_ms: int = _duration(
+        10_000,
+        "how long a batch waits for its delayed records to be stored; shorter than clients wait",
+        least=100,
+    )
+    waiting_bytes_max: int = _size(
+        64 << 20, "all batches that wait for that on one node; further ones are refused, retryable"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +570,12 @@ class SqsSettings:
         "ID:SECRET pairs that requests must be signed with; empty lets in all of this machine",
     )
     region: str = _setting(
-        "us-east-1", Word(50), "in the ARNs of queues, for clients whose requests name none"
+        "us-east-1", Word(50), "in the ARNs of queues; requests signed for another one are refused"
+    )
+    account_id: str = _setting(
+        "000000000000",
+        Digits(12),
+        "in the addresses and ARNs of queues; requests that name another one are refused",
     )
     message_bytes_max: int = _size(
         MiB, "what AWS allows for a message and for a batch", least=KiB, most=GiB
@@ -768,14 +844,12 @@ _Tell = Callable[[str], str]
 
 def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
     listeners = settings.listeners
-    for name in ("kafka", "http", "registry", "internal"):
-        is_authenticated = name == "internal" and settings.cluster.has_tls
-        is_open = not is_authenticated and not listeners.allow_unauthenticated
+    for name in ("kafka", "http", "registry"):
+        is_open = not listeners.allow_unauthenticated
         if is_open and not getattr(listeners, name).is_loopback:
-            instead = ", or give the nodes certificates (cluster.tls_certificate)"
             yield (
                 f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
-                f"pass --allow-unauthenticated if that is meant{instead * (name == 'internal')}"
+                "pass --allow-unauthenticated if that is meant"
             )
     if not listeners.sqs.is_loopback and not settings.sqs.access_keys:
         yield (
@@ -793,6 +867,8 @@ def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
                 f"{told(f'listeners.{name}')}: {who} cannot be told to connect to every address; "
                 f"name one with --advertise-{name} HOST:PORT"
             )
+    for name, who in (("kafka", "clients"), ("http", "clients"), ("internal", "other nodes")):
+        advertised = getattr(listeners, f"{name}_advertised")
         if advertised is not None and advertised.is_wildcard:
             yield f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to every address"
 
@@ -843,6 +919,13 @@ def _nodes(settings: Settings, told: _Tell) -> Iterator[str]:
             f"{told('cluster.peers')} and {told('cluster.discovery')} both say who the first "
             "voters are; use one of them"
         )
+    if cluster.secret and cluster.secret_file is not None:
+        yield (
+            f"{told('cluster.secret')} and {told('cluster.secret_file')} both say what the secret "
+            "is; use one of them"
+        )
+    if cluster.secret_previous and not cluster.secret:
+        yield f"{told('cluster.secret_previous')} needs cluster.secret, the one after it"
     tls = ("tls_certificate", "tls_key", "tls_authorities")
     absent = [f"cluster.{one}" for one in tls if getattr(cluster, one) is None]
     if 0 < len(absent) < len(tls):

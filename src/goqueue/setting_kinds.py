@@ -206,6 +206,25 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Digits:
+    """A number that is a name: its leading zeros count."""
+
+    length: int
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.length} digits"
+
+    def read(self, text: str) -> str:
+        if len(text) != self.length or not (text.isascii() and text.isdigit()):
+            raise ValueError(f"{text[:60]!r} is not valid; expected {self.allowed}")
+        return text
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
     """A path; `~` stands for the home folder."""
 
@@ -313,6 +332,27 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
+class HostNames:
+    """Names of hosts, separated by commas, or nothing; `*` is any."""
+
+    @property
+    def allowed(self) -> str:
+        return "NAME,NAME,... without ports, or * for any, or empty"
+
+    def read(self, text: str) -> str:
+        names = [one.strip() for one in text.split(",")] if text.strip() else []
+        for name in names:
+            if name != "*" and not re.fullmatch(r"[A-Za-z0-9._-]{1,253}", name):
+                raise ValueError(
+                    f"{name[:60]!r} is not the name of a host; expected {self.allowed}"
+                )
+        return ",".join(names)
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class AccessKeys:
     """`ID:SECRET` for each of several keys, separated by commas, or nothing."""
 
@@ -335,6 +375,29 @@ class AccessKeys:
         """The ids. What is shown ends up in logs, where no secret may be; so it reads as none."""
         assert isinstance(value, tuple)
         return ",".join(f"{name}:(hidden)" for name, _ in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Something that two parties know and nobody else, or nothing."""
+
+    least: int = 32
+    most: int = 1_024
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.least} to {self.most} printable characters without spaces, or empty"
+
+    def read(self, text: str) -> str:
+        text = text.strip()
+        is_long_enough = self.least <= len(text) <= self.most
+        if text and not (is_long_enough and text.isprintable() and " " not in text):
+            # It is not repeated here, because errors end up in logs.
+            raise ValueError(f"this is no secret; expected {self.allowed}")
+        return text
+
+    def show(self, value: object) -> str:
+        return "(hidden)" if value else ""
 
 
 @dataclass(frozen=True, slots=True)

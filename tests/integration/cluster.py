@@ -9,12 +9,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from tests.credentials import SECRET
+
 from .ports import quiet_port
 from .process import Broker
 from .waiting import eventually
 
 # Small, because every partition of them has a copy on every node.
 CLUSTER_SETTINGS: dict[str, object] = {
+    "cluster.secret": SECRET,
     "groups.offsets_partitions": 3,
     "transactions.state_partitions": 3,
     "delivery.partitions": 2,
@@ -37,13 +40,13 @@ class ClusterBroker(Broker):
     ) -> None:
         super().__init__(directory, settings)
         self.node_id = node_id
-        self._internal_port = internal_port
+        self.internal_port = internal_port
         self._peers = peers
 
     def _command(self, ready_file: Path) -> list[str]:
         command = super()._command(ready_file)
         command += ["--node-id", str(self.node_id), "--peers", self._peers]
-        command += ["--listen-internal", f"127.0.0.1:{self._internal_port}"]
+        command += ["--listen-internal", f"127.0.0.1:{self.internal_port}"]
         return command
 
     def lose_disk(self) -> None:

@@ -32,6 +32,7 @@ SHARED_SETTINGS: dict[str, object] = {
     "storage.retention_check_ms": 200,
     "compaction.check_ms": 200,
     "groups.initial_rebalance_delay_ms": 0,
+    "listeners.http_hosts": "queues.example",
     "groups.session_ms_min": 1_000,
     "groups.consumer_heartbeat_ms": 500,
     "groups.consumer_session_ms": 6_000,

@@ -17,6 +17,7 @@ from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
+from tests.credentials import new_credentials
 
 ECHO = 1
 SECONDS_MAX = 30
@@ -57,7 +58,8 @@ class EchoNode:
     """Gives back what it is sent, in two pieces."""
 
     def __init__(self, port: int = 0, *, tls: NodeTls | None = None) -> None:
-        self.server = PeerServer(lambda: Hello("c", 2))
+        scheduler = LoopScheduler(asyncio.get_running_loop())
+        self.server = PeerServer(scheduler, lambda: Hello("c", 2), new_credentials())
         self.server.handlers[ECHO] = self._echo
         self.listener = new_listener(self.server, tls=tls)
         self.address = self.listener.listen("127.0.0.1", port)
@@ -74,7 +76,7 @@ class EchoCaller:
     def __init__(self, address: tuple[str, int], *, tls: NodeTls | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.scheduler = LoopScheduler(loop)
-        self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1))
+        self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1), new_credentials())
         self.gone = 0
         self.dialer = Dialer(
             loop, self.calling, *address, random=Random(0), on_gone=self._note_gone, tls=tls

@@ -33,6 +33,7 @@ class Broker:
         self._http_port = quiet_port()
         self._registry_port = quiet_port()
         self._sqs_port = quiet_port()
+        self.start_seconds_max: float = START_SECONDS_MAX
         # How far the clock of the node is ahead of the machine's, from its next start on.
         self.clock_ahead_seconds = 0
 
@@ -93,7 +94,7 @@ class Broker:
         eventually(
             lambda: ready_file.exists() or self._process_ended(),
             because="the node wrote its ready file",
-            within=START_SECONDS_MAX,
+            within=self.start_seconds_max,
         )
         addresses = json.loads(ready_file.read_text())
         assert addresses["kafka"] == self.bootstrap
@@ -121,6 +122,16 @@ class Broker:
         assert self._process is not None, "the node is not running"
         self._process.kill()
         self._wait("SIGKILL")
+
+    def pause(self) -> None:
+        """Stop the node where it is; it keeps its memory and its connections."""
+        assert self._process is not None, "the node is not running"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused node go on."""
+        assert self._process is not None, "the node is not running"
+        self._process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop the node in order and start it again."""

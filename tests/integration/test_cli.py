@@ -110,7 +110,7 @@ def test_a_topic_is_created_shown_changed_and_deleted(
 
 def test_deleting_asks_first(goqueue: GoQueue, topic: str) -> None:
     refused = goqueue("topic", "delete", topic, stdin="n\n", code=1)
-    assert f"Delete topic {topic} and its 0 records?" in refused.out
+    assert f"Delete topic {topic} and its 0 records on cluster " in refused.out
     assert topic in goqueue("topic", "list").out
 
 
@@ -212,7 +212,7 @@ def test_a_group_goes_on_where_it_stopped(goqueue: GoQueue, topic: str, group: s
     assert (lag["total_lag"], lag["partitions"][0]["committed"]) == (1, 3)
     assert goqueue("consume", topic, "--group", group).lines == ["d"]
     assert goqueue("group", "lag", group).lines[-1] == "Total lag: 0"
-    assert [group, "classic", "Empty"] in goqueue("group", "list").table
+    assert [group, "stream", "classic", "Empty"] in goqueue("group", "list").table
     assert goqueue("group", "offsets", group).table == [[topic, "0", "4", "-"]]
 
 
@@ -247,7 +247,7 @@ def test_a_group_with_members_is_not_moved(
         settle([member], topic, 1)
         moved = goqueue("group", "reset-offsets", group, "--topic", topic, "--to-latest", code=1)
         assert moved.err == sentence
-        assert goqueue("group", "delete", group, "--yes", code=1).err == sentence
+        assert goqueue("group", "delete", group, "--yes", code=1).err.endswith(sentence)
         assert goqueue("consume", topic, "--group", group, code=1).err == sentence
         described = goqueue("group", "describe", group)
         assert described.lines[0].startswith(f"{group}: stable, classic, assignor")
@@ -321,6 +321,4 @@ def test_an_address_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
         )
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert line.startswith(
-        f"listeners.kafka: nobody can listen at 127.0.0.1:{port}: Address already"
-    )
+    assert line.startswith(f"listeners.kafka: 127.0.0.1:{port} is in use by another")

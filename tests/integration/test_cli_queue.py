@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from goqueue import Client
+from goqueue.model.errors import UnknownTopic
 
 from .ports import quiet_port
 from .process import Broker
@@ -83,7 +84,8 @@ def test_messages_are_received_and_settled(goqueue: Run, topic: str, group: str)
     assert goqueue("queue", "reject", receipts[4], "-g", group, "--reason", "torn") == (
         "Rejected 1 message.\n"
     )
-    error = goqueue("queue", "ack", receipts[0], "-g", group, code=1)
+    assert goqueue("queue", "ack", receipts[0], "-g", group) == "Acknowledged 1 message.\n"
+    error = goqueue("queue", "ack", receipts[2], "-g", group, code=1)
     assert "no longer leased under this receipt" in error
     again = goqueue("queue", "receive", topic, "-g", group, "--ack", "--wait", "5s")
     assert again.splitlines()[-1] == "Acknowledged 1 message."
@@ -114,6 +116,9 @@ def test_dead_letters_are_shown_and_brought_back(
     goqueue: Run, api: Client, topic: str, group: str
 ) -> None:
     assert "has no dead letters" in goqueue("queue", "dead-letters", topic)
+    assert goqueue("queue", "redrive", topic) == f"Topic {topic} has no dead letters.\n"
+    with pytest.raises(UnknownTopic, match="made with the first dead letter"):
+        api.dead_letters(topic).redrive()
     api.publish_many(topic, ["a", "b", "c"])
     queue = api.queue(topic, group=group)
     for message in queue.receive(10, wait=5):
@@ -144,7 +149,7 @@ def test_groups_and_lanes(goqueue: Run, topic: str, group: str) -> None:
         "-o",
         "json",
     )
-    made = json.loads(settings)
+    made = json.loads(settings)["settings"]
     assert (made["visibility_ms"], made["key_order"]) == (60_000, True)
     error = goqueue("queue", "configure", group, "--config", "visibility_ms=0", code=1)
     assert "visibility_ms" in error
@@ -222,5 +227,5 @@ def test_a_missing_broker_is_answered_with_what_to_do(goqueue: Run) -> None:
 
 @pytest.mark.on_cluster
 def test_the_address_of_a_context_is_used(goqueue: Run, broker: Broker, topic: str) -> None:
-    goqueue("config", "set-context", "here", "-b", "127.0.0.1:1", "--http", broker.http)
+    goqueue("config", "set-context", "here", "--http", broker.http)
     assert goqueue("schedule", "count", "-c", "here", "--topic", topic) == "0\n"

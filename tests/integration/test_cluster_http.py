@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,22 @@ def test_every_node_publishes_to_every_partition(
             for other in nodes.values():
                 place = f"/v1/topics/everywhere/messages/{partition}/{told['offset']}"
                 assert good(other.get(place))["value"] == f"{number}>{partition}"
+
+
+def test_first_uses_at_all_nodes_at_once_make_one_topic(nodes: dict[int, httpx.Client]) -> None:
+    def first_uses(round_: int, number: int) -> list[httpx.Response]:
+        topic, group = f"first-{round_}", f"firsts-{round_}"
+        published = nodes[number].post(f"/v1/topics/{topic}/publish", json={"value": str(number)})
+        received = nodes[number].post(f"/v1/groups/{group}/receive", json={"topic": topic})
+        return [published, received]
+
+    for round_ in range(3):
+        with ThreadPoolExecutor(6) as pool:
+            calls = [pool.submit(first_uses, round_, number) for number in [*nodes, *nodes]]
+        answers = [answer for call in calls for answer in call.result()]
+        assert {one.status_code for one in answers} == {200}, [one.text for one in answers]
+        read = good(nodes[1].get(f"/v1/topics/first-{round_}/messages", params={"limit": 20}))
+        assert sorted(one["value"] for one in read["messages"]) == ["1", "1", "2", "2", "3", "3"]
 
 
 def test_a_batch_has_a_result_for_each_message_wherever_it_goes(

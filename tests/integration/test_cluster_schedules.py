@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from .cluster import Cluster
+from .process import Broker
 from .waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -127,6 +136,180 @@ def test_messages_outlive_the_nodes_that_keep_them(cluster: Cluster) -> None:
     cluster.nodes[second].kill()
     found = read(cluster, "orders", len(due_ms))
     check(found, due_ms)
+
+
+class Pipeline:
+    """A stock idempotent producer with several batches in flight; many of its records are delayed.
+
+    All go to one partition, and each is a batch of its own.
+    """
+
+    FLUSH_SECONDS = 100
+
+    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+        self.acked: list[bytes] = []
+        self.failures: list[KafkaError] = []
+        self._topic, self._partition = topic, partition
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "batch.num.messages": 1,
+                "linger.ms": 0,
+                "socket.timeout.ms": 5_000,  # so that nobody waits long for a node that is stopped
+                "log_level": 2,
+            }
+        )
+
+    def send(self, start: int, stop: int) -> None:
+        for number in range(start, stop):
+            self._producer.produce(
+                self._topic,
+                b"%d" % number,
+                partition=self._partition,
+                headers=[("goqueue-delay-ms", b"1000")] if number % 3 != 1 else [],
+                on_delivery=self._done,
+            )
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(self.FLUSH_SECONDS) == 0
+        assert self.failures == []
+
+    def _done(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acked.append(message.value() or b"")
+        else:
+            self.failures.append(error)
+
+
+def apart(cluster: Cluster, topic: str) -> tuple[int, int]:
+    """A partition whose leader keeps no delayed records, and that leader."""
+    owners = {cluster.leader_of("__scheduled", number) for number in range(2)}
+    for partition in range(3):
+        leader = cluster.leader_of(topic, partition)
+        if leader not in owners:
+            return partition, leader
+    raise AssertionError(f"node {owners} owns schedules and all partitions")
+
+
+def _leaders(node: Broker, topic: str) -> set[int]:
+    """Who leads the partitions of a topic, as this node says; others may not answer."""
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
+    found = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+    return {int(one.leader) for one in found}
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_acknowledged_delayed_records_appear_once_while_their_owner_is_away(
+    cluster: Cluster, is_killed: bool
+) -> None:
+    create(cluster, "orders")
+    until_in_sync(cluster)
+    partition, leader = apart(cluster, "orders")
+    owners = sorted({cluster.leader_of("__scheduled", number) for number in range(2)} - {leader})
+    pipeline = Pipeline(cluster, "orders", partition)
+    pipeline.send(0, 5)
+    for turn, owner in enumerate(owners):
+        node = cluster.nodes[owner]
+        if is_killed:
+            node.kill()
+        else:
+            node.pause()
+        pipeline.send(5 + 40 * turn, 25 + 40 * turn)
+        witness = cluster.nodes[leader]
+        eventually(
+            lambda: not _leaders(witness, "__scheduled") & {-1, owner},  # noqa: B023
+            because="another node keeps delayed records",
+        )
+        pipeline.send(25 + 40 * turn, 45 + 40 * turn)
+        if is_killed:
+            node.start()
+        else:
+            node.resume()
+        until_in_sync(cluster)
+    pipeline.flush()
+    count = 5 + 40 * len(owners)
+    assert sorted(pipeline.acked) == sorted(b"%d" % number for number in range(count))
+    found = [message.value() or b"" for message in read(cluster, "orders", count)]
+    assert sorted(found) == sorted(pipeline.acked)
+    plain = [int(value) for value in found if int(value) % 3 == 1]
+    assert plain == sorted(plain)
+
+
+def _transact(producer: Producer, partition: int, name: str, stop: Callable[[], None]) -> bool:
+    """One transaction in the middle of which something happens; whether it was committed."""
+    producer.begin_transaction()
+    for number in range(12):
+        producer.produce(
+            "orders",
+            f"{name}-{number}",
+            partition=partition,
+            headers=[("goqueue-delay-ms", b"500")] if number % 3 != 1 else [],
+        )
+        if number == 5:
+            stop()
+    try:
+        producer.commit_transaction(60)
+    except KafkaException as error:
+        if not error.args[0].txn_requires_abort():
+            raise
+        producer.abort_transaction(60)
+        return False
+    return True
+
+
+def test_transactions_keep_their_delayed_records_when_the_owner_is_stopped(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "orders")
+    until_in_sync(cluster)
+    partition, leader = apart(cluster, "orders")
+    owners = sorted({cluster.leader_of("__scheduled", number) for number in range(2)} - {leader})
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": "till",
+            "batch.num.messages": 1,
+            "linger.ms": 0,
+            "socket.timeout.ms": 5_000,
+            "log_level": 2,
+        }
+    )
+    producer.init_transactions(60)
+    committed: list[str] = []
+    for owner in owners:
+        node = cluster.nodes[owner]
+        for turn, deed in enumerate((lambda: None, node.pause, lambda: None)):
+            if _transact(producer, partition, f"{owner}.{turn}", deed):
+                committed.append(f"{owner}.{turn}")
+        node.resume()
+        until_in_sync(cluster)
+    expected = sorted(f"{name}-{number}" for name in committed for number in range(12))
+    found = [
+        (message.value() or b"").decode() for message in read(cluster, "orders", len(expected))
+    ]
+    assert sorted(found) == expected
+    assert len(committed) >= 2 * len(owners)
+
+
+def test_a_leader_that_was_stopped_stores_no_delayed_record_again(cluster: Cluster) -> None:
+    create(cluster, "orders")
+    until_in_sync(cluster)
+    partition, leader = apart(cluster, "orders")
+    pipeline = Pipeline(cluster, "orders", partition)
+    pipeline.send(0, 5)
+    pipeline.flush()
+    cluster.nodes[leader].pause()
+    pipeline.send(5, 35)  # The first of these are in its sockets' buffers.
+    witness = cluster.nodes[min(set(cluster.nodes) - {leader})]
+    eventually(lambda: not _leaders(witness, "orders") & {-1, leader}, because="another node leads")
+    pipeline.flush()
+    cluster.nodes[leader].resume()
+    pipeline.send(35, 45)
+    pipeline.flush()
+    found = [message.value() or b"" for message in read(cluster, "orders", 45)]
+    assert sorted(found) == sorted(b"%d" % number for number in range(45))
 
 
 def test_a_rolling_restart_releases_everything_once(cluster: Cluster) -> None:

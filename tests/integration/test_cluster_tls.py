@@ -62,9 +62,9 @@ class SecureCluster(Cluster):
         for number in (1, 2, 3):
             home = directory / f"node-{number}"
             home.mkdir()
-            node = SecureBroker(
-                home, CLUSTER_SETTINGS, node_id=number, internal_port=port, peers=peers
-            )
+            # Certificates are enough.
+            settings = {**CLUSTER_SETTINGS, "cluster.secret": ""}
+            node = SecureBroker(home, settings, node_id=number, internal_port=port, peers=peers)
             node.use(self.files[number])
             self.nodes[number] = node
 

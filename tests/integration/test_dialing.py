@@ -13,6 +13,7 @@ from goqueue.runtime import dialing
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.wire.peers.frames import Hello
+from tests.credentials import new_credentials
 
 from .echo_nodes import EchoCaller, EchoNode, new_listener, play, until
 
@@ -120,7 +121,11 @@ class Peer:
         loop = asyncio.get_running_loop()
         self.scheduler = LoopScheduler(loop)
         self.connections = PeerConnections(
-            loop, self.scheduler, Random(0), hello=lambda: Hello("c", node)
+            loop,
+            self.scheduler,
+            Random(0),
+            hello=lambda: Hello("c", node),
+            credentials=new_credentials(),
         )
         self.listener = new_listener(self.connections.server)
         host, self.port = self.listener.listen("127.0.0.1", port)

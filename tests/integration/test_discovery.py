@@ -12,8 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.listening import Listener
+from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
+from tests.credentials import new_credentials
 
 from .cluster import CLUSTER_SETTINGS
 from .ports import quiet_port
@@ -91,7 +93,11 @@ def test_discovery_tells_who_is_at_each_address_and_passes_over_who_is_silent() 
         loop = asyncio.get_running_loop()
         addresses = []
         for number in (1, 2):
-            server = PeerServer(lambda number=number: Hello("c", number))  # type: ignore[misc]
+            server = PeerServer(
+                LoopScheduler(loop),
+                lambda number=number: Hello("c", number),  # type: ignore[misc]
+                new_credentials(),
+            )
             listener = Listener(
                 loop,
                 server.connect,
@@ -114,6 +120,7 @@ def test_discovery_tells_who_is_at_each_address_and_passes_over_who_is_silent() 
             found=lambda nodes: None if found.done() else found.set_result(nodes),
             is_idle=lambda: False,
             resolve=resolve,
+            credentials=new_credentials(),
         )
         discovery.start()
         nodes = await asyncio.wait_for(found, 20)

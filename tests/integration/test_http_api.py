@@ -276,11 +276,11 @@ def test_a_stop_ends_those_who_wait(start_broker: StartBroker) -> None:
     with _connect(node) as waiting, _connect(node) as following:
         # The first answer shows that the node has begun with the second request.
         waiting.sendall(
-            b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
-            b"GET /v1/topics/orders/messages?wait_ms=60000 HTTP/1.1\r\nhost: x\r\n\r\n"
+            b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            b"GET /v1/topics/orders/messages?wait_ms=60000 HTTP/1.1\r\nhost: localhost\r\n\r\n"
         )
         assert waiting.recv(4096).startswith(b"HTTP/1.1 200 OK")
-        following.sendall(b"GET /v1/topics/orders/stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        following.sendall(b"GET /v1/topics/orders/stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert b"text/event-stream" in following.recv(4096)
         began = time.monotonic()
         node.stop()
@@ -319,7 +319,7 @@ def test_a_large_body_is_refused_with_an_answer(api: httpx.Client, orders: str) 
 
 def test_requests_may_be_pipelined(broker: Broker) -> None:
     with _connect(broker) as raw:
-        raw.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
+        raw.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n" * 50)
         received = b""
         while received.count(b"HTTP/1.1 200 OK") < 50:
             received += raw.recv(65536)
@@ -330,7 +330,7 @@ def test_silent_and_slow_clients_are_let_go(start_broker: StartBroker) -> None:
         {"listeners.http_idle_timeout_ms": 1_000, "listeners.http_receive_timeout_ms": 1_000}
     )
     with _connect(node) as silent, _connect(node) as slow:
-        slow.sendall(b"POST /v1/topics HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        slow.sendall(b"POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         slow.settimeout(30)
         assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
         silent.settimeout(30)
@@ -343,7 +343,7 @@ def test_connections_have_a_limit(start_broker: StartBroker) -> None:
         third.settimeout(30)
         assert third.recv(100) == b""
         for one in (first, second):
-            one.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+            one.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert one.recv(4096).startswith(b"HTTP/1.1 200 OK")
 
 

@@ -232,8 +232,7 @@ def test_each_message_of_a_queue_is_settled_by_its_receipt(
     queue.nack(second, delay=0)
     queue.reject(third, reason="torn")
     queue.extend(fourth, visibility=120)
-    with pytest.raises(StaleReceipt):
-        queue.ack(first)
+    queue.ack(first)  # The same call once more has the same answer.
     assert [type(one) for one in queue.ack_many([fourth, "forged", third])] == [
         type(None),
         InvalidReceipt,

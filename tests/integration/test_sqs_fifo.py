@@ -262,3 +262,28 @@ def test_duplicates_are_known_after_a_crash_and_forgotten_after_five_minutes(
 
 def _place(sent: Answer) -> Any:
     return sent["MessageId"], sent["SequenceNumber"]
+
+
+def test_an_earlier_message_that_is_released_comes_back_while_a_later_one_is_out(
+    fifo: Queue,
+) -> None:
+    for body in ("1", "2", "3"):
+        fifo.send(body, MessageGroupId="g")
+    first, second = receive_together(fifo, ["1", "2"])
+    fifo.hide(first, 0)
+    again = fifo.receive_one()
+    assert again["Body"] == "1"
+    assert fifo.receive() == [], "a later one came while earlier ones are out"
+    fifo.delete(again)
+    fifo.delete(second)
+    assert fifo.receive_one()["Body"] == "3"
+
+
+def test_a_receive_takes_as_many_of_a_group_as_it_can_before_the_next(fifo: Queue) -> None:
+    fifo.send("b0", MessageGroupId="b")
+    fifo.delete(fifo.receive_one())  # From now on every message is seen as soon as it is stored.
+    for body in ("a1", "b1", "a2", "b2", "a3", "c1"):
+        fifo.send(body, MessageGroupId=body[0])
+    eventually(lambda: fifo.counts()[0] == 6, because="all can be received")
+    assert bodies(fifo.receive(3)) == ["a1", "a2", "a3"]
+    assert bodies(fifo.receive(3)) == ["b1", "b2", "c1"]

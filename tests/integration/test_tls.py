@@ -19,6 +19,7 @@ from goqueue.runtime.tls import NodeTls, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.wire.peers.complaints import Complaints
 from tests.certificates import Authority, Files
+from tests.credentials import new_credentials
 
 from .echo_nodes import SECONDS_MAX, EchoCaller, EchoNode, play, until
 
@@ -62,6 +63,7 @@ class Taker:
         self.loop = asyncio.get_running_loop()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns = None
+        self.unsent = None
         self.receive_bytes_total = 0
         self.complaints = Complaints(logging.getLogger("goqueue"))
         self.unsent_bytes = self.taken_bytes = 0
@@ -294,6 +296,7 @@ def test_discovery_believes_those_that_have_the_name_it_looked_up(
             found=lambda nodes: None if found.done() else found.set_result(nodes),
             is_idle=lambda: False,
             resolve=resolve,
+            credentials=new_credentials(),
             tls=tls_of(authority.sign("node-1", "nodes.example"), "nodes.example"),
         )
         discovery.start()

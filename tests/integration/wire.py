@@ -107,6 +107,23 @@ def fetched_v4(body: bytes) -> tuple[int, int, int]:
     return error, high_watermark, size
 
 
+def produce_v3(topic: str, batch: bytes, *, partition: int = 0) -> bytes:
+    """The body of a Produce request, version 3, with one batch for one partition."""
+    return (
+        struct.pack(">hhii", -1, -1, 30_000, 1)
+        + string(topic)
+        + struct.pack(">iii", 1, partition, len(batch))
+        + batch
+    )
+
+
+def produced_v3(body: bytes) -> tuple[int, int]:
+    """Error and base offset of a Produce answer for one partition."""
+    (name_length,) = struct.unpack_from(">h", body, 4)
+    error, offset = struct.unpack_from(">hq", body, 4 + 2 + name_length + 4 + 4)
+    return error, offset
+
+
 def list_offsets_v1(topic: str, partition: int, timestamp: int) -> bytes:
     """The body of a ListOffsets request, version 1."""
     return struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">iiq", 1, partition, timestamp)

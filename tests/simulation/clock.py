@@ -1,7 +1,8 @@
 """Virtual time: everything that waits, in one thread, in an order that a seed decides.
 
 A world has one `VirtualClock`; each of its nodes sees time through a `NodeClock`, which may be
-wrong about the hour and which forgets all it was to do when the node dies.
+wrong about the hour and which forgets all it was to do when the node dies. A node can be paused, as
+by SIGSTOP: its timers fire late, and what is sent to it is processed after it is resumed.
 """
 
 from __future__ import annotations
@@ -165,6 +166,8 @@ class NodeClock:
         self.now_ms = SteadyClock(wall_ms=self.wall_ms, stopwatch_ms=clock.now_ms).now_ms
         self._timers: list[Timer] = []
         self._sweep_at = 64
+        self.is_paused = False
+        self._held: list[tuple[bool, Callable[[], None]]] = []  # input or a timer; what it does
 
     def wall_ms(self) -> int:
         return self._clock.now_ms() + self.skew_ms
@@ -173,7 +176,37 @@ class NodeClock:
         self.call_later(0, action)
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer:
-        return self._remember(self._clock.call_later(delay_ms, action))
+        def fire() -> None:
+            if self.is_paused:
+                self._held.append((False, lambda: None if timer.is_cancelled else action()))
+            else:
+                action()
+
+        timer = self._clock.call_later(delay_ms, fire)
+        return self._remember(timer)
+
+    def deliver(self, action: Callable[[], None]) -> None:
+        """Process input that has arrived: at once, or when the node is resumed."""
+        if self.is_paused:
+            self._held.append((True, action))
+        else:
+            action()
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does: it computes nothing until it is resumed."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let the process go on: with what it was sent meanwhile, or with its timers."""
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        held, self._held = self._held, []
+        first = self._clock.random.choice([True, False, None])
+        if first is not None:
+            held.sort(key=lambda one: one[0] is not first)
+        for _, action in held:
+            self.call_soon(action)
 
     def run_blocking(self, work: Callable[[], Any], done: Done) -> Timer:
         # The handle does not know when its work is over, so it unregisters itself in `done`.
@@ -181,7 +214,7 @@ class NodeClock:
 
         def finished(result: Any, error: BaseException | None) -> None:
             handle.cancel()
-            done(result, error)
+            self.deliver(lambda: done(result, error))
 
         handle = self._clock.run_blocking(work, finished, extra_ms=lambda: self.extra_ms())
         handle.at_us = 1 << 62  # it is due whenever it is, so no sweep may drop it
@@ -192,6 +225,7 @@ class NodeClock:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self._held.clear()
 
     def _remember(self, timer: Timer) -> Timer:
         self._timers.append(timer)

@@ -24,6 +24,7 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS, Application
 
 EVENTS = "events"  # for streams
+EVENTS_LATER = "events-later"  # for idempotent producers that delay some of their records
 TASKS = "tasks"  # for queues; delayed messages come to it as well
 PARTITIONS = 2
 SKEW_MS_MAX = 3_000  # of a node that has just started
@@ -45,7 +46,7 @@ class Everything:
     def __init__(self, seed: int) -> None:
         self.world = world = ClusterWorld(seed, node_count=5 if seed % 2 else 3, **SETTINGS)
         world.heal()
-        topics = {EVENTS: PARTITIONS, TASKS: PARTITIONS, INPUT: 1}
+        topics = {EVENTS: PARTITIONS, EVENTS_LATER: PARTITIONS, TASKS: PARTITIONS, INPUT: 1}
         topics |= dict.fromkeys((name.topic for name in OUTPUTS), 2)
         for name, count in topics.items():
             world.create(name, partitions=count, min_insync_replicas="2")
@@ -60,6 +61,12 @@ class Everything:
         self.tasks = cluster_queues.Writer(world, TASKS)
         self.consumers = consumers_of(world, self.history)
         self.delays = cluster_schedules.Client(world, TASKS)
+        self.delaying = [
+            cluster_schedules.DelayingWriter(
+                world, EVENTS_LATER, number, producer_id=200 + number, in_flight=5
+            )
+            for number in range(PARTITIONS)
+        ]
         self.stage = Stage(world, self.trouble)
         self.applications = [
             Application(self.stage, f"app{number}", bumps_epoch=number == 1, positions=ENDLESS)
@@ -111,8 +118,9 @@ class Everything:
             consumer.step(is_kind=False)
 
     def _work_schedules(self) -> None:
-        delays = self.delays
-        self.world.random.choice([delays.schedule, delays.schedule, delays.cancel, delays.move])()
+        delays, writer = self.delays, self.world.random.choice(self.delaying)
+        deeds = [delays.schedule, delays.schedule, delays.cancel, delays.move, writer.write]
+        self.world.random.choice(deeds)()
 
     def _work_transactions(self) -> None:
         for application in self.applications:
@@ -151,6 +159,7 @@ class Everything:
         self._run_for(500)
         self.is_working = False
         self.streams.settle()
+        self.world.run_until(lambda: all(one.is_done for one in self.delaying), ms_max=60_000)
         self._finish_transactions()
         self.delays.until_released()
 
@@ -184,6 +193,8 @@ class Everything:
         for application in self.applications:
             assert application.committed_offset() == application.positions
         self.delays.check_complete()
+        for writer in self.delaying:
+            writer.check_complete()
         drain(self.world, self.consumers, self.history)
         self.world.watch.check_whole()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from goqueue.broker.dead_letters import LEDGER_GROUP
@@ -23,17 +24,19 @@ PARTITIONS = 2
 GROUPS = ("one", "two")
 DELIVERIES_MAX = 3
 VISIBILITY_MS = 400
+VISIBILITIES_MS = (400, 400, 3_000)
+LONGER_MS = 2_000
+LEASE_PART = 0.9  # a steady clock is faster than true time by up to one part in twenty
 QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
 GONE_MS = 3_000  # a client that has no answer by then asks again
 Place = tuple[int, int]
 
 
-class Tenure(NamedTuple):
-    """The time for which one life of a node owns a group."""
+class Held(NamedTuple):
+    """A lease: until when it holds at least, by the clock of the world, and its receipt."""
 
-    node: int
-    life: int
-    epoch: int
+    until_ms: float
+    receipt: str
 
 
 def owner_of(world: ClusterWorld, group: str) -> ClusterNode | None:
@@ -62,52 +65,69 @@ def records_of(world: ClusterWorld, topic: str) -> list[tuple[int, Record]]:
 
 
 class History:
-    """What clients of the groups of a topic have seen, and what must be true of it."""
+    """What clients of the groups of a topic have seen, and what must be true of it.
+
+    Nothing here depends on which node answered: an owner that does not know of its successor may
+    neither deliver what is done there nor what is with somebody there.
+    """
 
     def __init__(self, world: ClusterWorld, topic: str = TOPIC) -> None:
         self.world = world
         self.topic = topic
-        # And in which epoch of the group's owner that was answered.
-        self.acked: dict[str, dict[Place, int]] = {group: {} for group in GROUPS}
+        self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
         self.seen: dict[str, set[Place]] = {group: set() for group in GROUPS}
         self.deliveries = 0
+        self.settled_after_failover = 0
         self.failures: Counter[str] = Counter()
-        self._held: dict[tuple[str, Place, Tenure], float] = {}
+        self._held: dict[tuple[str, Place], Held] = {}
+        self._attempts: dict[tuple[str, Place], int] = {}
+        # Acks and rejections that were refused, by the attempt whose receipt they had.
+        self._refused: dict[tuple[str, Place], int] = {}
         self._values: dict[Place, bytes | None] = {}
 
     def delivered(self, group: str, one: ReceivedMessage, node: ClusterNode) -> None:
-        place = (one.delivery.partition, one.delivery.offset)
+        place, now_ms = place_of(one), self.world.clock.now_ms()
         self.deliveries += 1
         told = f"seed {self.world.seed}: {group} {place} at node {node.number}"
         assert self._values.setdefault(place, one.record.value) == one.record.value, told
-        tenure = self._tenure(group, node)
-        # An owner that was not told of its successor cannot know what is acked there; what was
-        # acked in its own epoch or before, every owner knows. Who seems to own the group does not
-        # matter: while the successor is down, that is the one that was not told.
-        acked_in = self.acked[group].get(place)
-        assert acked_in is None or tenure.epoch < acked_in, f"{told} was acked and came back"
-        until_ms = self._held.get((group, place, tenure), 0.0)
-        assert until_ms <= node.clock.now_ms(), f"{told} is with two consumers"
-        self._held[group, place, tenure] = one.delivery.until_ms
-        if owner_of(self.world, group) is node:
-            self.seen[group].add(place)
+        assert place not in self.acked[group], f"{told} was acked and came back"
+        held = self._held.get((group, place))
+        assert held is None or held.until_ms <= now_ms, (
+            f"{told} is with two consumers: {held.until_ms - now_ms} ms before its time"
+        )
+        attempt, before = one.delivery.attempt, self._attempts.get((group, place), 0)
+        assert attempt > before, f"{told} has attempt {attempt} after {before}"
+        self._attempts[group, place] = attempt
+        left_ms = one.delivery.until_ms - node.clock.now_ms()
+        assert left_ms > 0, f"{told} was delivered when its lease was over"
+        self._held[group, place] = Held(now_ms + left_ms * LEASE_PART, one.delivery.receipt)
+        self.seen[group].add(place)
 
-    def given_back(self, group: str, messages: Received, node: ClusterNode) -> None:
-        tenure = self._tenure(group, node)
+    def given_back(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
+        """A call that ends these leases is on its way; when it is carried out is not known."""
         for one in messages:
-            place = (one.delivery.partition, one.delivery.offset)
-            self._held.pop((group, place, tenure), None)
+            held = self._held.get((group, place_of(one)))
+            if held is not None and held.receipt == one.delivery.receipt:
+                del self._held[group, place_of(one)]
 
-    def answered(self, group: str, one: ReceivedMessage, node: ClusterNode) -> None:
-        """A node has said that an ack is safe: its epoch's owner knows, and all who follow."""
-        place = (one.delivery.partition, one.delivery.offset)
-        self.acked[group].setdefault(place, self._tenure(group, node).epoch)
+    def extended(self, group: str, one: ReceivedMessage, until_ms: float) -> None:
+        held = self._held.get((group, place_of(one)))
+        if held is not None and held.receipt == one.delivery.receipt:
+            self._held[group, place_of(one)] = held._replace(until_ms=until_ms)
 
-    def _tenure(self, group: str, node: ClusterNode) -> Tenure:
-        fact = node.broker.topics.facts.queue_groups()[group]
-        number = node.broker.queues.journal.number_of(fact.id.hex())
-        epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(number).leader_epoch
-        return Tenure(node.number, node.life, epoch)
+    def is_held(self, group: str, one: ReceivedMessage) -> bool:
+        """Whether the lease of a receipt goes on, whatever happened to nodes meanwhile."""
+        held = self._held.get((group, place_of(one)))
+        is_same = held is not None and held.receipt == one.delivery.receipt
+        return held is not None and is_same and held.until_ms > self.world.clock.now_ms()
+
+    def answered(self, group: str, one: ReceivedMessage) -> None:
+        """A node has said that an ack is safe: every owner knows from then on."""
+        self.acked[group].add(place_of(one))
+
+    def refused(self, group: str, one: ReceivedMessage) -> None:
+        """An ack or a rejection came too late: then the message was given to somebody else."""
+        self._refused[group, place_of(one)] = one.delivery.attempt
 
     def check_end(self) -> None:
         letters: Counter[tuple[str, Place]] = Counter()
@@ -121,8 +141,12 @@ class History:
         for group in GROUPS:
             told = f"seed {self.world.seed}: {group}"
             dead = {place for name, place in letters if name == group}
-            assert not dead & self.acked[group].keys(), f"{told} acked and buried"
-            assert dead | self.acked[group].keys() <= stored, f"{told} knows what is not stored"
+            assert not dead & self.acked[group], f"{told} acked and buried"
+            assert dead | self.acked[group] <= stored, f"{told} knows what is not stored"
+            for (name, place), attempt in self._refused.items():
+                if name == group and place not in dead:
+                    last = self._attempts[group, place]
+                    assert last > attempt, f"{told} {place} was settled, and that was refused"
             lost = stored - dead - self.seen[group]
             assert not lost, f"{told} was never given {lost}"
             node = owner_of(self.world, group)
@@ -135,8 +159,27 @@ class History:
                 assert not open_ones, f"{told} is not at its end: {open_ones}"
 
 
+def place_of(one: ReceivedMessage) -> Place:
+    return one.delivery.partition, one.delivery.offset
+
+
+@dataclass(eq=False)
+class Settlement:
+    """One call that settles messages, made until it is answered, by whichever node."""
+
+    verdict: str
+    messages: list[ReceivedMessage]
+    due_ms: float
+    received_from: tuple[int, int]  # the node and its life
+    asked_ms: float = -1.0
+    calls: int = 0
+
+
 class Consumer:
-    """Receives for one group from whoever owns it, and does whatever the seed says."""
+    """Receives for one group from whoever owns it, and does whatever the seed says.
+
+    It settles at once or later, with the receipts that it has, at whoever owns the group then.
+    """
 
     def __init__(self, world: ClusterWorld, group: str, name: str, history: History) -> None:
         self.world = world
@@ -145,20 +188,24 @@ class Consumer:
         self.history = history
         self._waiting: Receiver | None = None
         self._asked_at = 0.0
-        self._asked: tuple[ClusterNode, int] | None = None
+        self._settlements: dict[Settlement, None] = {}
 
     def step(self, *, is_kind: bool) -> None:
-        """Ask for messages, unless an answer may be under way."""
-        random = self.world.random
+        """Settle what is due, and ask for messages unless an answer may be under way."""
+        random, now_ms = self.world.random, self.world.clock.now_ms()
+        for one in list(self._settlements):
+            is_asked = one.calls and now_ms - one.asked_ms < GONE_MS
+            if one.due_ms <= now_ms and not is_asked:
+                self._call(one)
         is_asking = self._waiting is not None and not self._waiting.promise.is_done
-        if is_asking and self.world.clock.now_ms() - self._asked_at < GONE_MS:
+        if is_asking and now_ms - self._asked_at < GONE_MS:
             return
         node = owner_of(self.world, self.group)
         if random.random() < 0.2 or node is None:
             node = random.choice(self.world.up() or [None])
         if node is None:
             return
-        self._asked_at = self.world.clock.now_ms()
+        self._asked_at = now_ms
         life = node.life
         try:
             self._waiting = node.broker.queues.receive(
@@ -167,7 +214,7 @@ class Consumer:
                 consumer=self.name,
                 messages_max=random.randint(1, 8),
                 wait_ms=random.choice([0, 50, 300]),
-                visibility_ms=VISIBILITY_MS,
+                visibility_ms=VISIBILITY_MS if is_kind else random.choice(VISIBILITIES_MS),
             )
         except GoQueueError as error:
             self._note(error)
@@ -182,7 +229,7 @@ class Consumer:
             for one in messages or ():
                 self.history.delivered(self.group, one, node)
             if messages:
-                self._settle(node, messages, is_kind=is_kind)
+                self._decide(node, list(messages), is_kind=is_kind)
 
         self._waiting.promise.then(received)
 
@@ -191,30 +238,81 @@ class Consumer:
         assert error.retryable, repr(error)
         self.history.failures[error.code] += 1
 
-    def _settle(self, node: ClusterNode, messages: Received, *, is_kind: bool) -> None:
-        random, queues = self.world.random, node.broker.queues
+    def _decide(self, node: ClusterNode, messages: list[ReceivedMessage], *, is_kind: bool) -> None:
+        random, now_ms = self.world.random, self.world.clock.now_ms()
         choice = 0.0 if is_kind else random.random()
-        receipts = [one.delivery.receipt for one in messages]
-        if choice >= 0.9:
+        if choice >= 0.92:
             return  # It has forgotten them.
-        self.history.given_back(self.group, messages, node)
+        verdict = "ack"
+        if choice >= 0.55:
+            verdict = "nack" if choice < 0.7 else "reject" if choice < 0.82 else "extend"
+        wait_ms = 0.0 if is_kind or random.random() < 0.5 else random.uniform(50, 3_000)
+        source = (node.number, node.life)
+        settlement = Settlement(verdict, messages, now_ms + wait_ms, source)
+        self._settlements[settlement] = None
+        if not wait_ms:
+            self._call(settlement)
+
+    def _call(self, settlement: Settlement) -> None:
+        """Have it carried out by whoever owns the group now, if anybody does."""
+        node = owner_of(self.world, self.group)
+        if node is None:
+            return
+        verdict, messages = settlement.verdict, settlement.messages
+        receipts = [one.delivery.receipt for one in messages]
+        held = [self.history.is_held(self.group, one) for one in messages]
+        is_first, asked_ms = not settlement.calls, self.world.clock.now_ms()
+        settlement.asked_ms = asked_ms
+        settlement.calls += 1
+        number, life, queues = settlement.calls, node.life, node.broker.queues
         try:
-            if choice < 0.6:
+            if verdict == "ack":
                 promise = queues.ack(self.group, receipts)
-            elif choice < 0.75:
-                promise = queues.nack(self.group, receipts, delay_ms=random.choice([None, 0, 200]))
-            else:
+            elif verdict == "nack":
+                promise = queues.nack(self.group, receipts, delay_ms=0)
+            elif verdict == "reject":
                 promise = queues.reject(self.group, receipts, reason="broken")
+            else:
+                promise = queues.extend(self.group, receipts, visibility_ms=LONGER_MS)
         except GoQueueError as error:
             self._note(error)
+            settlement.asked_ms = -GONE_MS
             return
+        if verdict != "extend":
+            self.history.given_back(self.group, messages)
 
         def settled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
+            assert life == node.life, "a dead node has answered"
+            if settlement not in self._settlements or number != settlement.calls:
+                return
             if error is not None:
                 self._note(error)
-            for one, outcome in zip(messages, outcomes or (), strict=False):
-                if outcome is None and choice < 0.6:
-                    self.history.answered(self.group, one, node)
+                settlement.asked_ms = -GONE_MS
+                return
+            assert outcomes is not None
+            if settlement.received_from != (node.number, node.life):
+                self.history.settled_after_failover += 1
+            retried: list[ReceivedMessage] = []
+            for one, outcome, was_held in zip(messages, outcomes, held, strict=True):
+                told = f"seed {self.world.seed}: {verdict} of {self.group} {place_of(one)}"
+                if outcome is None:
+                    if verdict == "ack":
+                        self.history.answered(self.group, one)
+                    elif verdict == "extend":
+                        until_ms = asked_ms + LONGER_MS * LEASE_PART
+                        self.history.extended(self.group, one, until_ms)
+                elif outcome.retryable:
+                    retried.append(one)
+                else:
+                    is_late = not was_held or (verdict == "extend" and not is_first)
+                    assert is_late, f"{told} was refused while it is out: {outcome}"
+                    assert verdict != "nack", f"{told} came again, and its nack was refused"
+                    if verdict in ("ack", "reject"):
+                        self.history.refused(self.group, one)
+            if retried:
+                settlement.messages, settlement.asked_ms = retried, -GONE_MS
+            else:
+                del self._settlements[settlement]
 
         promise.then(settled)
 
@@ -331,6 +429,8 @@ def strike(world: ClusterWorld) -> None:
         victim.crash,
         victim.kill,
         lambda: world.network.cut([victim.number], list(world.nodes)),
+        lambda: world.network.cut_one_way([victim.number], list(world.nodes)),
+        lambda: world.network.cut_one_way(list(world.nodes), [victim.number]),
         faults.cut.clear,
         faults.cut.clear,
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from goqueue.broker.schedules import Delayed
@@ -12,6 +14,7 @@ from goqueue.model.errors import (
     ScheduleReleased,
     UnknownSchedule,
 )
+from tests.simulation.cluster_work import Batch, IdempotentWriter
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 TOPIC = "orders"
@@ -174,3 +177,58 @@ class Client:
         assert is_empty(), f"seed {world.seed}: not all that was due has come"
         world.run_for(2_000)
         assert sum(node.broker.schedules.stats().dropped for node in world.up()) == 0
+
+
+class DelayingWriter(IdempotentWriter):
+    """An idempotent producer that delays some of its records, with several batches in flight."""
+
+    def __init__(
+        self, world: ClusterWorld, topic: str, number: int, *, producer_id: int, in_flight: int
+    ) -> None:
+        super().__init__(world, topic, number, producer_id=producer_id, in_flight=in_flight)
+        self.delays_ms: dict[str, int] = {}
+        self.dues_ms: dict[str, int] = {}  # the earliest that any node may have understood
+
+    def records(self, node: ClusterNode, batch: Batch) -> list[Record]:
+        return [self._record(node, value) for value in batch.values]
+
+    def _record(self, node: ClusterNode, value: str) -> Record:
+        delay_ms = self.delays_ms.get(value)
+        if delay_ms is None:
+            chance = self.random
+            delay_ms = chance.choice([0, 0, chance.randint(1, chance.choice(SPANS_MS))])
+            self.delays_ms[value] = delay_ms
+        if not delay_ms:
+            return Record(b"", value.encode())
+        due_ms = node.clock.wall_ms() + delay_ms
+        self.dues_ms[value] = min(due_ms, self.dues_ms.get(value, due_ms))
+        return Record(b"", value.encode(), (("goqueue-delay-ms", b"%d" % delay_ms),))
+
+    def check_complete(self) -> None:
+        """What was acknowledged is there once, in order or not before its time."""
+        found = self._found()
+        where = f"seed {self.world.seed}, producer {self.producer_id}"
+        counts = Counter(value for value, _ in found)
+        lost = [value for value in self.acked if value not in counts]
+        delays = {value: self.delays_ms.get(value) for value in lost}
+        assert not lost, f"{where}: lost (with delays) {delays}"
+        twice = [value for value, count in counts.items() if count > 1]
+        assert not twice, f"{where}: {twice} appeared twice"
+        plain = [value for value, _ in found if not self.delays_ms[value]]
+        in_order = sorted(plain, key=lambda value: int(value.split("-")[1]))
+        assert plain == in_order, f"{where}: not in order: {plain}"
+        for value, at_ms in found:
+            due_ms = self.dues_ms.get(value, 0)
+            assert at_ms >= due_ms or not self.delays_ms[value], f"{where}: {value} was early"
+
+    def _found(self) -> Sequence[tuple[str, int]]:
+        leader = self.world.leader_of(self.topic, self.number)
+        assert leader is not None
+        partition = leader.partition(self.topic, self.number)
+        assert partition is not None
+        return [
+            ((record.value or b"").decode(), record.timestamp_ms)
+            for _, batch in partition.log.batches(0, until_offset=partition.high_watermark)
+            for record in decode_batch(batch)
+            if (record.value or b"").startswith(b"%d-" % self.producer_id)
+        ]

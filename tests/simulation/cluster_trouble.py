@@ -16,6 +16,7 @@ _EPOCH_BITS = range(12 * 8, 16 * 8)
 _JOURNALS = ("meta/commit-journal-0", "meta/commit-journal-1")
 _JOURNAL_USED_BYTES = 40_000
 REPAIR_MS = 30_000
+PAUSE_MS = (100, 6_000)
 
 
 class Trouble:
@@ -52,11 +53,14 @@ class Trouble:
             self.set_clock,
             self.rot,
             self.outage,
+            self.pause,
+            self.pause_the_leader,
         ]
 
     def strike(self) -> None:
         deed = self.random.choice(self.deeds)
-        self.told.append(f"{self.world.age_ms} {deed.__name__}")
+        name = getattr(deed, "__name__", None) or str(deed)
+        self.told.append(f"{self.world.age_ms} {name}")
         deed()
 
     def end(self) -> None:
@@ -95,6 +99,20 @@ class Trouble:
         leader = self.world.leader_of(*self.random.choice(self.places))
         if leader is not None:
             leader.kill()
+
+    def pause(self) -> None:
+        """Stop a process for a while, longer than its session or not, with all that it believes."""
+        self._pause(self._anyone(lambda node: node.is_up and not node.is_paused))
+
+    def pause_the_leader(self) -> None:
+        leader = self.world.leader_of(*self.random.choice(self.places))
+        if leader is not None:
+            self._pause(leader)
+
+    def _pause(self, node: ClusterNode) -> None:
+        if node.is_up and not node.is_paused:
+            node.pause()
+            self.world.clock.call_later(self.random.uniform(*PAUSE_MS), node.clock.resume)
 
     def outage(self) -> None:
         """The power fails everywhere, and comes back here and there."""

@@ -182,7 +182,7 @@ class Watch:
             while at < len(data):
                 header = read_header(data, at)
                 batch = data[at : at + header.size]
-                is_whole = len(batch) == header.size > HEADER_BYTES
+                is_whole = len(batch) == header.size >= HEADER_BYTES
                 if not is_whole or not is_sound(batch):
                     self.demand(node.is_rotten, f"node {node.number} shows a damaged batch")
                     return

@@ -47,7 +47,7 @@ class Client:
         if self.random.random() < STALE_CHANCE:
             believing = [node for node in self.world.up() if node.leads(topic, number)]
             return self.random.choice(believing) if believing else None
-        return self.world.leader_of(topic, number)
+        return self.world.leader_of(topic, number, or_paused=True)
 
     def send(self, node: ClusterNode, deed: Callable[[], None]) -> None:
         """Have `deed` done in this life of a node, some time later, or never."""
@@ -55,7 +55,7 @@ class Client:
 
         def arrive() -> None:
             if node.is_up and node.life == life:
-                deed()
+                node.clock.deliver(deed)
 
         self.pass_on(arrive)
 
@@ -67,7 +67,7 @@ class Client:
 
 
 @dataclass(slots=True)
-class _Batch:
+class Batch:
     sequence: int
     values: list[str]
     is_out: bool = False
@@ -78,7 +78,11 @@ class IdempotentWriter(Client):
     """Sends numbered values with acks=all until each is acknowledged, several batches at a time.
 
     As over one connection, a batch arrives only if all before it have. When one of them fails,
-    everything that is not acknowledged is sent again, in order.
+    everything that is not acknowledged is sent again, in order. What a paused node was sent, it
+    processes when it is resumed, though its sender has gone elsewhere.
+
+    Where a batch is stored, all before it are: so clients conclude (librdkafka does), and do not
+    send again what failed before a batch that is acknowledged.
     """
 
     IN_FLIGHT_MAX = 5  # so many the broker promises to recognise
@@ -95,7 +99,7 @@ class IdempotentWriter(Client):
         self.acked: list[str] = []
         self.retries = 0
         self._sequence = 0
-        self._unacked: list[_Batch] = []
+        self._unacked: list[Batch] = []
         self._round = 0
         self._is_first = True
 
@@ -106,7 +110,7 @@ class IdempotentWriter(Client):
     def write(self) -> None:
         count = self.random.randint(1, 3)
         values = [f"{self.producer_id}-{self._sequence + one}" for one in range(count)]
-        self._unacked.append(_Batch(self._sequence, values))
+        self._unacked.append(Batch(self._sequence, values))
         self._sequence += count
         self._pump()
 
@@ -119,7 +123,7 @@ class IdempotentWriter(Client):
                 batch.is_out = True
                 self._transmit(batch)
 
-    def _transmit(self, batch: _Batch) -> None:
+    def _transmit(self, batch: Batch) -> None:
         node, turn = self.leader(self.topic, self.number), self._round
         if node is None:
             self._fail_later(turn)
@@ -128,8 +132,9 @@ class IdempotentWriter(Client):
         life = node.life
 
         def arrive() -> None:
-            if node.is_up and node.life == life and turn == self._round:
-                self._append(node, batch, turn)
+            is_current = turn == self._round or node.is_paused
+            if node.is_up and node.life == life and is_current:
+                node.clock.deliver(partial(self._append, node, batch, turn))
 
         # All of one connection takes the same time, so that nothing overtakes anything.
         if self.random.random() < self.world.network.faults.loss / 4:
@@ -138,10 +143,9 @@ class IdempotentWriter(Client):
         else:
             self.world.clock.call_later(self.world.network.faults.delay_ms / 2, arrive)
 
-    def _append(self, node: ClusterNode, batch: _Batch, turn: int) -> None:
-        answered = partial(self.pass_on, partial(self._answered, batch, turn, None))
+    def _append(self, node: ClusterNode, batch: Batch, turn: int) -> None:
         encoded = encode_batch(
-            [Record(b"", value.encode()) for value in batch.values],
+            self.records(node, batch),
             producer_id=self.producer_id,
             producer_epoch=0,
             base_sequence=batch.sequence,
@@ -154,36 +158,42 @@ class IdempotentWriter(Client):
             topic = node.broker.topics.get(self.topic)
             appended = node.broker.produce(topic, partition, memoryview(encoded))
         except GoQueueError as error:
-            is_wrong = isinstance(error, DuplicateSequence)
+            is_wrong = isinstance(error, DuplicateSequence) and turn == self._round
             self.world.watch.demand(not is_wrong, f"{batch} is refused: {error}")
             self.pass_on(partial(self._answered, batch, turn, error))
             return
-        assert isinstance(appended, Appended)
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
                 self.world.watch.look(node, (self.topic, self.number), partition)
-                answered()
-            else:
-                self.pass_on(partial(self._answered, batch, turn, error))
+            self.pass_on(partial(self._answered, batch, turn, error))
 
-        partition.when_committed(appended.last_offset, committed)
+        if isinstance(appended, Appended):
+            partition.when_committed(appended.last_offset, committed)
+        else:
+            appended.when_committed(committed)
 
-    def _answered(self, batch: _Batch, turn: int, error: GoQueueError | None) -> None:
+    def records(self, node: ClusterNode, batch: Batch) -> list[Record]:
+        """What a batch holds that a node is about to store."""
+        return [Record(b"", value.encode()) for value in batch.values]
+
+    def _answered(self, batch: Batch, turn: int, error: GoQueueError | None) -> None:
         if batch.is_acked:
             return
         if error is not None:
             self._fail_later(turn)
             return
-        batch.is_acked = True
         self._is_first = False
-        self.acked += batch.values
+        for one in self._unacked:
+            if one.sequence <= batch.sequence and not one.is_acked:
+                one.is_acked = True
+                self.acked += one.values
         # The window moves with its oldest batch alone, so that no node has to remember more.
         while self._unacked and self._unacked[0].is_acked:
             del self._unacked[0]
         self._pump()
 
-    def _time_out(self, batch: _Batch, turn: int) -> None:
+    def _time_out(self, batch: Batch, turn: int) -> None:
         if not batch.is_acked:
             self._fail_later(turn)
 

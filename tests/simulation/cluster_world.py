@@ -90,6 +90,18 @@ class ClusterNode:
         self.is_up = False
         self.clock.die()
 
+    @property
+    def is_paused(self) -> bool:
+        return self.is_up and self.clock.is_paused
+
+    def pause(self) -> None:
+        """Stop the process for a while; it keeps its memory and its beliefs."""
+        self.clock.pause()
+
+    def resume(self) -> None:
+        if self.is_paused:
+            self.clock.resume()
+
     def leads(self, topic: str, number: int = 0) -> bool:
         """Whether this node believes that it leads a partition."""
         found, cluster = self.broker.topics.find(topic), self.broker.cluster
@@ -150,6 +162,7 @@ class ClusterWorld:
         """End all trouble, and wait until every copy is in sync and led."""
         self.network.heal()
         for node in self.nodes.values():
+            node.resume()
             if not node.is_up:
                 node.start()
         self.run_until(self.is_whole, ms_max=120_000)
@@ -178,12 +191,18 @@ class ClusterWorld:
     # Nodes
 
     def up(self) -> list[ClusterNode]:
-        return [node for node in self.nodes.values() if node.is_up]
+        """The nodes that run, and are not paused."""
+        return [node for node in self.nodes.values() if node.is_up and not node.is_paused]
 
-    def leader_of(self, topic: str, number: int = 0) -> ClusterNode | None:
-        """The node that leads a partition; who was not told of its successor yet is none."""
+    def leader_of(
+        self, topic: str, number: int = 0, *, or_paused: bool = False
+    ) -> ClusterNode | None:
+        """The node that leads a partition; who was not told of its successor yet is none.
+
+        With `or_paused` it may be a paused node, which clients cannot tell from a slow one.
+        """
         leaders = []
-        for node in self.up():
+        for node in [one for one in self.nodes.values() if one.is_up] if or_paused else self.up():
             partition = node.partition(topic, number)
             if partition is not None and node.leads(topic, number):
                 leaders.append((partition.leader_epoch, node.number))

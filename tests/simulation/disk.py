@@ -178,6 +178,7 @@ class SimulatedDisk:
         self._syncs_to_fail = 0
         self._crash_at: int | None = None
         self._capacity_bytes: int | None = None
+        self._reserve_bytes = 0
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._folders: set[str] = {""}
@@ -322,6 +323,14 @@ class SimulatedDisk:
             return 1 << 40
         return max(0, self._capacity_bytes - self._used_bytes())
 
+    def reserve_bytes(self) -> int:
+        return self._reserve_bytes
+
+    def set_reserve(self, size: int) -> None:
+        if size - self._reserve_bytes > self.free_bytes():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._reserve_bytes = size
+
     # What the files ask of their disk
 
     def operation(self, kind: str, path: str) -> None:
@@ -395,7 +404,7 @@ class SimulatedDisk:
             self._durable_names[change.path] = change.inode
 
     def _used_bytes(self) -> int:
-        return sum(len(inode.data) for inode in self._names.values())
+        return self._reserve_bytes + sum(len(inode.data) for inode in self._names.values())
 
 
 def _folder(path: str) -> str:

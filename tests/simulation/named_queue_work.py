@@ -223,7 +223,7 @@ class Seen:
             key, offset = _place(one)
             told = f"{self.told}: {key!r} {offset}"
             assert (key, offset) not in self.done, f"{told} was acked and came back"
-            self._check_alone(key, now, told)
+            self._check_alone(key, offset, now, told)
             # Whatever was delivered before and is not done comes before later ones of its key.
             unfinished = self._unfinished.setdefault(key, {})
             earlier = {
@@ -239,12 +239,12 @@ class Seen:
             self.deliveries += 1
         self.largest_run = max(self.largest_run, *runs.values())
 
-    def _check_alone(self, key: bytes, now: Where, told: str) -> None:
-        """No other receive has anything of the key."""
-        for (other, offset), out in self._out.items():
+    def _check_alone(self, key: bytes, offset: int, now: Where, told: str) -> None:
+        """No other receive has an earlier message of the key."""
+        for (other, lower), out in self._out.items():
             is_held = out.tenure == now.tenure and out.until_ms > now.now_ms
-            if other == key and out.call != self._calls:
-                assert not is_held, f"{told} came while {offset} is out"
+            if other == key and out.call != self._calls and lower < offset:
+                assert not is_held, f"{told} came while {lower} is out"
 
     def acking(self, messages: list[ReceivedMessage]) -> None:
         for one in messages:

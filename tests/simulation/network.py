@@ -147,7 +147,8 @@ class SimulatedPeers:
         def arrive() -> None:
             target = self._network.nodes.get(node)
             if target is not None and kind in target._notice_handlers:
-                target._notice_handlers[kind](self.node, head, memoryview(sent))
+                handler = target._notice_handlers[kind]
+                target._clock.deliver(lambda: handler(self.node, head, memoryview(sent)))
 
         self._network.carry(self.node, node, arrive)
 
@@ -166,6 +167,9 @@ class SimulatedPeers:
         timer = self._clock.call_later(timeout_ms, lambda: _give_up(promise, node))
 
         def answered(answer: tuple[bytes, bytes] | Refusal) -> None:
+            self._clock.deliver(partial(take, answer))
+
+        def take(answer: tuple[bytes, bytes] | Refusal) -> None:
             # An answer to an earlier life, or one that comes twice, finds nobody.
             if self._network.nodes.get(self.node) is not self or promise.is_done:
                 return
@@ -187,9 +191,17 @@ class SimulatedPeers:
         answered: Callable[[tuple[bytes, bytes] | Refusal], None],
     ) -> None:
         target = self._network.nodes.get(node)
-        if target is None:
-            return
+        if target is not None:
+            target._clock.deliver(partial(self._ask_now, target, kind, head, body, answered))
 
+    def _ask_now(
+        self,
+        target: SimulatedPeers,
+        kind: PeerKind,
+        head: bytes,
+        body: bytes,
+        answered: Callable[[tuple[bytes, bytes] | Refusal], None],
+    ) -> None:
         def reply(answer: Answer | None, error: Exception | None) -> None:
             message: tuple[bytes, bytes] | Refusal
             if isinstance(error, GoQueueError):
@@ -199,7 +211,7 @@ class SimulatedPeers:
             else:
                 assert answer is not None
                 message = (answer.head, b"".join(answer.body))
-            self._network.carry(node, self.node, partial(answered, message))
+            self._network.carry(target.node, self.node, partial(answered, message))
 
         handler = target._handlers.get(kind)
         try:

@@ -262,6 +262,36 @@ def test_a_deposed_coordinator_does_not_begin_the_next_transaction_with_the_last
         world.wait(added)
 
 
+def test_any_node_has_a_transaction_aborted_for_an_operator() -> None:
+    """The leader of a partition is asked, which need not coordinate the transaction."""
+    world = _stage(7).cluster
+    for turn in range(6):
+        name = f"stuck-{turn}"
+        number = world.nodes[1].broker.transactions.partition_of(name)
+        owner = world.leader_of(TRANSACTION_TOPIC, number)
+        assert owner is not None
+        transacting = owner.broker.transacting
+        transaction = world.wait(transacting.begin(name, timeout_ms=600_000))
+        messages = [
+            Addressed(place.topic, Record(None, b"never"), place.partition) for place in OUTPUTS
+        ]
+        world.wait(transacting.publish(transaction, messages))
+        transactions = owner.broker.transactions
+        identity = transactions.describe(name).identity
+        asked = world.up()[turn % 3]
+        results = world.wait(
+            asked.broker.transactions.write_markers(
+                identity, [OUTPUTS[0]], is_commit=False, coordinator_epoch=0
+            )
+        )
+        assert results == {OUTPUTS[0]: None}
+        assert transactions.describe(name).state is TransactionState.COMPLETE_ABORT
+    world.run_for(500)
+    for node in world.up():
+        for place in OUTPUTS:
+            assert Copy(node).read(place) == []
+
+
 def _deposed(
     seed: int, *, ends_as: bool | None
 ) -> tuple[ClusterWorld, Transactions, Transactions, ProducerIdentity]:

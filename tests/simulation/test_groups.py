@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from goqueue.groups import limits
 from tests.simulation.groups_model import ClassicClient, Client, ConsumerClient, World
 
 CLIENTS_MAX = 6
@@ -48,6 +49,20 @@ def test_groups_keep_their_promises_through_any_trouble(make: Maker, seed: int) 
     _quiet(world)
     _check_settled(world)
     _check_nobody_pauses_for_a_newcomer(world, make)
+
+
+@pytest.mark.seeds(60)
+@pytest.mark.parametrize("make", [_consumer, _mixed], ids=lambda make: make.__name__.strip("_"))
+def test_so_do_large_groups_that_gather_changes_before_they_assign(
+    make: Maker, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every group counts as a large one here, and pauses for a second and more between two."""
+    monkeypatch.setattr(limits, "ASSIGNED_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(limits, "ASSIGNMENT_US_PER_MEMBER", 400_000)
+    world = World(seed)
+    _trouble(world, make)
+    _quiet(world)
+    _check_settled(world)
 
 
 def _trouble(world: World, make: Maker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
@@ -21,11 +22,25 @@ GROUPS = ("one", ORDERED_GROUP)
 DELIVERIES_MAX = 3
 MESSAGES = 120
 VISIBILITY_MS = 400
+LONGER_MS = 900
 Place = tuple[int, int]
 
 
+@dataclass(eq=False)
+class Settlement:
+    """One call that settles messages, made in one life of the node or another until answered."""
+
+    verdict: str
+    messages: list[ReceivedMessage]
+    due_ms: float
+    life: int = -1  # in which it was made last
+
+
 class Consumer:
-    """Receives for one group and does with its messages whatever the seed says."""
+    """Receives for one group and does with its messages whatever the seed says.
+
+    It settles at once or later, with the receipts that it has, in whichever life of the node.
+    """
 
     def __init__(self, world: World, group: str, name: str, history: History) -> None:
         self.world = world
@@ -34,10 +49,14 @@ class Consumer:
         self.history = history
         self._life = -1
         self._waiting: Receiver | None = None
+        self._settlements: dict[Settlement, None] = {}
 
     def step(self, *, is_kind: bool) -> None:
-        """Ask for messages, unless an answer is under way."""
+        """Settle what is due, and ask for messages, unless an answer is under way."""
         life = self.world.disk.life
+        for one in list(self._settlements):
+            if one.due_ms <= self.world.clock.now_ms() and one.life != life:
+                self._call(one)
         if self._waiting is not None and self._life == life and not self._waiting.promise.is_done:
             return
         random = self.world.random
@@ -57,39 +76,76 @@ class Consumer:
                 self.history.check_refusal(error)
                 return
             for one in messages or []:
-                self.history.delivered(self.group, one, life)
+                self.history.delivered(self.group, one)
             if messages:
-                self._settle(messages, life, is_kind=is_kind)
+                self._decide(list(messages), is_kind=is_kind)
 
         self._waiting.promise.then(received)
 
-    def _settle(self, messages: Received, life: int, *, is_kind: bool) -> None:
-        random, queues = self.world.random, self.world.broker.queues
+    def _decide(self, messages: list[ReceivedMessage], *, is_kind: bool) -> None:
+        random = self.world.random
         choice = 0.0 if is_kind else random.random()
+        if choice >= 0.92:
+            return  # It has forgotten them.
+        verdict = "ack"
+        if choice >= 0.6:
+            verdict = "nack" if choice < 0.75 else "reject" if choice < 0.85 else "extend"
+        wait_ms = 0.0 if is_kind or random.random() < 0.6 else random.uniform(20, 500)
+        settlement = Settlement(verdict, messages, self.world.clock.now_ms() + wait_ms)
+        self._settlements[settlement] = None
+        if not wait_ms:
+            self._call(settlement)
+
+    def _call(self, settlement: Settlement) -> None:
+        queues, life = self.world.broker.queues, self.world.disk.life
+        verdict, messages = settlement.verdict, settlement.messages
         receipts = [one.delivery.receipt for one in messages]
+        held = [self.history.is_held(self.group, one) for one in messages]
+        is_first, settlement.life = settlement.life < 0, life
+        asked_ms = self.world.clock.now_ms()
         try:
-            if choice < 0.6:
+            if verdict == "ack":
                 promise = queues.ack(self.group, receipts)
-            elif choice < 0.75:
-                promise = queues.nack(self.group, receipts, delay_ms=random.choice([None, 0, 200]))
-            elif choice < 0.85:
+            elif verdict == "nack":
+                promise = queues.nack(
+                    self.group, receipts, delay_ms=self.world.random.choice([0, 200])
+                )
+            elif verdict == "reject":
                 promise = queues.reject(self.group, receipts, reason="broken")
-            elif choice < 0.92:
-                promise = queues.extend(self.group, receipts, visibility_ms=900)
             else:
-                return  # It has forgotten them.
+                promise = queues.extend(self.group, receipts, visibility_ms=LONGER_MS)
         except GoQueueError as error:
             self.history.check_refusal(error)
+            settlement.life = -2
             return
-        is_ack, is_extension = choice < 0.6, choice >= 0.85
-        how = "extend" if is_extension else "done" if is_ack or choice >= 0.75 else "nack"
-        self.history.settling(self.group, messages, how, self.world.clock.now_ms())
+        if verdict != "extend":
+            self.history.given_back(self.group, messages)
 
         def settled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
             assert life == self.world.disk.life, "a dead node has answered"
-            for one, outcome in zip(messages, outcomes or (), strict=False):
-                if outcome is None and is_ack:
-                    self.history.acked[self.group].add(_place(one))
+            if outcomes is None:
+                assert error is not None
+                self.history.check_refusal(error)
+                settlement.life = -2
+                return
+            again: list[ReceivedMessage] = []
+            for one, outcome, was_held in zip(messages, outcomes, held, strict=True):
+                told = f"seed {self.world.seed}: {verdict} of {self.group} {_place(one)}"
+                if outcome is None:
+                    if verdict == "ack":
+                        self.history.acked[self.group].add(_place(one))
+                    elif verdict == "extend":
+                        self.history.extended(self.group, one, asked_ms + LONGER_MS)
+                elif outcome.retryable:
+                    again.append(one)
+                else:
+                    is_late = not was_held or (verdict == "extend" and not is_first)
+                    assert is_late, f"{told} was refused while it is out: {outcome}"
+                    assert verdict != "nack", f"{told} came again, and its nack was refused"
+            if again:
+                settlement.messages, settlement.life = again, -2
+            else:
+                del self._settlements[settlement]
 
         promise.then(settled)
 
@@ -100,7 +156,9 @@ class History:
     def __init__(self, world: World) -> None:
         self.world = world
         self.acked: dict[str, set[Place]] = {group: set() for group in GROUPS}
-        self._held: dict[tuple[str, Place], tuple[int, int]] = {}
+        # Until when a message is with somebody at least, and under which receipt.
+        self._held: dict[tuple[str, Place], tuple[float, str]] = {}
+        self._attempts: dict[tuple[str, Place], int] = {}
         self._values: dict[Place, bytes | None] = {}
         # Of the group that keeps the order of keys: what was delivered and is not over.
         self._unfinished: dict[tuple[int, bytes | None, int], dict[int, str]] = {}
@@ -111,37 +169,56 @@ class History:
         assert isinstance(error, GoQueueError), error
         assert error.retryable, error
 
-    def delivered(self, group: str, one: ReceivedMessage, life: int) -> None:
+    def delivered(self, group: str, one: ReceivedMessage) -> None:
         place, now_ms = _place(one), self.world.clock.now_ms()
         self.deliveries += 1
         told = f"seed {self.world.seed}: {group} {place}"
         assert place not in self.acked[group], f"{told} was acked and came back"
-        until_ms, held_in = self._held.get((group, place), (0, -1))
-        assert held_in != life or until_ms <= now_ms, f"{told} is with two consumers"
+        until_ms, _ = self._held.get((group, place), (0, ""))
+        assert until_ms <= now_ms, f"{told} is with two consumers, {until_ms - now_ms} ms too soon"
+        attempt, before = one.delivery.attempt, self._attempts.get((group, place), 0)
+        assert attempt > before, f"{told} has attempt {attempt} after {before}"
+        self._attempts[group, place] = attempt
         assert self._values.setdefault(place, one.record.value) == one.record.value, told
-        self._held[group, place] = (one.delivery.until_ms, life)
+        self._held[group, place] = (one.delivery.until_ms, one.delivery.receipt)
         if group == ORDERED_GROUP:
             self._check_order(one, told)
+
+    def power_lost(self) -> None:
+        """Leases that were not synced are forgotten, where keys have no order."""
+        for known in (self._held, self._attempts):
+            for group, place in [one for one in known if one[0] != ORDERED_GROUP]:
+                del known[group, place]  # type: ignore[attr-defined]
 
     def _check_order(self, one: ReceivedMessage, told: str) -> None:
         """All earlier messages of the key, in the same lane, are acked, rejected or given up."""
         delivery = one.delivery
         line = self._unfinished.setdefault(_line(one), {})
-        earlier = {offset: how for offset, how in line.items() if offset < delivery.offset}
+        # One whose last delivery nobody has seen, because the node fell, is given up all the same.
+        ledgers = self.world.broker.queues.queue_of(ORDERED_GROUP, TOPIC).queue.partitions
+        ledger = ledgers[delivery.partition].ledger
+        earlier = {
+            offset: how
+            for offset, how in line.items()
+            if offset < delivery.offset and not ledger.is_done(offset)
+        }
         assert not earlier, f"{told} came before {earlier} of its key"
         line[delivery.offset] = f"attempt {delivery.attempt}"
         if delivery.attempt >= DELIVERIES_MAX:
             del line[delivery.offset]  # It is over after this one, whatever becomes of it.
 
-    def settling(self, group: str, messages: Received, how: str, now_ms: int) -> None:
+    def given_back(self, group: str, messages: list[ReceivedMessage]) -> None:
         for one in messages:
-            key = (group, _place(one))
-            if how == "done" and group == ORDERED_GROUP:
-                self._unfinished[_line(one)].pop(one.delivery.offset, None)
-            if how == "extend":
-                self._held[key] = (now_ms + 900, self.world.disk.life)
-            else:
-                self._held.pop(key, None)
+            if self._held.get((group, _place(one)), (0, ""))[1] == one.delivery.receipt:
+                del self._held[group, _place(one)]
+
+    def extended(self, group: str, one: ReceivedMessage, until_ms: float) -> None:
+        if self._held.get((group, _place(one)), (0, ""))[1] == one.delivery.receipt:
+            self._held[group, _place(one)] = (until_ms, one.delivery.receipt)
+
+    def is_held(self, group: str, one: ReceivedMessage) -> bool:
+        until_ms, receipt = self._held.get((group, _place(one)), (0, ""))
+        return receipt == one.delivery.receipt and until_ms > self.world.clock.now_ms()
 
     def check_end(self) -> None:
         stored = {
@@ -279,6 +356,7 @@ def test_every_message_ends_acked_or_dead_once_per_group_whatever_crashes(seed: 
         except PowerLost:
             crashes += 1
             world.crash()
+            history.power_lost()
             world.start()
     world.disk.crash_at(None)
     _end(world, consumers, history)

@@ -189,7 +189,7 @@ def test_clients_that_sign_with_a_key_may_come_from_anywhere() -> None:
     keys = {"--listen-sqs": "0.0.0.0:9324", "sqs.access_keys": "me:top/secret+1=,you:other"}
     settings = load(overrides=keys)
     assert dict(settings.sqs.access_keys) == {"me": "top/secret+1=", "you": "other"}
-    assert "secret" not in render(settings)
+    assert "secret+1" not in render(settings)
 
 
 @pytest.mark.parametrize("text", ["me", "me:", ":secret", "me:a b", "me:a,me:b", "me:(hidden)"])
@@ -200,15 +200,36 @@ def test_a_key_that_cannot_be_read_is_refused_and_not_repeated(text: str) -> Non
     assert text not in str(error.value)
 
 
-def test_other_nodes_prove_who_they_are_with_tls_so_nothing_need_be_allowed() -> None:
+SECRET = "x" * 32
+
+
+def test_the_secret_of_nodes_is_never_shown() -> None:
+    settings = load(
+        overrides={"cluster.secret": SECRET, "cluster.secret_previous": SECRET[:-1] + "y"}
+    )
+    assert settings.cluster.secret == SECRET
+    assert SECRET[:-1] not in render(settings)
+    for wrong in ("short", "with a space in it, but long enough"):
+        (problem,) = problems_of(overrides={"cluster.secret": wrong})
+        assert "32 to 1024 printable characters" in problem
+        assert wrong not in problem
+
+
+def test_the_secret_of_nodes_is_in_one_place() -> None:
+    (problem,) = problems_of(overrides={"cluster.secret": SECRET, "--secret-file": "s"})
+    assert "use one of them" in problem
+    assert SECRET not in problem
+    (problem,) = problems_of(overrides={"cluster.secret_previous": SECRET})
+    assert "needs cluster.secret" in problem
+
+
+def test_other_nodes_always_prove_who_they_are_so_nothing_need_be_allowed() -> None:
     certificates = {
         "cluster.tls_certificate": "~/node.pem",
         "cluster.tls_key": "node.key",
         "cluster.tls_authorities": "authority.pem",
     }
     listening = {"--listen-internal": "10.0.0.1:7000"}
-    (problem,) = problems_of(overrides=listening)
-    assert problem.endswith("or give the nodes certificates (cluster.tls_certificate)")
     settings = load(overrides={**listening, **certificates})
     assert settings.cluster.has_tls
     assert settings.cluster.tls_certificate == Path("~/node.pem").expanduser()

@@ -60,6 +60,10 @@ APIS_DEFAULT = (
     "ShareGroupDescribe",
     "ShareFetch",
     "ShareAcknowledge",
+    "AlterReplicaLogDirs",
+    "DescribeQuorum",
+    "UpdateFeatures",
+    "ListConfigResources",
 )
 
 # First versions that are older than what the newest Kafka accepts. The definitions still say in

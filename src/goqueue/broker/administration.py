@@ -11,6 +11,7 @@ from typing import NamedTuple
 from goqueue.broker.clustering import Clustering
 from goqueue.broker.facts import done
 from goqueue.broker.promise import Promise
+from goqueue.broker.quorum_state import QuorumMember, QuorumState
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.commands import (
     ChangeVoter,
@@ -99,11 +100,13 @@ class Administration:
         topics: Topics,
         cluster: Clustering | None,
         addresses: Callable[[], Mapping[str, str]],
+        wall_ms: Callable[[], int],
     ) -> None:
         self._node_id = node_id
         self._topics = topics
         self._cluster = cluster
         self._addresses = addresses
+        self._wall_ms = wall_ms
 
     # Looking
 
@@ -125,6 +128,16 @@ class Administration:
             )
             for node in quorum.members.all
         ]
+
+    def quorum_state(self) -> Promise[QuorumState]:
+        """How far each member of the quorum has its log; of a node alone, its own log."""
+        if self._cluster is not None:
+            return self._cluster.quorum.states.find()
+        log = self._topics.facts.log.partitions[0]
+        here = QuorumMember(self._node_id, log.end_offset, self._wall_ms(), True)
+        known: Promise[QuorumState] = Promise()
+        known.resolve(QuorumState(self._node_id, 0, log.high_watermark, [here]))
+        return known
 
     def nodes(self) -> list[NodeView]:
         """All nodes that are registered, by id."""

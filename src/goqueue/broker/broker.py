@@ -18,6 +18,7 @@ from goqueue.broker.compactor import Compactor
 from goqueue.broker.confirming import Confirming
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.distant_reading import Bounds, DistantReader
+from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.epochs import Epochs
 from goqueue.broker.facts import LocalLog
 from goqueue.broker.fetching import Fetch, FetchDone, Wanted
@@ -25,7 +26,7 @@ from goqueue.broker.flusher import Flusher
 from goqueue.broker.gathered_reading import GatheredReading
 from goqueue.broker.groups import Groups
 from goqueue.broker.growing import facts_of_single_node
-from goqueue.broker.internal_topics import internal_topics
+from goqueue.broker.internal_topics import InternalTopics, internal_topics
 from goqueue.broker.joining import Joining, is_transactional
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.named_queue_claims import ClusterClaims, NoClaims, Publish
@@ -34,6 +35,7 @@ from goqueue.broker.named_queue_ids import RecentIds
 from goqueue.broker.named_queue_moves import NamedQueueMoves
 from goqueue.broker.named_queue_sending import QueueSender
 from goqueue.broker.named_queues import NamedQueues
+from goqueue.broker.nearest import NearestReplicas
 from goqueue.broker.offices import Offices
 from goqueue.broker.outbox import Outbox, OwnersOutbox
 from goqueue.broker.partition_files import PartitionFiles
@@ -43,11 +45,7 @@ from goqueue.broker.publishing import Outgoing, Publisher, PublishResult
 from goqueue.broker.queues import Queues
 from goqueue.broker.reading import Place, Reading
 from goqueue.broker.redrives import Redrives
-from goqueue.broker.schedule_split import (
-    Split,
-    append_with_attributes,
-    scheduled_participant,
-)
+from goqueue.broker.schedule_split import PendingBatches, Split, scheduled_participant
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schedules import Schedules
 from goqueue.broker.schemas import Schemas
@@ -65,18 +63,25 @@ from goqueue.broker.topics import (
 from goqueue.broker.transacting import Transacting
 from goqueue.broker.transaction_entry import Entrant, TransactionEntry
 from goqueue.broker.transactions import Transactions
-from goqueue.broker.upkeep import Upkeep
+from goqueue.broker.upkeep import Upkeep, release_reserve
 from goqueue.broker.validation import Validation
 from goqueue.cluster.metadata import Metadata
 from goqueue.config import Settings
-from goqueue.model.attributes import may_have_attributes
+from goqueue.model.attributes import (
+    may_have_attributes,
+    payload_has_attributes,
+    produced_payload,
+)
 from goqueue.model.batch import Record, read_header
+from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
+    GoQueueError,
     InternalTopic,
     InvalidRequest,
     NotCompacted,
     RecordsKept,
     StorageFull,
+    TopicExists,
     UnknownTopic,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition, check_topic_name
@@ -86,6 +91,10 @@ from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
 DELETION_TIMEOUT_MS = 30_000  # long enough for a silent copy to lose its place among those in sync
+
+# For a topic that the cluster has and this node has not heard of: two seconds in all.
+_KNOWN_CHECK_MS = 50
+_KNOWN_CHECKS_MAX = 40
 
 _NODE_FILE = "meta/node"
 _NODE_MAGIC = b"GQND"
@@ -128,11 +137,16 @@ class Broker:
         self.peers = peers
         self.node_id = settings.node.id
         self._disk = disk
+        release_reserve(disk, settings.storage)
         self._own_cluster_id = self._identify()
         self._keep_topics(addresses)
         self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
         self.leaders.is_full = self._is_full
-        self.administration = Administration(self.node_id, self.topics, self.cluster, addresses)
+        self.topics.internal = InternalTopics(scheduler, self.topics, self.leaders, settings)
+        self.administration = Administration(
+            self.node_id, self.topics, self.cluster, addresses, scheduler.wall_ms
+        )
+        self.nearest = NearestReplicas(self.node_id, self.cluster, settings.cluster.rack)
         self.distant = None if peers is None else self._distant_reader(peers)
         self._coordinate_groups()
         self.upkeep = Upkeep(
@@ -179,6 +193,7 @@ class Broker:
             else LocalLog(disk, scheduler, self.flusher, commit_journal),
             TopicDefaults(storage, self.settings.compaction, self.settings.topics),
             keeps_all=self.cluster is None,
+            node_id=self.node_id,
             new_id=self.new_id,
         )
         if self.cluster is not None:
@@ -195,7 +210,10 @@ class Broker:
     def _coordinate_groups(self) -> None:
         """Stream groups, transactions and queue groups."""
         settings, scheduler = self.settings, self.scheduler
-        self.groups = Groups(scheduler, self.topics, settings.groups)
+        self.dynamic_settings = DynamicSettings(self.topics.facts.log, settings.groups)
+        self.groups = Groups(
+            scheduler, self.topics, settings.groups, self.dynamic_settings.group_times
+        )
         if self.cluster is not None:
             quorum = self.cluster.quorum
             confirming = Confirming(
@@ -232,9 +250,13 @@ class Broker:
             self._disk,
             self.topics,
             self.settings.schedules,
+            self.settings.producers,
             is_full=self._is_full,
             node_id=self.node_id,
             cluster=None if peers is None else (self.leaders, peers, self.random),
+        )
+        self._pending = PendingBatches(
+            scheduler, self.schedules, bytes_max=self.settings.schedules.waiting_bytes_max
         )
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.schemas = Schemas(
@@ -387,6 +409,7 @@ class Broker:
     def open(self) -> None:
         """Open everything on disk; afterwards the node can serve."""
         self.topics.open()
+        self.dynamic_settings.open()
         if self.cluster is not None:
             self._open_in_cluster(self.cluster)
             return
@@ -415,6 +438,8 @@ class Broker:
         self.compactor.start()
 
     def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
+        if not leads:
+            self._pending.resign(partition)
         if topic.name == OFFSETS_TOPIC:
             (self.groups.lead if leads else self.groups.resign)(partition)
         if topic.name == TRANSACTION_TOPIC:
@@ -489,6 +514,10 @@ class Broker:
             )
         )
 
+    def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
+        """The error for a batch that cannot be stored now; its producer will send it again."""
+        return self._pending.refused(partition, batch, error)
+
     def takes_runs(self, topic: Topic) -> bool:
         """Whether clients' batches for a topic may go to its partitions without passing here."""
         return not (topic.is_internal or self.upkeep.is_full)
@@ -505,11 +534,15 @@ class Broker:
 
     def _store(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
         if self.upkeep.is_full:
-            raise StorageFull("The disk is full; retry when there is room again.")
+            full = StorageFull("The disk is full; retry when there is room again.")
+            raise self.refused(partition, batch, full)
         now_ms = self.scheduler.wall_ms()
-        if topic.settings.has_attributes and may_have_attributes(batch):
-            return append_with_attributes(self.schedules, topic, partition, batch, now_ms=now_ms)
-        return partition.append(batch, now_ms=now_ms)
+        payload = produced_payload(batch) if topic.settings.has_attributes else None
+        if payload is not None and payload_has_attributes(payload):
+            return self._pending.append(topic, partition, batch, now_ms=now_ms)
+        if self._pending.is_idle:
+            return partition.append(batch, now_ms=now_ms, payload=payload)
+        return self._pending.append_plain(partition, batch, now_ms=now_ms)
 
     def publish(
         self,
@@ -582,22 +615,50 @@ class Broker:
         *,
         times_ms: Sequence[int] = (),
         may_guess: bool = False,
+        with_records_end: bool = False,
     ) -> Sequence[Bounds]:
         """Where partitions begin and end, as their leaders see them.
 
-        Only the moments `times_ms` may be looked for in partitions of other nodes. Who
-        `may_guess` gets those of this node's copy where no leader answers.
+        Only the moments `times_ms`, and the end of the records only `with_records_end`, may be
+        looked for in partitions of other nodes. Who `may_guess` gets those of this node's copy
+        where no leader answers.
         """
         if self.distant is None:
             return [topic.partition(number) for number in numbers]
-        return await self.distant.look(topic, numbers, times_ms=times_ms, may_guess=may_guess)
+        return await self.distant.look(
+            topic,
+            numbers,
+            times_ms=times_ms,
+            may_guess=may_guess,
+            with_records_end=with_records_end,
+        )
 
     async def auto_create(self, name: str, *, may_create: bool) -> Topic:
         """A topic that somebody asks for and that does not exist, if it may come into being so."""
         check_topic_name(name)
         if not may_create or not self.settings.topics.auto_create or name in INTERNAL_TOPICS:
             raise UnknownTopic(name)
-        return await self.topics.create(name, partition_count=self.settings.topics.partitions)
+        try:
+            return await self.topics.create(name, partition_count=self.settings.topics.partitions)
+        except TopicExists:
+            # Somebody else has made it meanwhile, perhaps through another node.
+            return await self._when_known(name)
+
+    async def _when_known(self, name: str) -> Topic:
+        """A topic that the cluster has, as soon as this node has it too."""
+        for _ in range(_KNOWN_CHECKS_MAX):
+            found = self.topics.find(name)
+            if found is not None:
+                return found
+            pause: Promise[None] = Promise()
+            self.scheduler.call_later(_KNOWN_CHECK_MS, partial(pause.resolve, None))
+            await pause
+        raise UnknownTopic(name)
+
+    async def topic_in_use(self, name: str) -> Topic:
+        """A topic that somebody is about to use; made if it is new and settings allow that."""
+        found = self.topics.find(name)
+        return await self.auto_create(name, may_create=True) if found is None else found
 
     def delete_records(
         self,
@@ -615,7 +676,8 @@ class Broker:
         found = self.topics.get(topic)
         if found.is_internal:
             raise InternalTopic(topic)
-        if not found.settings.log.is_deleting:
+        policy = found.settings.log
+        if policy.is_compacting and not policy.is_deleting:
             raise RecordsKept(topic)
         start = found.partition(number).delete_before(before_offset)
         if self.cluster is not None:

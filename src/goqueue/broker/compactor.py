@@ -40,6 +40,8 @@ class Compactor:
         self._timer: Handle | None = None
         self._current: Compaction | None = None
         self._requested: dict[Partition, None] = {}
+        self._last: Partition | None = None
+        self._cleaned_before = 0  # how far that one was before its pass
         self._is_stepping = False
         self._is_stopping = False
         self._stopped: Callable[[], None] | None = None
@@ -87,9 +89,9 @@ class Compactor:
             self._look()
 
     def _look(self) -> None:
-        """Begin with the first log that is due; look again when there is none."""
+        """Begin with the next log that is due; look again later when there is none."""
         now_ms = earlier_ms(self._scheduler)
-        for partition in [*self._requested, *self._topics.partitions()]:
+        for partition in [*self._requested, *self._in_turn()]:
             if not partition.log.settings.is_compacting or partition.failure is not None:
                 self._requested.pop(partition, None)
                 continue
@@ -107,9 +109,18 @@ class Compactor:
                     map_bytes_max=self._settings.map_bytes_max,
                     step_bytes=STEP_BYTES,
                 )
+                self._last, self._cleaned_before = partition, partition.log.cleaned_offset
                 self._begin(partition, self._current)
                 return
         self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+
+    def _in_turn(self) -> list[Partition]:
+        """All logs, from the one after that which was compacted last: each has its turn."""
+        partitions = list(self._topics.partitions())
+        if self._last is None or self._last not in partitions:
+            return partitions
+        after = partitions.index(self._last) + 1
+        return partitions[after:] + partitions[:after]
 
     def _begin(self, partition: Partition, compaction: Compaction) -> None:
         """Have the commit journal forget the segments first: a crash would write it over them."""
@@ -181,5 +192,7 @@ class Compactor:
         self.bytes_before += compaction.bytes_before
         self.bytes_after += compaction.bytes_after
         self._current = None
-        pause_ms = PAUSE_MS if self._requested else self._settings.check_ms
+        # Others may be due as well, so look at once. A pass that got nowhere would come again.
+        has_advanced = partition.log.cleaned_offset > self._cleaned_before
+        pause_ms = PAUSE_MS if self._requested or has_advanced else self._settings.check_ms
         self._timer = self._scheduler.call_later(pause_ms, self._look)

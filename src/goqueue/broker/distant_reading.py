@@ -63,6 +63,7 @@ class Bounds(Protocol):
     def find_timestamp(
         self, timestamp: int, *, is_committed_only: bool = False
     ) -> _HasOffset | None: ...
+    def records_end(self) -> int: ...
 
 
 class _Found(NamedTuple):
@@ -83,11 +84,13 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
     last_stable_offset: int
     size: int
     times: list[tuple[int, int]]  # for those who read everything, and what is committed only
+    records_end: int = _NONE  # where it was asked for
 
 
 class _Look(msgspec.Struct, frozen=True, array_like=True):
     partitions: list[tuple[bytes, int]]
     times_ms: list[int]
+    with_records_end: bool = False
 
 
 class DistantBounds:
@@ -102,6 +105,7 @@ class DistantBounds:
         self.last_stable_offset = seen.last_stable_offset
         self.log = _DistantLog(seen.size)
         self._times = dict(zip(times_ms, seen.times, strict=True))
+        self._records_end = seen.records_end
 
     def find_timestamp(
         self, timestamp: int, *, is_committed_only: bool = False
@@ -109,6 +113,10 @@ class DistantBounds:
         """One of the moments that were asked for."""
         offset = self._times[timestamp][is_committed_only]
         return None if offset == _NONE else _Found(offset)
+
+    def records_end(self) -> int:
+        """Where the records end, if that was asked for and the other node can tell."""
+        return self.high_watermark if self._records_end == _NONE else self._records_end
 
 
 # Reading
@@ -167,6 +175,7 @@ class DistantReader:
         *,
         times_ms: Sequence[int] = (),
         may_guess: bool = False,
+        with_records_end: bool = False,
     ) -> list[Bounds]:
         """The bounds of partitions, as their leaders see them now.
 
@@ -180,7 +189,10 @@ class DistantReader:
                 found[number] = partition
             else:
                 nodes.setdefault(self._leaders.node_of(topic, number), []).append(number)
-        asked = [(its, self._ask_bounds(topic, node, its, times_ms)) for node, its in nodes.items()]
+        asked = [
+            (its, self._ask_bounds(topic, node, its, times_ms, with_records_end))
+            for node, its in nodes.items()
+        ]
         for its, answer in asked:
             try:
                 answers = await answer
@@ -194,13 +206,19 @@ class DistantReader:
         return [found[number] for number in numbers]
 
     def _ask_bounds(
-        self, topic: Topic, node: int, numbers: Sequence[int], times_ms: Sequence[int]
+        self,
+        topic: Topic,
+        node: int,
+        numbers: Sequence[int],
+        times_ms: Sequence[int],
+        with_records_end: bool,
     ) -> Promise[list[_Seen]]:
         result: Promise[list[_Seen]] = Promise()
         if node in (NO_LEADER, self._leaders.node_id):
             result.reject(NotLeader(topic.partition(numbers[0]).name, NO_LEADER))
             return result
-        head = _encode(_Look([(topic.id, number) for number in numbers], list(times_ms)))
+        partitions = [(topic.id, number) for number in numbers]
+        head = _encode(_Look(partitions, list(times_ms), with_records_end))
 
         def answered(answer: Answered | None, error: Exception | None) -> None:
             seen = None if answer is None else _seen_decoder.decode(answer.head)
@@ -291,10 +309,7 @@ class DistantReader:
 
     def _serve_look(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
         asked = _look_decoder.decode(head)
-        seen = [
-            _seen(self._led(topic_id, number), asked.times_ms)
-            for topic_id, number in asked.partitions
-        ]
+        seen = [_seen(self._led(topic_id, number), asked) for topic_id, number in asked.partitions]
         answer: Promise[Answer] = Promise()
         answer.resolve(Answer(_encode(seen)))
         return answer
@@ -334,7 +349,7 @@ class DistantReader:
             give_up()
 
 
-def _seen(partition: Partition, times_ms: Sequence[int]) -> _Seen:
+def _seen(partition: Partition, asked: _Look) -> _Seen:
     def offset(time_ms: int, is_committed_only: bool) -> int:
         found = partition.find_timestamp(time_ms, is_committed_only=is_committed_only)
         return _NONE if found is None else found.offset
@@ -346,7 +361,8 @@ def _seen(partition: Partition, times_ms: Sequence[int]) -> _Seen:
         partition.high_watermark,
         partition.last_stable_offset,
         partition.log.size,
-        [(offset(one, False), offset(one, True)) for one in times_ms],
+        [(offset(one, False), offset(one, True)) for one in asked.times_ms],
+        partition.records_end() if asked.with_records_end else _NONE,
     )
 
 

@@ -22,6 +22,7 @@ class Wanted(msgspec.Struct, frozen=True):
     bytes_max: int
     leader_epoch: int = -1
     is_committed_only: bool = False  # nothing of a transaction that is not decided
+    from_follower: bool = False  # this node need not lead
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class Fetch:
         "_bytes_max",
         "_bytes_min",
         "_done",
+        "_from_follower",
         "_is_committed_only",
         "_is_finishing",
         "_scheduler",
@@ -72,6 +74,7 @@ class Fetch:
         self._timer: Handle | None = None
         self._is_finishing = False
         self._is_committed_only = any(one.is_committed_only for one in wanted)
+        self._from_follower = any(one.from_follower for one in wanted)
 
     def start(self, wait_ms: int) -> None:
         """Answer at once if there is enough or nothing to wait for, else when there is."""
@@ -92,7 +95,7 @@ class Fetch:
         """There is more in one of the partitions; see whether it is enough now."""
         if self._is_finishing:
             return
-        is_over = partition.is_gone or partition.is_following
+        is_over = partition.is_gone or (partition.is_following and not self._from_follower)
         if not is_over and not self._has_enough(partition):
             return
         # One round of syncing advances several partitions: let the answer have them all.
@@ -157,7 +160,7 @@ class Fetch:
         if isinstance(partition, GoQueueError):
             return Fetched(None, None, partition)
         try:
-            if partition.is_following:
+            if partition.is_following and not wanted.from_follower:
                 partition.check_leading()
             if wanted.leader_epoch >= 0:
                 partition.check_epoch(wanted.leader_epoch)

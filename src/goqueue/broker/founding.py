@@ -18,6 +18,7 @@ from goqueue.broker.peers import Answered, PeerKind, Peers
 from goqueue.broker.scheduler import Scheduler
 from goqueue.cluster.bootstrap import Ballot, Formed, Self
 from goqueue.cluster.founding import Attempt, Question, answer_question, encode_question
+from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError
 
 ANSWER_MS_MAX = 1_000  # of one question; then whoever is silent is done without
@@ -60,8 +61,12 @@ class Founding:
         if self._attempt is not None or self._scheduler.now_ms() < self._rest_until_ms:
             return
         me = self._me()
-        rounds = [one.promised.round for one in (me, *others)]
-        ballot = Ballot(max(rounds) + 1, me.id, me.disk)
+        latest = max(one.promised.round for one in (me, *others))
+        if latest >= VERSION_MAX:
+            _log.error("no cluster can be founded: some node has promised round %d", latest)
+            self._rest_until_ms = self._scheduler.now_ms() + PAUSE_MS_MAX
+            return
+        ballot = Ballot(latest + 1, me.id, me.disk)
         self._attempt = attempt = Attempt(me, ballot, list(nodes))
         _log.info("asking nodes %s to found a cluster", ", ".join(map(str, nodes)))
         self._ask_all(attempt)

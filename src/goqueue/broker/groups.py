@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from goqueue.broker.alarm import Alarm
-from goqueue.broker.internal_topics import OFFSETS_SETTINGS
 from goqueue.broker.own_records import readable_batches
-from goqueue.broker.promise import Promise, start
+from goqueue.broker.promise import Promise, promised, start
 from goqueue.broker.rebalance_watch import RebalanceWatch
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import OFFSETS_TOPIC, Topic, Topics
@@ -30,6 +29,7 @@ from goqueue.groups import (
     GroupDescription,
     GroupState,
     GroupSummary,
+    GroupTimes,
     GroupType,
     Heartbeat,
     Join,
@@ -55,6 +55,8 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
+
+TOPICS_PER_MS = 100  # of a delay before coordinators hear of new topics
 
 
 class _Hosted:
@@ -183,7 +185,10 @@ class Groups:
         scheduler: Scheduler,
         topics: Topics,
         settings: GroupSettings,
+        times: Mapping[str, GroupTimes] | None = None,
     ) -> None:
+        """`times` are those of groups that have their own, and may change."""
+        self._times = {} if times is None else times
         self._scheduler = scheduler
         self._topics = topics
         self._settings = settings
@@ -194,7 +199,9 @@ class Groups:
         # A name belongs to one kind of group; the broker says which are taken by the other.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
         self.rebalance_watch = RebalanceWatch(self._begun)
+        self._is_telling_topics = False
         topics.on_change(self._topics_changed)
+        topics.internal.on_made(OFFSETS_TOPIC, self._host)
 
     def open(self) -> None:
         """Load the groups there are; the topic is made when the first group comes."""
@@ -204,19 +211,13 @@ class Groups:
 
     async def ensure_topic(self) -> Topic:
         """The internal topic, made when it is missing."""
-        topic = self._topics.find(OFFSETS_TOPIC)
-        if topic is None:
-            topic = await self._topics.create(
-                OFFSETS_TOPIC, partition_count=self._partition_count, settings=OFFSETS_SETTINGS
-            )
-            self._host(topic)
-        return topic
+        return await self._topics.internal.ready(OFFSETS_TOPIC)
 
     # Leading, in a cluster
 
     def lead(self, partition: Partition) -> None:
         """Coordinate the groups of a partition of the offsets, which this node leads now."""
-        coordinator = Coordinator(self._settings)
+        coordinator = Coordinator(self._settings, self._times)
         written = self.rebalance_watch.look
         hosted = _Hosted(self._scheduler, partition, coordinator, written)
         hosted.load(self._topic_counts())
@@ -374,8 +375,20 @@ class Groups:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))
 
     def _call(self, group_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+        number = self.partition_of(group_id)
+        if number not in self._hosted and self._topics.internal.is_awaited(OFFSETS_TOPIC, number):
+            return promised(self._call_when_hosted(group_id, call))
+        return self._call_now(group_id, call)
+
+    async def _call_when_hosted(self, group_id: str, call: Callable[..., list[Effect]]) -> Any:
+        await self._topics.internal.until(lambda: self.partition_of(group_id) in self._hosted)
+        return await self._call_now(group_id, call)
+
+    def _call_now(self, group_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
         promise: Promise[Any] = Promise()
         try:
+            if group_id and self._topics.find(OFFSETS_TOPIC) is None:
+                self._topics.internal.make(OFFSETS_TOPIC)
             hosted = self._get(group_id)
             if self.is_queue_group(group_id):
                 raise GroupKindMismatch(group_id, is_queue=True)
@@ -390,23 +403,39 @@ class Groups:
     def _get(self, group_id: str) -> _Hosted:
         hosted = self._find(group_id)
         if hosted is None:
-            raise CoordinatorNotAvailable("The groups of this node are being set up; retry.")
+            raise UnknownGroup(group_id)
         return hosted
 
     def _find(self, group_id: str) -> _Hosted | None:
-        """Who coordinates a group; None while nobody does anywhere, for lack of the topic."""
+        """Who coordinates a group; None on a single node that has never had a group."""
         if not group_id:
             raise InvalidGroupId("A group needs a name.")
         hosted = self._hosted.get(self.partition_of(group_id))
-        if hosted is None and self._topics.find(OFFSETS_TOPIC) is not None:
+        if hosted is not None:
+            return hosted
+        if self._topics.find(OFFSETS_TOPIC) is not None:
             raise _not_here()
-        return hosted
+        if not self._topics.internal.is_alone:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        return None
 
     def _host(self, topic: Topic) -> None:
         for partition in topic.partitions:
             self.lead(partition)
 
     def _topics_changed(self) -> None:
+        """All topics are compared, so where there are many, several changes share that."""
+        if not self._hosted or self._is_telling_topics:
+            return
+        delay_ms = len(self._topics) // TOPICS_PER_MS
+        if delay_ms:
+            self._is_telling_topics = True
+            self._scheduler.call_later(delay_ms, self._tell_topics)
+        else:
+            self._tell_topics()
+
+    def _tell_topics(self) -> None:
+        self._is_telling_topics = False
         if self._hosted:
             now_ms, counts = self._scheduler.now_ms(), self._topic_counts()
             for hosted in self._hosted.values():

@@ -17,6 +17,14 @@ from goqueue.broker.peers import Answer, Answered, Handler, PeerKind, Peers
 from goqueue.broker.promise import Promise
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
+from goqueue.model.bounds import (
+    LeaderEpoch,
+    PartitionNumber,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    Version,
+)
 from goqueue.model.errors import GoQueueError, NotLeader, StorageFull, UnknownTopicId
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended, Partition
@@ -29,21 +37,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
-    topic_id: bytes
-    number: int
+    topic_id: TopicId
+    number: PartitionNumber
 
 
 class Marker(msgspec.Struct, frozen=True, array_like=True):
     """The end of a producer's transaction in a partition."""
 
-    topic_id: bytes
-    number: int
-    producer_id: int
-    producer_epoch: int
+    topic_id: TopicId
+    number: PartitionNumber
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     is_commit: bool
-    coordinator_epoch: int
-    turn: int  # which of the transactions that this coordinator ends
-    leader_epoch: int  # of the partition: it is for this leader and no other
+    coordinator_epoch: LeaderEpoch
+    turn: Version  # which of the transactions that this coordinator ends
+    leader_epoch: LeaderEpoch  # of the partition: it is for this leader and no other
 
 
 _place_decoder = msgspec.msgpack.Decoder(_Place)

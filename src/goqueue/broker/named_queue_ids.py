@@ -7,7 +7,7 @@ each partition ends for its leader. All that has been acknowledged lies before t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from goqueue.broker.promise import Promise
@@ -59,10 +59,13 @@ class RecentIds:
         self._look = look
         self._read = read
 
-    async def read(self, topic: Topic, window_ms: int) -> list[RecentId]:
-        """What was stored in the last `window_ms`, in the order of each partition."""
+    async def read(self, topic: Topic, window_ms: int, firsts: Mapping[int, int]) -> list[RecentId]:
+        """What was stored in the last `window_ms`, in the order of each partition.
+
+        `firsts` are offsets by partition; what lies before them is left out.
+        """
         since_ms = max(0, self._scheduler.wall_ms() - window_ms)
-        places = await self._places(topic, since_ms)
+        places = await self._places(topic, since_ms, firsts)
         found: list[RecentId] = []
         while places:
             # Transactions that are open must not hold this up: what bears such ids is in none.
@@ -86,7 +89,7 @@ class RecentIds:
             await self._rest()
         return found
 
-    async def _places(self, topic: Topic, since_ms: int) -> list[Place]:
+    async def _places(self, topic: Topic, since_ms: int, firsts: Mapping[int, int]) -> list[Place]:
         numbers = range(len(topic.partitions))
         places: list[Place] = []
         for number, bounds in enumerate(await self._look(topic, numbers, times_ms=[since_ms])):
@@ -94,6 +97,7 @@ class RecentIds:
             # Only what is known to be committed is searched. A leader that has just become one
             # may have more, and have yet to learn that it is.
             first = bounds.high_watermark if found is None else found.offset
+            first = max(first, firsts.get(number, 0))
             if first < bounds.end_offset:
                 places.append(Place(topic.partition(number), first, bounds.end_offset))
         return places

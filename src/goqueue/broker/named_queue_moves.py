@@ -197,6 +197,10 @@ class NamedQueueMoves:
 
     async def _run(self, job: Move) -> None:
         saved_ms = self._scheduler.now_ms()
+        queue = self._named_queues.find(job.queue)
+        if queue is not None and queue.id == job.queue_id:
+            # What this move held when its last owner ended is still with it.
+            self._queues.take_back(queue.group, queue.topic, _consumer(job))
         while not self._is_stopped:
             queue = self._named_queues.find(job.queue)
             moved = 0
@@ -230,7 +234,7 @@ class NamedQueueMoves:
         receiver = self._queues.receive(
             queue.group,
             queue.topic,
-            consumer=CONSUMER,
+            consumer=_consumer(job),
             messages_max=max(1, count),
             wait_ms=STEP_WAIT_MS,
             visibility_ms=STEP_LEASE_MS,
@@ -308,3 +312,8 @@ class NamedQueueMoves:
         promise: Promise[None] = Promise()
         self._scheduler.call_later(wait_ms, lambda: promise.resolve(None))
         return promise
+
+
+def _consumer(job: Move) -> str:
+    """Who holds what a move is about to move; no two moves are the same consumer."""
+    return f"{CONSUMER}-{job.id}"

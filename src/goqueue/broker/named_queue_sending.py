@@ -142,6 +142,12 @@ class QueueSender:
             if window.place == place:
                 window.is_over = True
 
+    def forget_ids(self, queue_id: bytes) -> None:
+        """Read the ids of a queue anew before they are used, since some do not count any more."""
+        window = self._windows.get(queue_id)
+        if window is not None:
+            window.is_over = True
+
     def send(self, queue: NamedQueueFact, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
         if any(posting.deduplication_id is not None for posting in postings):
             return promised(self._send_once(queue, postings))
@@ -302,7 +308,10 @@ class QueueSender:
                 await storing
         window.before = []
         window.publish = await self._claims.claim(queue, topic)
-        found = await self._recent_ids.read(topic, window.ids.window_ms)
+        current = self._topics.facts.named_queues().get(queue.name, queue)
+        found = await self._recent_ids.read(
+            topic, window.ids.window_ms, dict(current.ids_forgotten)
+        )
         is_by_key = window.scope == "key"
         window.ids.recall(
             [

@@ -262,26 +262,44 @@ class NamedQueues:
         return await self._rewrite(name, attributes, tags)
 
     async def _rewrite(self, name: str, attributes: Changes, tags: Changes) -> NamedQueue:
+        def change(known: NamedQueue) -> NamedQueue:
+            return msgspec.structs.replace(
+                known,
+                attributes=_changed(known.attributes, attributes),
+                tags=_changed(known.tags, tags),
+                # Tags are no part of what the queue does.
+                modified_ms=self._scheduler.wall_ms() if attributes else known.modified_ms,
+            )
+
+        return await self._replace(name, change)
+
+    async def _replace(self, name: str, change: Callable[[NamedQueue], NamedQueue]) -> NamedQueue:
+        """Record a changed queue; again if another node has changed it meanwhile."""
         for _ in range(CHANGE_ATTEMPTS_MAX - 1):
             try:
-                return await self._put(name, attributes, tags)
+                return await self._put(change(self.get(name)))
             except StalePartitionVersion:
                 if self._catch_up is not None:
                     await self._catch_up()
-        return await self._put(name, attributes, tags)
+        return await self._put(change(self.get(name)))
 
-    async def _put(self, name: str, attributes: Changes, tags: Changes) -> NamedQueue:
-        known = self.get(name)
-        fact = msgspec.structs.replace(
-            known,
-            attributes=_changed(known.attributes, attributes),
-            tags=_changed(known.tags, tags),
-            # Tags are no part of what the queue does.
-            modified_ms=self._scheduler.wall_ms() if attributes else known.modified_ms,
-            version=known.version + 1,
-        )
+    async def _put(self, changed: NamedQueue) -> NamedQueue:
+        fact = msgspec.structs.replace(changed, version=changed.version + 1)
         await self._topics.facts.record_named_queue(fact)
         return fact
+
+    def forget_sent(self, name: str, ends: Mapping[int, int]) -> Promise[None]:
+        """Let deduplication ids of messages before these offsets be used again."""
+        return promised(self._forget_sent(name, ends))
+
+    async def _forget_sent(self, name: str, ends: Mapping[int, int]) -> None:
+        def change(known: NamedQueue) -> NamedQueue:
+            return msgspec.structs.replace(known, ids_forgotten=tuple(sorted(dict(ends).items())))
+
+        if not self.get(name).is_ordered:
+            return
+        fact = await self._replace(name, change)
+        self._sender.forget_ids(fact.id)
 
     def delete(self, name: str) -> Promise[None]:
         """Forget a queue and its group, and the topic if it is the queue's own and no other's.

@@ -15,6 +15,7 @@ import msgspec
 
 from goqueue.broker.topics import TRANSACTION_TOPIC, Topics
 from goqueue.broker.transaction_calls import TransactionCalls
+from goqueue.model.bounds import PartitionNumber, ProducerEpoch, ProducerId
 from goqueue.model.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -33,10 +34,10 @@ class _Question(msgspec.Struct, frozen=True, array_like=True):
     """May this producer write there? Those that are `joining` become participants first."""
 
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    partitions: list[tuple[str, int]]
-    joining: list[tuple[str, int]]
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: list[tuple[str, PartitionNumber]]
+    joining: list[tuple[str, PartitionNumber]]
 
 
 _question_decoder = msgspec.msgpack.Decoder(_Question)

@@ -30,6 +30,7 @@ class PeerKind(IntEnum):
     LOOK = 15  # a call to the leader of partitions, for where they begin and end
     LANES = 16  # a call to the leader of partitions, for the lanes of what has come there
     BATCHES = 17  # a call to the leader of a partition, for committed batches
+    QUORUM_STATE = 18  # a call to the controller, for how far the voters are
 
 
 class Contact(Enum):

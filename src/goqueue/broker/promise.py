@@ -45,6 +45,10 @@ class Promise(Generic[T]):
         else:
             self._waiting.append(done)
 
+    def abandon(self) -> None:
+        """Nobody waits for it any more: let go of whoever did."""
+        self._waiting.clear()
+
     def __await__(self) -> Generator[Promise[Any], None, T]:
         if not self._is_done:
             yield self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -31,10 +31,19 @@ from goqueue.model.attributes import TTL_HEADER, parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.columns import Columns, at_places
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
-from goqueue.model.errors import GoQueueError, InvalidAttribute
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidAttribute,
+    InvalidReceipt,
+    RequestTimedOut,
+)
 
 # How long a receive that would not wait does so for what has to come from another node.
 AWAIT_MS = 2_000
+# How long a receive waits for its leases to be committed, before what it took goes back.
+GRANT_MS_MAX = 5_000
+# Who asks for less than this does not want to have a message alone.
+LEASE_MS_MIN = 100
 # How often one receive chooses again because what it chose could not be handed out.
 ROUNDS_MAX = 8
 # What is read at once to see whose messages those are that wait behind a backlog.
@@ -92,7 +101,7 @@ class WaitingRoom:
 
 
 def _stay() -> None:
-    """Who is not in a waiting room has none to leave."""
+    """Do nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,21 +114,24 @@ class Receiver:
     promise: Promise[Received] = field(default_factory=Promise)
     timer: Handle | None = None
     leave: Callable[[], None] = _stay
+    give_back: Callable[[], None] = _stay  # what it was given and has not been told of yet
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
         if not self.promise.is_done:
             self.answer(Received(""))
+            give_back, self.give_back = self.give_back, _stay
+            give_back()
 
     def answer(self, messages: Received) -> None:
-        self._stop_waiting()
+        self.stop_waiting()
         self.promise.resolve(messages)
 
-    def refuse(self, error: GoQueueError) -> None:
-        self._stop_waiting()
+    def refuse(self, error: Exception) -> None:
+        self.stop_waiting()
         self.promise.reject(error)
 
-    def _stop_waiting(self) -> None:
+    def stop_waiting(self) -> None:
         """Leave, and let go of what refers back to this: a cycle would wait for the collector."""
         timer, self.timer = self.timer, None
         if timer is not None:
@@ -151,6 +163,10 @@ def _given(reading: _Reading, handed: Sequence[Handed]) -> list[ReceivedRun]:
     return given
 
 
+def _is_invalid(error: GoQueueError | None) -> bool:
+    return isinstance(error, InvalidReceipt)
+
+
 def _bytes_of(given: list[ReceivedRun]) -> int:
     return sum(run.columns.bytes_at(run.places) for run in given)
 
@@ -178,7 +194,9 @@ class HostedQueue:
         burial: Burial,
         room: WaitingRoom,
         receive_bytes_max: int,
+        is_alone: bool = True,
     ) -> None:
+        """On a node that is not alone another may own the queue without this one's knowledge."""
         self.group = group
         self.group_id = group_id
         self.topic = topic
@@ -192,6 +210,7 @@ class HostedQueue:
         self._burial = burial
         self._room = room
         self._receive_bytes_max = receive_bytes_max
+        self._is_alone = is_alone
         self._receivers: dict[Receiver, None] = {}
         # Of those, the ones that wait for longer than they asked to, and until when they did.
         self._hasty: dict[Receiver, int] = {}
@@ -210,6 +229,10 @@ class HostedQueue:
     @property
     def dead_letter_topic(self) -> str:
         return self.queue.settings.dead_letter_topic_of(self.topic.name)
+
+    @property
+    def has_leases(self) -> bool:
+        return not self._is_closed and self.queue.leases.count > 0
 
     def take_events(self) -> list[tuple[int, list[Event]]]:
         return self.queue.take_events()
@@ -312,8 +335,57 @@ class HostedQueue:
             receiver.refuse(error)
             return True
         if messages:
-            receiver.answer(messages)
+            self._hand_over(receiver, messages)
         return bool(messages)
+
+    def take_back(self, consumer: str) -> None:
+        """Let everything be chosen again that a consumer has, as if it had not been delivered."""
+        self._release([lease for lease in self.queue.leases if lease.consumer == consumer])
+
+    def _release(self, leases: Iterable[Lease]) -> None:
+        self.queue.release(leases, self._scheduler.now_ms())
+        self.settle()
+        self.wake()
+
+    def _hand_over(self, receiver: Receiver, messages: Received) -> None:
+        """Answer when the leases are written down, so that a restart or another owner knows them.
+
+        In a cluster, and where keys have an order, that is when they are committed. An owner that
+        was replaced without knowing of it cannot commit anything, so it delivers nothing. On a
+        node that is alone they are written, which outlives the process, and not yet synced.
+        """
+        receiver.stop_waiting()
+        leases = {run.lease: None for run in messages.runs}
+        until_ms = min(lease.until_ms for lease in leases)
+
+        def give_back() -> None:
+            if not self._is_closed:
+                self._release(leases)
+
+        def noted(_: None, error: Exception | None) -> None:
+            if receiver.promise.is_done:
+                return
+            receiver.give_back = _stay
+            is_over = receiver.visibility_ms >= LEASE_MS_MIN and (
+                until_ms <= self._scheduler.now_ms()
+            )
+            if error is None and is_over:
+                error = RequestTimedOut("Leases were over before they were committed; retry.")
+            if error is None:
+                receiver.answer(messages)
+                return
+            receiver.refuse(error)
+            give_back()
+
+        def give_up() -> None:
+            noted(None, RequestTimedOut("The leases of messages cannot be committed now; retry."))
+
+        receiver.give_back = give_back
+        if self._is_alone and not self.queue.settings.key_order:
+            self._journal.written(self).then(noted)
+        else:
+            receiver.timer = self._scheduler.call_later(GRANT_MS_MAX, give_up)
+            self._journal.saved(self).then(noted)
 
     def _collect(self, receiver: Receiver) -> Received:
         received = Received(self.topic.name)
@@ -338,7 +410,8 @@ class HostedQueue:
             given = _given(reading, handed)
             for run in given:
                 received.add(run)
-            room = room - _bytes_of(given) if queue.settings.fair_keys else reading.room
+            reads_ahead = queue.settings.fair_keys or queue.takes_whole_keys
+            room = room - _bytes_of(given) if reads_ahead else reading.room
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
             if is_stopped and queue.stop_looking():
@@ -375,13 +448,16 @@ class HostedQueue:
                 fitting = columns.fitting(places, reading.room)
                 if not fitting and is_first and not reading.runs:
                     fitting = places[:1]  # What is larger than all the room comes alone.
-                reading.room -= columns.bytes_at(fitting)
+                reading.room -= columns.weight_of(fitting)
                 if fitting:
                     reading.parts.append(Part(columns, fitting))
                     reading.runs.append(self._run(number, columns, fitting))
                 if len(fitting) < len(places):
                     reading.room = min(0, reading.room)
                     return reading
+            if found.unread is not None:
+                reading.room = min(0, reading.room)
+                return reading
         return reading
 
     def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
@@ -434,11 +510,15 @@ class HostedQueue:
         results: list[GoQueueError | None] = [None] * len(settled)
         if settled.count(SETTLED) < len(settled):
             results = [one.error for one in settled]
-        if all(error is not None for error in results):
+        is_refused = all(error is not None for error in results)
+        if is_refused and (self._is_alone or all(_is_invalid(one) for one in results)):
             self.settle()
             promise.resolve(results)
             return promise
-        waits = [self._journal.saved(self), *self._carry_out()]
+        # What changes nothing must be no word of an owner that was replaced without knowing it.
+        is_proof_needed = not self._is_alone and not self.queue.has_events
+        waits = [self._journal.prove(self.group_id)] if is_proof_needed else []
+        waits += [self._journal.saved(self), *self._carry_out()]
         self.wake()
         left = len(waits)
         failures: list[Exception] = []

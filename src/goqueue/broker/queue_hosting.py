@@ -35,6 +35,7 @@ from goqueue.delivery import (
     Queue,
     Unacked,
     check_queue_settings,
+    queue_tag,
 )
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
 from goqueue.partition import Partition
@@ -94,7 +95,6 @@ class QueueHosts:
         # Queues, by group id and topic id, that wait for dead letters of an earlier owner.
         self._unfinished: set[tuple[str, bytes]] = set()
         self._room = WaitingRoom(settings.waiting_max)
-        self._last_number = 0
         self._timer: Handle | None = None
         topics.on_change(self._topics_changed)
         topics.facts.log.on_applied(self._apply)
@@ -222,6 +222,13 @@ class QueueHosts:
                 f"Queue group {group.fact.name!r} is being taken over by this node; retry."
             )
 
+    def check_settled(self, group: HostedGroup) -> None:
+        """Refuse to settle while a queue of the group, whose receipts it may be, is not open."""
+        if any(group_id == group.id for group_id, _ in self._unfinished):
+            raise CoordinatorNotAvailable(
+                f"Queue group {group.fact.name!r} is being taken over by this node; retry."
+            )
+
     def _is_awaited(self, topic_id: bytes) -> bool:
         """Whether messages of a topic must be read before there is a queue for it."""
         return any(one[1] == topic_id for one in self._unfinished)
@@ -311,9 +318,8 @@ class QueueHosts:
         return hosted
 
     def _host(self, group: HostedGroup, topic: Topic) -> HostedQueue:
-        self._last_number += 1
         queue = Queue(
-            self._last_number,
+            queue_tag(topic.id),
             group.settings,
             lane_settings(self.values(topic)),
             random=self._random,
@@ -330,6 +336,7 @@ class QueueHosts:
             burial=self._burials.get(self.journal.number_of(group.id), self._burial),
             room=self._room,
             receive_bytes_max=self._settings.receive_bytes_max,
+            is_alone=self.leaders is None,
         )
         group.queues[topic.id] = hosted
         self.by_topic.setdefault(topic.id, []).append(hosted)

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
-from goqueue.broker.internal_topics import DELIVERY_SETTINGS
 from goqueue.broker.own_records import readable_batches
 from goqueue.broker.promise import Promise
-from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import DELIVERY_TOPIC, Topic, Topics
 from goqueue.broker.transaction_batches import write_records
 from goqueue.config import DeliverySettings
@@ -33,6 +32,7 @@ from goqueue.delivery import (
     Ledger,
     LedgerKey,
     Prepared,
+    Shifted,
     decode_events,
     decode_key,
     encode_events,
@@ -47,7 +47,6 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
-    CoordinatorNotAvailable,
     CorruptDeliveryState,
     GoQueueError,
     NotCoordinator,
@@ -59,6 +58,11 @@ from goqueue.partition import Partition
 
 BATCH_BYTES_MAX = 1 << 20
 RETRY_MS = 1000
+# How often the time is written down while messages are out and nothing else is written: a lease
+# lasts longer by no more than that, besides the time for which nobody owned it.
+TICK_MS = 1000
+# Whose records tell nothing but the time.
+_CLOCK_KEY = LedgerKey("__clock", bytes(16), 0)
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +77,9 @@ class Journaled(Protocol):
 
     @property
     def topic_id(self) -> bytes: ...
+
+    @property
+    def has_leases(self) -> bool: ...
 
     def take_events(self) -> list[tuple[int, list[Event]]]: ...
 
@@ -95,8 +102,11 @@ class _Shelf:
     unsaved: list[Record] = field(default_factory=list)
     is_refused: bool = False  # the disk did not take what is unsaved
     waiting: list[Promise[None]] = field(default_factory=list)
+    unwritten: list[Promise[None]] = field(default_factory=list)  # who waits for the write alone
     changed: dict[Journaled, None] = field(default_factory=dict)
     open: dict[int, _OpenTransaction] = field(default_factory=dict)  # by producer id
+    written_ms: int = 0  # when the last record was written, by the clock of who wrote it
+    leasing: dict[Journaled, None] = field(default_factory=dict)  # queues that may have leases
 
     @property
     def is_behind(self) -> bool:
@@ -126,8 +136,10 @@ class DeliveryJournal:
         self._shelves: dict[int, _Shelf] = {}  # by partition of the journal
         self._is_due = False
         self._is_retrying = False
+        self._ticker: Handle | None = None
         # By group id and topic id.
         self.ledgers: dict[tuple[str, bytes], Ledgers] = {}
+        topics.internal.on_made(DELIVERY_TOPIC, lambda _: self.open())
 
     # Opening
 
@@ -140,15 +152,7 @@ class DeliveryJournal:
 
     def ensure_topic(self) -> Topic:
         """Make the topic if it is missing; no record in it is durable sooner than it is."""
-        topic = self._topics.find(DELIVERY_TOPIC)
-        if topic is not None:
-            return topic
-        if not self._is_alone:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
-        count = self._settings.partitions
-        self._topics.create(DELIVERY_TOPIC, partition_count=count, settings=DELIVERY_SETTINGS)
-        self.open()
-        return self._topics.get(DELIVERY_TOPIC)
+        return self._topics.internal.make(DELIVERY_TOPIC)
 
     # Leading
 
@@ -163,7 +167,7 @@ class DeliveryJournal:
         for key in self.led_by(number):
             del self.ledgers[key]
         if shelf is not None:
-            for promise in shelf.waiting:
+            for promise in (*shelf.waiting, *shelf.unwritten):
                 promise.reject(not_here())
 
     def number_of(self, group_id: str) -> int:
@@ -202,6 +206,26 @@ class DeliveryJournal:
         for header, batch in readable_batches(shelf.partition, name="delivery state"):
             shelf.bytes_since += header.size
             self._replay_batch(shelf, header, batch)
+        self._resume_leases(shelf)
+
+    def _resume_leases(self, shelf: _Shelf) -> None:
+        """Let leases go on from where their last owner left them.
+
+        They were counted by that one's clock, whose last time the journal's last record has. No
+        two clocks are compared, and the time without an owner does not count: nobody could have
+        settled anything then. Those who read this later see it as an event.
+        """
+        number = shelf.partition.name.partition
+        shift_ms = self._scheduler.now_ms() - shelf.written_ms
+        for group_id, topic_id in self.led_by(number):
+            for source, ledger in self.ledgers[group_id, topic_id].items():
+                if ledger.grants:
+                    event = Shifted(shift_ms)
+                    ledger.apply(event)
+                    key = LedgerKey(group_id, topic_id, source)
+                    shelf.unsaved.append(self._record(key, [event]))
+        if shelf.unsaved:
+            self._write_soon()
 
     def _replay_batch(self, shelf: _Shelf, header: BatchHeader, batch: Buffer) -> None:
         if header.is_control:
@@ -210,6 +234,7 @@ class DeliveryJournal:
         for record in decode_batch(batch):
             if record.offset < shelf.partition.start_offset:
                 continue
+            shelf.written_ms = record.timestamp_ms
             key = self._replay_record(record)
             if key is not None and header.is_transactional:
                 self._note_open(shelf, header.producer_id, header.base_offset, key)
@@ -308,6 +333,30 @@ class DeliveryJournal:
         self._write_soon()
         return promise
 
+    def written(self, queue: Journaled) -> Promise[None]:
+        """Kept when all that the queue has said so far is written, before it is durable."""
+        promise: Promise[None] = Promise()
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
+        shelf.changed[queue] = None
+        shelf.unwritten.append(promise)
+        self._write_soon()
+        return promise
+
+    def prove(self, group_id: str) -> Promise[None]:
+        """Kept when this node has committed something, and so has owned the group until then."""
+        promise: Promise[None] = Promise()
+        shelf = self._find_shelf(group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
+        shelf.unsaved.append(self._record(_CLOCK_KEY, []))
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
     def note(self, events: Mapping[LedgerKey, Event]) -> None:
         """Write events that have been applied already."""
         for key, event in events.items():
@@ -348,7 +397,7 @@ class DeliveryJournal:
         """Write everything now, without waiting for the end of the turn."""
         self._is_due = False
         for shelf in list(self._shelves.values()):
-            if shelf.changed or shelf.unsaved or shelf.waiting:
+            if shelf.changed or shelf.unsaved or shelf.waiting or shelf.unwritten:
                 self._write(shelf)
 
     def _write_soon(self) -> None:
@@ -362,11 +411,15 @@ class DeliveryJournal:
 
     def _write(self, shelf: _Shelf) -> None:
         changed, shelf.changed = shelf.changed, {}
+        shelf.leasing.update(changed)
+        if changed and self._ticker is None:
+            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
         for queue in changed:
             for number, events in queue.take_events():
                 key = LedgerKey(queue.group_id, queue.topic_id, number)
                 shelf.unsaved.append(self._record(key, events))
         waiting, shelf.waiting = shelf.waiting, []
+        unwritten, shelf.unwritten = shelf.unwritten, []
 
         def committed(error: GoQueueError | None) -> None:
             error = _where_now(error)
@@ -381,9 +434,12 @@ class DeliveryJournal:
             if not self._is_retrying:
                 self._is_retrying = True
                 self._scheduler.call_later(RETRY_MS, self._retry)
+            waiting += unwritten
             committed(error)
             return
         shelf.is_refused = False
+        for promise in unwritten:
+            promise.resolve(None)
         shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
         size_max = max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes)
         if shelf.bytes_since > size_max and not shelf.is_behind:
@@ -400,7 +456,23 @@ class DeliveryJournal:
         while shelf.unsaved:
             count = _fitting(shelf.unsaved)
             shelf.bytes_since += self._append_batch(shelf.partition, shelf.unsaved[:count])
+            shelf.written_ms = shelf.unsaved[count - 1].timestamp_ms
             del shelf.unsaved[:count]
+
+    def _tick(self) -> None:
+        """Write down what time it is for those whose leases go on."""
+        self._ticker, now_ms = None, self._scheduler.now_ms()
+        is_leasing = False
+        for shelf in list(self._shelves.values()):
+            shelf.leasing = {one: None for one in shelf.leasing if one.has_leases}
+            if not shelf.leasing:
+                continue
+            is_leasing = True
+            if now_ms - shelf.written_ms >= TICK_MS and not shelf.is_refused:
+                shelf.unsaved.append(self._record(_CLOCK_KEY, []))
+                self._write_soon()
+        if is_leasing:
+            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
 
     def _append_batch(self, partition: Partition, records: list[Record]) -> int:
         batch = encode_batch(records)
@@ -413,15 +485,15 @@ class DeliveryJournal:
 
     def _snapshot(self, shelf: _Shelf) -> None:
         """Write all ledgers of the shelf, then delete what they replace."""
-        first, nothing = shelf.partition.end_offset, Ledger()
+        first = shelf.partition.end_offset
         needed = min([first, *(one.first_offset for one in shelf.open.values())])
         records = [
             self._record(LedgerKey(group_id, topic_id, number), [part])
             for (group_id, topic_id), ledgers in self.ledgers.items()
             if self._find_shelf(group_id) is shelf
             for number, ledger in ledgers.items()
-            if number == 0 or ledger != nothing  # the first one says that there is a queue
-            for part in _written_out(ledger)
+            if number == 0 or not ledger.is_empty  # the first one says that there is a queue
+            for part in ledger.written_out()
         ]
         size = 0
         try:
@@ -452,11 +524,6 @@ class DeliveryJournal:
 
     def _find_shelf(self, group_id: str) -> _Shelf | None:
         return self._shelves.get(self.number_of(group_id))
-
-
-def _written_out(ledger: Ledger) -> list[Event]:
-    """The whole of a ledger."""
-    return [*ledger.snapshot(), *ledger.burying.values()]
 
 
 def not_here() -> NotCoordinator:

@@ -14,9 +14,18 @@ from functools import partial as bound
 
 from goqueue.broker.scheduler import Scheduler
 from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
-from goqueue.model.attributes import PRIORITY_HEADER, has_attributes, parse_priority
-from goqueue.model.batch import CODEC_MASK, decode_batch, read_header
+from goqueue.model.attributes import PRIORITY_HEADER, parse_priority, payload_has_attributes
+from goqueue.model.batch import (
+    CODEC_MASK,
+    BatchHeader,
+    decode_records,
+    read_header,
+    unpack_payload,
+)
 from goqueue.model.byte_search import searcher
+from goqueue.model.columns import decode_columns
+from goqueue.model.compression import Buffer, meter
+from goqueue.model.decoding import decoder
 from goqueue.model.errors import CorruptBatch, GoQueueError, InvalidAttribute
 from goqueue.partition import AbortedSpans, Partition
 from goqueue.storage.disk import Disk
@@ -24,11 +33,13 @@ from goqueue.storage.framed import read_framed, write_framed
 
 LANES_FILE = "lanes"
 _MAGIC = b"GQLN"
-_VERSION = 1
+_VERSION = 2  # 1: batches that cannot be read were in the normal lane
 # Read in one turn of the event loop, and from how many logs: about a millisecond, which whoever is
 # served in that turn has to wait.
 STEP_BYTES = 1 << 20
+STEP_UNPACKED_BYTES = 16 << 20  # a few bytes may unpack to many
 STEP_PARTITIONS = 100
+HEADERS_MAX = 100_000  # of one batch that are searched for priorities
 RETRY_MS = 1000
 _has_priority = searcher(PRIORITY_HEADER.encode())
 
@@ -90,39 +101,69 @@ class PartitionLanes:
                 continue
             if not data:
                 break
-            self._note(data, aborted)
-            size += len(data)
+            size += len(data) if self._note(data, aborted) else bytes_max
         if index.end > first:
             self.arrivals.note(first, now_ms)
         return size, index.end < partition.last_stable_offset and size >= bytes_max
 
-    def _note(self, data: bytes, aborted: AbortedSpans) -> None:
+    def _note(self, data: bytes, aborted: AbortedSpans) -> bool:
+        """Note the lanes of batches; False when that was too much for one turn."""
         index, at = self.index, 0
+        unpacked_max = meter.bytes_total + STEP_UNPACKED_BYTES
         may_have = self.partition.settings.has_attributes
         is_named = may_have and _has_priority(data, 0)
         view = memoryview(data)
         while at < len(data):
+            if meter.bytes_total > unpacked_max:
+                return False
             header = read_header(data, at)
             batch = view[at : at + header.size]
             at += header.size
-            is_packed = header.attributes & CODEC_MASK
-            if header.is_control or (aborted and aborted.cover(header)):
-                if header.last_offset >= index.end:
-                    index.note(max(index.end, header.base_offset), header.last_offset, NO_LANE)
-                continue
-            if (is_named or (may_have and is_packed)) and has_attributes(batch, header):
-                self._note_records(bytes(batch))
+            lane = NO_LANE
+            is_dropped = header.is_control or (aborted and aborted.cover(header))
+            payload = None if is_dropped else self._readable(header, batch)
+            if payload is not None:
+                lane = NORMAL
+                is_packed = header.attributes & CODEC_MASK
+                if (is_named or (may_have and is_packed)) and payload_has_attributes(payload):
+                    self._note_records(header, payload)
             if header.last_offset >= index.end:
-                index.note(max(index.end, header.base_offset), header.last_offset, NORMAL)
+                index.note(max(index.end, header.base_offset), header.last_offset, lane)
+        return True
 
-    def _note_records(self, batch: bytes) -> None:
-        index = self.index
+    def _readable(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """The records of a batch, unpacked; None, and a message in the log, if they make no sense.
+
+        Earlier versions stored such batches. They hold no message for anybody, and may announce
+        billions: queues must not look for them one by one.
+        """
         try:
-            records = decode_batch(batch)
-        except CorruptBatch:
-            return  # A reader will meet it and say so.
-        for record in records:
-            if record.offset >= index.end:
+            payload = unpack_payload(batch, header)
+            if not _is_sound(header, payload):
+                decode_columns(
+                    header, payload
+                )  # Only what the readers of queues refuse is left out.
+            return payload
+        except GoQueueError as error:
+            _log.error(
+                "%s: the records of the batch at offset %d cannot be read; queue groups pass over "
+                "offsets %d to %d: %s",
+                self.partition.name,
+                header.base_offset,
+                header.base_offset,
+                header.last_offset,
+                error,
+            )
+            return None
+
+    def _note_records(self, header: BatchHeader, payload: Buffer) -> None:
+        index = self.index
+        header_count = 0
+        for record in decode_records(header, payload):
+            header_count += len(record.headers)
+            if header_count > HEADERS_MAX:
+                return  # Nobody was let store so many; the rest has no priority.
+            if index.end <= record.offset <= header.last_offset:
                 index.note(record.offset, record.offset, _lane_of(record.headers))
 
     def save(self) -> Callable[[], None] | None:
@@ -139,6 +180,15 @@ class PartitionLanes:
             body=self.index.state(),
             is_durable=False,
         )
+
+
+def _is_sound(header: BatchHeader, payload: Buffer) -> bool:
+    """Whether the records pass the check of a producer's batch, except for gaps by compaction."""
+    try:
+        decoder.check_records(payload, 0, header.record_count, header.base_timestamp, True)
+    except GoQueueError:
+        return False
+    return True
 
 
 def _lane_of(headers: tuple[tuple[str, bytes | None], ...]) -> int:

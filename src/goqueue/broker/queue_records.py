@@ -26,6 +26,7 @@ from goqueue.model.errors import (
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 256 << 10
+UNPACKED_BYTES_MAX = 32 << 20  # of batches that one call decodes; the next call goes on there
 NEAR_OFFSETS = 100  # what is wanted further away is not read along
 # About what the columns of a batch need, besides its bytes: for themselves and for each record.
 _BATCH_COST = 2500
@@ -51,6 +52,7 @@ class Found:
     gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
     error: GoQueueError | None = None  # why the rest was not read
     awaited: int | None = None  # the offset that has to come first, before the rest can be read
+    unread: int | None = None  # the offset from which on there was no room for more
 
     def add(self, other: Found) -> None:
         """Take in what another reading gave, of later offsets."""
@@ -119,9 +121,12 @@ class RecordReader:
 
     def _read(self, source: Source, wanted: Sequence[int]) -> Found:
         found = Found()
-        at = 0
+        at, room = 0, UNPACKED_BYTES_MAX
         while at < len(wanted):
             offset = wanted[at]
+            if room <= 0:
+                found.unread = offset
+                return found
             if offset < source.start_offset:
                 found.gone.append(offset)
                 at += 1
@@ -146,6 +151,7 @@ class RecordReader:
                     found.error = error
                     return found
             at = _take(batch, wanted, at, found)
+            room -= batch.size
             if len(batch.columns) == 1 and (source, batch.base_offset) in self._cache:
                 # Nothing is left in it, and thousands of such are work for the garbage collector.
                 self._let_go(source, batch.base_offset)
@@ -159,18 +165,23 @@ class RecordReader:
         data, aborted, end_offset = _batches(source, offset, bytes_max)
         view, position = memoryview(data), 0
         first: _Decoded | None = None
-        while position < len(data):
+        room = UNPACKED_BYTES_MAX
+        while position < len(data) and room > 0:
             header = read_header(data, position)
             batch = view[position : position + header.size]
             position += header.size
             following = bisect_right(wanted, header.base_offset - 1, at)
             if first is None:
                 first = self._decode(source, header, batch, aborted, gap_from=offset)
+                room -= first.size
             elif following < len(wanted) and wanted[following] <= header.last_offset:
                 try:
-                    self._decode(source, header, batch, aborted, gap_from=header.base_offset)
+                    decoded = self._decode(
+                        source, header, batch, aborted, gap_from=header.base_offset
+                    )
                 except CorruptBatch:
                     break  # It will be met again as the first one.
+                room -= decoded.size
             elif following >= len(wanted):
                 break
         if first is None:
@@ -187,15 +198,19 @@ class RecordReader:
         *,
         gap_from: int,
     ) -> _Decoded:
+        size = 0
         try:
             columns = Columns()
             if not header.is_control and not (aborted and aborted.cover(header)):
-                columns = decode_columns(header, unpack_payload(batch, header))
+                payload = unpack_payload(batch, header)
+                size = len(payload)
+                columns = decode_columns(header, payload)
         except GoQueueError as error:
             damage = CorruptBatch(f"A batch of {source.name} cannot be decoded: {error}")
             damage.next_offset = header.next_offset
+            damage.is_in_all_copies = True
             raise damage from error
-        cost = header.size + _BATCH_COST + _RECORD_COST * len(columns)
+        cost = size + _BATCH_COST + _RECORD_COST * len(columns)
         # Compaction leaves gaps before a batch; they belong to it, and need no second look.
         base_offset = min(gap_from, header.base_offset)
         decoded = _Decoded(base_offset, header.last_offset, cost, columns)
@@ -215,7 +230,7 @@ class RecordReader:
 
         Nor do messages go that other copies still have: they are worth waiting for.
         """
-        if self._is_curable(source):
+        if not error.is_in_all_copies and self._is_curable(source):
             found.error = StorageFailed(
                 f"A part of {source.name} is damaged on one node and is had again from another; "
                 "retry."
@@ -258,7 +273,9 @@ class RecordReader:
         self._cache[key] = batch
         insort(self._bases.setdefault(source, []), batch.base_offset)
         self._cache_bytes += batch.size
-        while self._cache_bytes > self._cache_bytes_max and len(self._cache) > 1:
+        # One that takes much more than all may is decoded again each time.
+        is_too_large = batch.size > 2 * self._cache_bytes_max
+        while self._cache_bytes > self._cache_bytes_max and (is_too_large or len(self._cache) > 1):
             self._let_go(*next(iter(self._cache)))
 
     def _let_go(self, source: Source, base: int) -> None:
@@ -283,6 +300,9 @@ async def read_soon(
         source = source_of()
         found = reader.read(source, wanted)
         whole.add(found)
+        if found.unread is not None:
+            wanted = wanted[bisect_left(wanted, found.unread) :]
+            continue
         if found.awaited is None:
             return whole
         assert isinstance(source, DistantCopy), "a copy on this node is read at once"

@@ -13,15 +13,13 @@ Outcomes = list[GoQueueError | None]
 Call = Callable[[Queue, Sequence[str]], list[Settled]]
 
 
-def settle(
-    queues: Sequence[HostedQueue], receipts: Sequence[str], call: Call, *, is_durable: bool
-) -> Promise[Outcomes]:
+def settle(queues: Sequence[HostedQueue], receipts: Sequence[str], call: Call) -> Promise[Outcomes]:
     """Make a call on each queue with the receipts that are its own; the outcomes, in order.
 
-    With `is_durable` they are told when they are as durable as everything that is acknowledged.
+    They are told when they are as durable as everything that is acknowledged.
     """
-    if len(queues) == 1:
-        return _settle_all(queues[0], receipts, call, is_durable=is_durable)
+    if len(queues) == 1:  # All receipts belong to it, or to none.
+        return queues[0].answer(call(queues[0].queue, receipts))
     outcomes: Outcomes = [None] * len(receipts)
     shares = route(queues, receipts, outcomes)
     promise: Promise[Outcomes] = Promise()
@@ -31,24 +29,7 @@ def settle(
     gathering = _Gathering(promise, outcomes, len(shares))
     for hosted, places in shares.items():
         settled = call(hosted.queue, [receipts[place] for place in places])
-        if is_durable:
-            hosted.answer(settled).then(gathering.part(places))
-        else:
-            hosted.settle()
-            gathering.part(places)([one.error for one in settled], None)
-    return promise
-
-
-def _settle_all(
-    hosted: HostedQueue, receipts: Sequence[str], call: Call, *, is_durable: bool
-) -> Promise[Outcomes]:
-    """All receipts belong to one queue, or to none."""
-    settled = call(hosted.queue, receipts)
-    if is_durable:
-        return hosted.answer(settled)
-    hosted.settle()
-    promise: Promise[Outcomes] = Promise()
-    promise.resolve([one.error for one in settled])
+        hosted.answer(settled).then(gathering.part(places))
     return promise
 
 
@@ -80,18 +61,27 @@ def route(
     queues: Sequence[HostedQueue], receipts: Sequence[str], outcomes: Outcomes
 ) -> dict[HostedQueue, list[int]]:
     """Which receipts belong to which queue of the group; those of none are answered."""
-    by_number = {hosted.queue.number: hosted for hosted in queues}
+    by_number: dict[int, list[HostedQueue]] = {}
+    for hosted in queues:
+        by_number.setdefault(hosted.queue.number, []).append(hosted)
     by_head: dict[str, HostedQueue | None] = {}
     shares: dict[HostedQueue, list[int]] = {}
     for place, text in enumerate(receipts):
         head = text[:HEAD_LENGTH]
         try:
             if head not in by_head:
-                by_head[head] = by_number.get(check_receipt(text).queue)
-            hosted = by_head[head]
-            if hosted is None:
+                by_head[head] = _issuer(by_number.get(check_receipt(text).queue, []), text)
+            found = by_head[head]
+            if found is None:
                 raise StaleReceipt()
-            shares.setdefault(hosted, []).append(place)
+            shares.setdefault(found, []).append(place)
         except (InvalidReceipt, StaleReceipt) as error:
             outcomes[place] = error
     return shares
+
+
+def _issuer(queues: list[HostedQueue], receipt: str) -> HostedQueue | None:
+    """The queue that has issued a receipt; hardly ever there are several that may have."""
+    if len(queues) < 2:
+        return queues[0] if queues else None
+    return next((one for one in queues if one.queue.has_issued(receipt)), queues[0])

@@ -9,8 +9,10 @@ leader can change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.peers import Answer, PeerKind
@@ -18,6 +20,7 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.queue_lanes import Lanes
 from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.broker.topics import Topics
+from goqueue.model.bounds import Offset, PartitionNumber, TopicId
 from goqueue.partition import AbortedTransaction, Partition
 
 RUNS_MAX = 20_000  # in one answer; the rest comes with the next
@@ -48,10 +51,10 @@ class ToldLanes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AskedBatches(msgspec.Struct, frozen=True, array_like=True):
-    topic_id: bytes
-    number: int
-    offset: int
-    bytes_max: int
+    topic_id: TopicId
+    number: PartitionNumber
+    offset: Offset
+    bytes_max: Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
 class ToldBatches(msgspec.Struct, frozen=True, array_like=True):

@@ -46,10 +46,16 @@ class TransactionalAcks:
             for number, event in plan.events
         }
         promise: Promise[Outcomes] = Promise()
-        if not events:
-            promise.resolve(outcomes)
-            return promise
         journal = self._hosts.journal
+        if not events:
+            if self._hosts.leaders is None:
+                promise.resolve(outcomes)
+            else:
+                # An owner that was replaced without knowing it must not refuse anything.
+                journal.prove(group.id).then(
+                    lambda _, error: promise.settle(None if error is not None else outcomes, error)
+                )
+            return promise
         last_offset = journal.prepare(group.id, events, identity)
         for hosted, plan in plans.items():
             hosted.queue.prepare(plan)

@@ -103,6 +103,8 @@ class Queues:
         self.journal = self._hosts.journal
         self._transactional = TransactionalAcks(scheduler, self._hosts)
         self._look = look
+        # Changes of settings under way, by group; the next one of a group waits for them.
+        self._changing: dict[str, Promise[None]] = {}
         self._beginnings = QueueBeginnings(topics, self._hosts, look, is_alone=is_alone)
 
     def open(self) -> None:
@@ -168,6 +170,19 @@ class Queues:
         group_id = self._new_id() if known is None else known.fact.id
         fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
         return self._topics.facts.record_queue_group(fact, keeps_known=settings is None)
+
+    async def change(
+        self, name: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]
+    ) -> None:
+        """Give a group the settings that `change` makes of those it has."""
+        while (other := self._changing.get(name)) is not None:
+            await other
+        done = self._changing[name] = Promise()
+        try:
+            await self.create(name, change(dict(self._get(name).fact.settings)))
+        finally:
+            del self._changing[name]
+            done.resolve(None)
 
     def check_settings(self, name: str, settings: Mapping[str, Any]) -> QueueSettings:
         """Raise when `create` with these would be refused."""
@@ -282,6 +297,20 @@ class Queues:
         receive_when_begun(self._beginnings.begun(group, topic), receiver, wait_ms)
         return receiver
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no other nodes, so that everything stored is known here."""
+        return self._is_alone
+
+    async def is_behind(self, name: str, topic_name: str) -> bool:
+        """Whether leaders of a topic have committed messages that its queue does not know yet."""
+        hosted = self.queue_of(name, topic_name)
+        bounds = await self._look(hosted.topic, range(len(hosted.queue.partitions)))
+        return any(
+            one.last_stable_offset > known.high_watermark
+            for one, known in zip(bounds, hosted.queue.partitions, strict=False)
+        )
+
     def begin(self, name: str, topic_name: str) -> Promise[None]:
         """Have the queue of a group for a topic, as the first receive would make it begin."""
         group, topic = self.served(name, topic_name)
@@ -289,6 +318,13 @@ class Queues:
         queue = self._beginnings.begun(group, topic)
         queue.then(lambda _, error: begun.settle(None, error))
         return begun
+
+    def take_back(self, name: str, topic_name: str, consumer: str) -> None:
+        """Let everything be received again, uncounted, that a consumer of this node's own has."""
+        group, topic = self.served(name, topic_name)
+        hosted = group.queues.get(topic.id)
+        if hosted is not None:
+            hosted.take_back(consumer)
 
     # Settling
 
@@ -339,17 +375,15 @@ class Queues:
             lambda queue, some: queue.extend(
                 now_ms, some, visibility_ms=until, total_ms_max=total_ms_max
             ),
-            is_durable=False,
         )
 
-    def _settle(
-        self, name: str, receipts: Sequence[str], call: Call, *, is_durable: bool = True
-    ) -> Promise[Outcomes]:
+    def _settle(self, name: str, receipts: Sequence[str], call: Call) -> Promise[Outcomes]:
         group = self._owned(name)
         _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
-        if is_durable and group.queues:
+        self._hosts.check_settled(group)
+        if group.queues:
             self.journal.check_writable(group.id)
-        return settle(list(group.queues.values()), receipts, call, is_durable=is_durable)
+        return settle(list(group.queues.values()), receipts, call)
 
     # Transactions
 
@@ -365,7 +399,9 @@ class Queues:
         They are done with its commit, and come again with its abort.
         """
         _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
-        return self._transactional.prepare(self._owned(name), receipts, identity)
+        group = self._owned(name)
+        self._hosts.check_settled(group)
+        return self._transactional.prepare(group, receipts, identity)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """A marker in a partition of the journal is committed."""

@@ -22,6 +22,7 @@ from goqueue.broker.quorum_office import CONTROLLER_TICK_MS, Decided, Office
 from goqueue.broker.quorum_reads import QuorumReads
 from goqueue.broker.quorum_requests import QuorumRequests
 from goqueue.broker.quorum_saves import QuorumSaves
+from goqueue.broker.quorum_state import QuorumStates
 from goqueue.broker.scheduler import Scheduler
 from goqueue.cluster.commands import CatchUp, ClusterCommand, Result
 from goqueue.cluster.facts import (
@@ -82,7 +83,7 @@ class Quorum:
         self.failure: GoQueueError | None = None
         self._scheduler = scheduler
         self._peers = peers
-        self._raft_settings = raft_settings or RaftSettings()
+        self._raft_settings = raft_settings or RaftSettings.for_session(settings.session_ms)
         self._raft = Raft(node_id, state, self._raft_settings, random)
         self._random = random
         self._members = QuorumMembers(
@@ -135,6 +136,7 @@ class Quorum:
         )
         peers.listen(PeerKind.QUORUM, self._receive)
         peers.on_gone(self._miss)
+        self.states = QuorumStates(node_id, lambda: self._raft, scheduler, peers)
 
     # What is known
 
@@ -213,7 +215,10 @@ class Quorum:
         if not self._is_started or self._is_stopped or self.failure is not None:
             return
         try:
-            self._raft.receive(raft_messages.decode(head), self._scheduler.now_ms())
+            message = raft_messages.decode(head)
+            if message.sender != sender:
+                raise MalformedRequest(f"It speaks in the name of node {message.sender}.")
+            self._raft.receive(message, self._scheduler.now_ms())
         except MalformedRequest as error:
             _log.warning("node %d: %s", sender, error)
             return

@@ -24,14 +24,14 @@ from goqueue.cluster.commands import (
 )
 from goqueue.cluster.controller import Controller
 from goqueue.cluster.deciding import decide
-from goqueue.cluster.facts import ClusterFact, Decision, encode_decision
+from goqueue.cluster.facts import ClusterFact, Decision, encode_readable
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.messages import Entry
 from goqueue.cluster.raft.ready import Proposal
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
-from goqueue.model.errors import NotController
+from goqueue.model.errors import GoQueueError, NotController
 
 CONTROLLER_TICK_MS = 100
 FIRST_NODES_MS_MAX = 5_000  # that internal topics wait for all voters to be there
@@ -212,7 +212,14 @@ class Office:
         if not decision:
             self._follow_last(done, result)
             return done
-        outcome = self._raft().propose(encode_decision(decision), self._scheduler.now_ms())
+        try:
+            data = encode_readable(decision)
+        except GoQueueError as error:
+            _log.error("a decision is given up: %s", error)
+            self.controller = None
+            done.reject(error)
+            return done
+        outcome = self._raft().propose(data, self._scheduler.now_ms())
         if not isinstance(outcome, Proposal):
             # It has decided what will never be: let another begin with what is committed.
             self.controller = None

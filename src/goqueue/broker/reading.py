@@ -20,13 +20,18 @@ from goqueue.model.batch import (
     read_header,
     unpack_payload,
 )
+from goqueue.model.compression import meter
 from goqueue.model.errors import CorruptBatch, GoQueueError, StorageFailed
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 64 << 10  # taken from the log at once, or one whole batch where that is larger
-RECORD_BYTES = 100  # about what a message costs in an answer besides its contents
+# About what a message, or a header of it, costs in an answer besides its contents.
+RECORD_BYTES = 100
 # Batches without anything to hand out, which one read steps over before it takes a rest.
 EMPTY_BATCHES_MAX = 1000
+# Bytes of batches, and what they unpack to, that one read goes through; then it ends where it is.
+# The next one goes on there.
+UNPACKED_BYTES_MAX = 64 << 20
 
 
 class Place(NamedTuple):
@@ -46,7 +51,7 @@ class Damaged(NamedTuple):
     error: CorruptBatch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Page:
     """What one read found. `places` says where to go on, in the order they were given."""
 
@@ -54,6 +59,7 @@ class Page:
     places: list[Place] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
     error: GoQueueError | None = None  # why no more is read of a place now, though there is more
+    room: int = UNPACKED_BYTES_MAX  # what may still be read and unpacked
 
     @property
     def is_empty(self) -> bool:
@@ -162,9 +168,23 @@ def read_page(
     """
     page = Page()
     cursors = [_Cursor(place, page, is_curable, is_committed_only) for place in places]
+    try:
+        _fill(page, cursors, records_max=records_max, bytes_max=bytes_max)
+    finally:
+        for cursor in cursors:
+            cursor.close()
+    if page.error is not None and page.is_empty:
+        raise page.error
+    return page
+
+
+def _fill(page: Page, cursors: list[_Cursor], *, records_max: int, bytes_max: int) -> None:
+    """Take the oldest records of all cursors."""
     heap: list[tuple[int, int]] = []
-    for number, cursor in enumerate(cursors):
-        if (head := cursor.head()) is not None:
+    # Where there is no room for all, those come first that others came before the last time.
+    first = sum(cursor.offset for cursor in cursors) % max(1, len(cursors))
+    for number in (*range(first, len(cursors)), *range(first)):
+        if (head := cursors[number].head()) is not None:
             heap.append((head.timestamp_ms, number))
     heapq.heapify(heap)
     room = bytes_max
@@ -179,9 +199,6 @@ def read_page(
         else:
             heapq.heappop(heap)
     page.places = [cursor.place() for cursor in cursors]
-    if page.error is not None and page.is_empty:
-        raise page.error
-    return page
 
 
 class _Cursor:
@@ -233,6 +250,10 @@ class _Cursor:
     def place(self) -> Place:
         return Place(self.partition, self.offset, self._until)
 
+    def close(self) -> None:
+        """Let go of the batch, whose iterator refers to this cursor and so to the whole page."""
+        self._records, self._head, self._data = iter(()), None, b""
+
     def _next(self) -> Record | None:
         for _ in range(EMPTY_BATCHES_MAX):
             try:
@@ -244,7 +265,7 @@ class _Cursor:
                 if header is None:
                     return None
             except CorruptBatch as error:
-                if self._is_curable(self.partition):
+                if not error.is_in_all_copies and self._is_curable(self.partition):
                     self._page.error = StorageFailed(
                         f"A part of {self.partition.name} is damaged on one node and is had again "
                         "from another; retry."
@@ -254,7 +275,9 @@ class _Cursor:
         return None
 
     def _next_batch(self) -> BatchHeader | None:
-        """Go to the next batch; None when there is no more."""
+        """Go to the next batch; None when there is no more, or no room for it."""
+        if self._page.room <= 0:
+            return None
         if self._position >= len(self._data):
             if self._is_beyond(self.offset):
                 return None
@@ -269,6 +292,7 @@ class _Cursor:
                 self._data, self._position = batches.read_checked(), 0
             except OSError as error:
                 raise self.partition.unreadable(error) from error
+            self._page.room -= len(self._data)
         header = read_header(self._data, self._position)
         batch = memoryview(self._data)[self._position : self._position + header.size]
         self._position += header.size
@@ -278,15 +302,32 @@ class _Cursor:
 
     def _within(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
         if not header.is_control and not (self._aborted and self._aborted.cover(header)):
-            yield from decode_records(header, unpack_payload(batch, header))
+            yield from self._decoded(header, batch)
         # Whatever this batch holds, the next one begins there: compaction leaves gaps.
         if not self._is_beyond(header.next_offset - 1):
             self.offset = max(self.offset, header.next_offset)
+
+    def _decoded(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+        unpacked_before = meter.bytes_total
+        try:
+            payload = unpack_payload(batch, header)
+        except CorruptBatch as error:
+            error.is_in_all_copies = True
+            raise
+        finally:
+            self._page.room -= meter.bytes_total - unpacked_before
+        try:
+            yield from decode_records(header, payload)
+        except CorruptBatch as error:
+            error.is_in_all_copies = True
+            raise
 
     def _step_over(self, error: CorruptBatch) -> None:
         # Damage in a file says where to go on; records that cannot be decoded end with their batch.
         following = self._batch_end if error.next_offset is None else error.next_offset
         following = max(following, self.offset + 1)
+        # Where it comes from are frames that hold what was unpacked.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
         self._page.damaged.append(Damaged(self.partition, self.offset, following, error))
         self.offset = following
         self._data, self._position, self._records = b"", 0, iter(())
@@ -299,7 +340,7 @@ def record_size(record: Record) -> int:
     """About what a record takes in an answer."""
     size = len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
     for name, content in record.headers:
-        size += len(name) + len(content or b"")
+        size += len(name) + len(content or b"") + RECORD_BYTES
     return size
 
 

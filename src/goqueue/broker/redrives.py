@@ -263,7 +263,11 @@ class Redrives:
     ) -> Redrive:
         found = self._letters.find(topic, dead_letter_topic)
         if found is None:
-            raise UnknownTopic(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
+            raise UnknownTopic(
+                dead_letter_topic or topic + DEAD_LETTER_SUFFIX,
+                "it is made with the first dead letter, so there is nothing to redrive yet. If a "
+                "group keeps them elsewhere, name that as dead_letter_topic",
+            )
         bounds = await self._letters.bounds(found)
         now_ms = self._scheduler.wall_ms()
         job = Redrive(

@@ -22,6 +22,7 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
 from goqueue.cluster.commands import ChangeInSync
 from goqueue.cluster.facts import (
+    CONFIG_PREFIX,
     NO_LEADER,
     Decision,
     NodeFact,
@@ -135,6 +136,9 @@ class Replicas:
                 self._assign(change)
             elif isinstance(change, TopicFact):
                 self._configure(change)
+            elif change.key.startswith(CONFIG_PREFIX):
+                for topic in self._topics:
+                    self._configure(topic.fact)
         self._forget_gone()
 
     def _note_registration(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.broker.internal_topics import SCHEDULED_SETTINGS
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_recovery import end_released
 from goqueue.broker.schedule_release import RETRY_MS, Releaser
@@ -43,6 +42,7 @@ class ScheduleAlone:
         self.releaser: Releaser | None = None
         self._producer: NamedProducer | None = None
         self._is_stopped = False
+        topics.internal.on_made(SCHEDULED_TOPIC, self._host)
 
     def open(self) -> None:
         """Load what waits; the topic is made when the first message comes."""
@@ -55,14 +55,7 @@ class ScheduleAlone:
 
         Nobody waits for its durability here: the first message is committed together with it.
         """
-        if not self.logs:
-            if self._topics.find(SCHEDULED_TOPIC) is None:
-                self._topics.create(
-                    SCHEDULED_TOPIC,
-                    partition_count=self._partition_count,
-                    settings=SCHEDULED_SETTINGS,
-                )
-            self._host(self._topics.get(SCHEDULED_TOPIC))
+        self._topics.internal.make(SCHEDULED_TOPIC)
 
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
         """Finish what is being released, and leave checkpoints so that the next start is quick."""

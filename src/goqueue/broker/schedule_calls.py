@@ -19,7 +19,7 @@ from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_listing import ScheduledEntry, SchedulePage, ScheduleStats
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import Topic, Topics
-from goqueue.delivery.schedules import NEVER_MS, ScheduledMessage
+from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, ScheduledMessage
 from goqueue.model.batch import read_header
 from goqueue.model.errors import (
     GoQueueError,
@@ -46,6 +46,7 @@ class Store(msgspec.Struct, frozen=True, array_like=True, tag="store"):
     messages: list[ScheduledMessage]
     transaction: tuple[int, int] | None = None
     is_one_batch: bool = False  # of a producer, of which all or nothing is stored
+    leader_epoch: int = NO_EPOCH  # of the partition that the batch was sent to
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
@@ -105,6 +106,7 @@ class Owner(Protocol):
         *,
         transaction: ProducerIdentity | None,
         is_one_batch: bool,
+        leader_epoch: int,
     ) -> Promise[list[int]]: ...
 
     def cancel_here(self, schedule_ids: list[str]) -> Promise[list[GoQueueError | None]]: ...
@@ -149,6 +151,8 @@ class ScheduleCalls:
         *,
         transaction: ProducerIdentity | None,
         is_one_batch: bool,
+        leader_epoch: int,
+        timeout_ms: int,
     ) -> Promise[list[int]]:
         """Have messages stored by the owner of a partition of schedules; their numbers."""
         identity = None if transaction is None else tuple(transaction)
@@ -158,8 +162,9 @@ class ScheduleCalls:
             messages,
             cast(tuple[int, int] | None, identity),
             is_one_batch,
+            leader_epoch,
         )
-        return self._ask(node, call, _numbers_decoder.decode)
+        return self._ask(node, call, _numbers_decoder.decode, timeout_ms=timeout_ms)
 
     def cancel(self, node: int, schedule_ids: list[str]) -> Promise[list[Refused]]:
         return self._ask(node, Cancel(self._next_token(), schedule_ids), _refused_decoder.decode)
@@ -211,10 +216,15 @@ class ScheduleCalls:
         )
         return _mapped(called, lambda _: None)
 
-    def _ask(self, node: int, call: Call, read: Callable[[bytes], T]) -> Promise[T]:
-        called = self._peers.call(
-            node, PeerKind.SCHEDULES, _encode(call), timeout_ms=CALL_TIMEOUT_MS
-        )
+    def _ask(
+        self,
+        node: int,
+        call: Call,
+        read: Callable[[bytes], T],
+        *,
+        timeout_ms: int = CALL_TIMEOUT_MS,
+    ) -> Promise[T]:
+        called = self._peers.call(node, PeerKind.SCHEDULES, _encode(call), timeout_ms=timeout_ms)
         return _mapped(called, lambda answer: read(answer.head))
 
     def _next_token(self) -> int:
@@ -277,6 +287,7 @@ class ScheduleCalls:
             call.messages,
             transaction=transaction,
             is_one_batch=call.is_one_batch,
+            leader_epoch=call.leader_epoch,
         )
 
     def _append_here(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
-from goqueue.broker.leaders import Leaders
+from goqueue.broker.leaders import CALL_TIMEOUT_MS, Leaders
 from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_calls import Owner, Refused, ScheduleCalls, not_here
 from goqueue.broker.schedule_listing import SchedulePage, ScheduleStats
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.topics import SCHEDULED_TOPIC, Topics
-from goqueue.delivery.schedules import ScheduledMessage, ScheduleIds
+from goqueue.delivery.schedules import NO_EPOCH, ScheduledMessage, ScheduleIds
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
+    FencedLeaderEpoch,
     GoQueueError,
     RequestTimedOut,
     ScheduleReleased,
@@ -24,6 +25,7 @@ from goqueue.model.names import ProducerIdentity
 
 STORE_MS_MAX = 5_000  # so long an owner is looked for that takes a message
 STORE_RETRY_MS = 100
+STORE_ATTEMPT_MS = 2_000  # one call of a batch that the owner recognises when it comes again
 NOBODY = -1
 
 
@@ -89,7 +91,56 @@ class ScheduleCluster:
         led = [number for number in range(count) if self.node_of(number) != NOBODY]
         return led[self._turn % len(led)] if led else self._turn % count
 
+    def epoch_of(self, topic_id: bytes, number: int) -> int:
+        """The newest leader epoch of a topic's partition that this node knows."""
+        topic = self._topics.find_by_id(topic_id)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return NO_EPOCH
+        return self._leaders.epoch_of(topic, number)
+
     # Storing
+
+    async def store_batch(
+        self,
+        number: int,
+        messages: list[ScheduledMessage],
+        *,
+        leader_epoch: int,
+        transaction: ProducerIdentity | None,
+        timeout_ms: int,
+        check: Callable[[], None],
+    ) -> None:
+        """Have the delayed records of one producer's batch stored by whoever owns a partition.
+
+        If the producer has an id the owner recognises a batch that it has, so that one whose
+        outcome is unknown is sent again, here or to the next owner. `check` is called before each
+        attempt, and raises when this node may not store it any more.
+        """
+        is_repeatable = messages[0].origin is not None
+        deadline_ms = self._scheduler.now_ms() + timeout_ms
+        left_ms = timeout_ms
+        while True:
+            check()
+            try:
+                await self._store_once(
+                    number,
+                    messages,
+                    transaction=transaction,
+                    is_one_batch=True,
+                    leader_epoch=leader_epoch,
+                    timeout_ms=min(left_ms, STORE_ATTEMPT_MS) if is_repeatable else left_ms,
+                )
+                return
+            except FencedLeaderEpoch:
+                raise
+            except GoQueueError as error:
+                is_unknown = isinstance(error, RequestTimedOut) and not is_repeatable
+                if is_unknown or not error.retryable:
+                    raise
+                left_ms = deadline_ms - self._scheduler.now_ms() - STORE_RETRY_MS
+                if left_ms <= 0:
+                    raise
+            await self.pause()
 
     async def store(
         self,
@@ -110,7 +161,12 @@ class ScheduleCluster:
             wanted = self.some_number(own) if number is None else number
             try:
                 return wanted, await self._store_once(
-                    wanted, messages, transaction=transaction, is_one_batch=is_one_batch
+                    wanted,
+                    messages,
+                    transaction=transaction,
+                    is_one_batch=is_one_batch,
+                    leader_epoch=NO_EPOCH,
+                    timeout_ms=CALL_TIMEOUT_MS,
                 )
             except RequestTimedOut:
                 raise
@@ -127,16 +183,28 @@ class ScheduleCluster:
         *,
         transaction: ProducerIdentity | None,
         is_one_batch: bool,
+        leader_epoch: int,
+        timeout_ms: int,
     ) -> Promise[list[int]]:
         node = self.node_of(number)
         if node == self._leaders.node_id:
             return self._owner.store_here(
-                number, messages, transaction=transaction, is_one_batch=is_one_batch
+                number,
+                messages,
+                transaction=transaction,
+                is_one_batch=is_one_batch,
+                leader_epoch=leader_epoch,
             )
         if node == NOBODY:
             raise not_here()
         return self.calls.store(
-            node, number, messages, transaction=transaction, is_one_batch=is_one_batch
+            node,
+            number,
+            messages,
+            transaction=transaction,
+            is_one_batch=is_one_batch,
+            leader_epoch=leader_epoch,
+            timeout_ms=timeout_ms,
         )
 
     def pause(self) -> Promise[None]:

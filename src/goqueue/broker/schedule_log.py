@@ -31,15 +31,21 @@ from goqueue.delivery.schedules import (
     ScheduledMessage,
     Stretch,
     end_batch,
+    forget_leader_epoch_record,
+    forget_origin_record,
     intent_record,
+    leader_epoch_record,
     message_batch,
     move_record,
     no_intent_record,
+    origin_key,
+    origin_value,
     read_checkpoint,
     read_key,
     read_message,
     write_checkpoint,
 )
+from goqueue.delivery.schedules.origins import OriginState, Source
 from goqueue.model.batch import (
     BatchHeader,
     Record,
@@ -158,10 +164,9 @@ class ScheduleLog:
     def _take_batch(self, header: BatchHeader, batch: Buffer, first: int) -> None:
         """Take a batch into account from an offset on."""
         if header.is_control:
-            stretches = self.agenda.pending.end(header.producer_id)
-            if decode_marker(batch).is_commit:
-                for stretch in stretches:
-                    self._activate(*stretch)
+            is_commit = decode_marker(batch).is_commit
+            for stretch in self.agenda.end_transaction(header.producer_id, is_commit=is_commit):
+                self._activate(*stretch)
             return
         for record in decode_batch(batch):
             if record.offset < first:
@@ -169,7 +174,9 @@ class ScheduleLog:
             if header.is_transactional:
                 message = _own_message(record)
                 if message is not None:
-                    self.agenda.pend(header.producer_id, record.offset, [message])
+                    self.agenda.note_origin(record.offset, message, record.timestamp_ms)
+                if message is not None or self.agenda.replay_source(record):
+                    self.agenda.pend(header.producer_id, record.offset, record.offset)
             else:
                 self.agenda.replay(record)
 
@@ -211,11 +218,54 @@ class ScheduleLog:
         """Store messages as one batch; the number of the first. The others follow it."""
         first = self.partition.end_offset
         now_ms = self._scheduler.wall_ms()
-        batch, starts = message_batch(first, messages, now_ms)
+        state, trailer = self._origin_after(first, messages, now_ms)
+        batch, starts = message_batch(first, messages, now_ms, trailer=trailer)
         self._write(batch)
         self._places.note_written(first, len(batch), starts)
         self.agenda.schedule(first, messages)
+        if state is not None:
+            self.agenda.origins.put(state)
         return first
+
+    def _origin_after(
+        self, first: int, messages: Sequence[ScheduledMessage], now_ms: int
+    ) -> tuple[OriginState | None, tuple[bytes, bytes] | None]:
+        """The state of the producer that these come from, if one is known, and its record."""
+        number = first + len(messages) - 1
+        state = self.agenda.origins.after(messages[-1], number, now_ms=now_ms)
+        return state, None if state is None else (origin_key(state.key), origin_value(state))
+
+    # Who sends what leaders store here
+
+    def check_leader(self, source: Source, epoch: int, *, known: int) -> None:
+        """Refuse a former leader, and remember a new one as durably as what it stores next.
+
+        `known` is the newest epoch that this node's metadata has.
+        """
+        if self.agenda.leader_epochs.check(source, epoch, known=known):
+            now_ms = self._scheduler.wall_ms()
+            self._write(encode_batch([leader_epoch_record(source, epoch, now_ms)]))
+            self.agenda.leader_epochs.put(source, epoch)
+
+    def forget_sources(
+        self, *, before_ms: int, states_max: int, is_known: Callable[[bytes], bool]
+    ) -> None:
+        """Forget producers as a partition does, and what is known of topics that are gone."""
+        agenda, now_ms = self.agenda, self._scheduler.wall_ms()
+        producers = agenda.origins.expired(
+            before_ms=before_ms, states_max=states_max, is_known=is_known
+        )
+        sources = agenda.leader_epochs.expired(is_known=is_known)
+        for start in range(0, len(producers), ENDS_PER_BATCH_MAX):
+            some = producers[start : start + ENDS_PER_BATCH_MAX]
+            self._write(encode_batch([forget_origin_record(one, now_ms) for one in some]))
+            for one in some:
+                agenda.origins.remove(one)
+        for start in range(0, len(sources), ENDS_PER_BATCH_MAX):
+            gone = sources[start : start + ENDS_PER_BATCH_MAX]
+            self._write(encode_batch([forget_leader_epoch_record(one, now_ms) for one in gone]))
+            for source in gone:
+                agenda.leader_epochs.remove(source)
 
     # Transactions
 
@@ -231,12 +281,20 @@ class ScheduleLog:
         first = self.partition.end_offset
         now_ms = self._scheduler.wall_ms()
         sequence = next_sequence(self.partition, identity)
+        state, trailer = self._origin_after(first, messages, now_ms)
         batch, starts = message_batch(
-            first, messages, now_ms, transaction=identity, base_sequence=sequence
+            first,
+            messages,
+            now_ms,
+            transaction=identity,
+            base_sequence=sequence,
+            trailer=trailer,
         )
-        write_batch(self.partition, memoryview(batch), now_ms=now_ms)
+        last = write_batch(self.partition, memoryview(batch), now_ms=now_ms).last_offset
         self._places.note_written(first, len(batch), starts)
-        self.agenda.pend(identity.producer_id, first, messages)
+        self.agenda.pend(identity.producer_id, first, last)
+        if state is not None:
+            self.agenda.origins.put(state)
         return first
 
     def ended(self, producer_id: int, *, is_commit: bool, on_active: Callable[[int], None]) -> None:
@@ -244,8 +302,8 @@ class ScheduleLog:
 
         `on_active` is told due times, as messages begin to wait for them.
         """
-        stretches = self.agenda.pending.end(producer_id)
-        if is_commit and stretches:
+        stretches = self.agenda.end_transaction(producer_id, is_commit=is_commit)
+        if stretches:
             self._on_active = on_active
             self._activating.extend(stretches)
             self._activate_some()

@@ -35,11 +35,12 @@ from goqueue.broker.schedule_listing import (
 )
 from goqueue.broker.schedule_log import ScheduleLog
 from goqueue.broker.schedule_release import Releaser
-from goqueue.broker.scheduler import Handle, Scheduler
+from goqueue.broker.scheduler import Handle, Scheduler, earlier_ms
 from goqueue.broker.topics import SCHEDULED_TOPIC, Topic, Topics
-from goqueue.config import ScheduleSettings
+from goqueue.config import ProducerSettings, ScheduleSettings
 from goqueue.delivery.schedules import (
     NEVER_MS,
+    NO_EPOCH,
     PARTITION_OPEN,
     Lateness,
     Origin,
@@ -54,15 +55,14 @@ from goqueue.model.errors import (
     UnknownSchedule,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.partition import Committed, Partition
+from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
 __all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
 
 CHECKPOINT_CHECK_MS = 1000
 CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
-
-Wait = Callable[[Committed], None]  # has somebody told when something is as durable as promised
+FORGET_CHECK_MS = 60_000  # how often producers are looked for that have been silent for long
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Schedules:
         disk: Disk,
         topics: Topics,
         settings: ScheduleSettings,
+        producers: ProducerSettings,
         *,
         is_full: Callable[[], bool],
         node_id: int = 0,
@@ -86,6 +87,8 @@ class Schedules:
         self._scheduler = scheduler
         self._topics = topics
         self._settings = settings
+        self._producers = producers
+        self._forgotten_ms = scheduler.now_ms()
         self._is_full = is_full
         self._alone = ScheduleAlone(
             scheduler, disk, topics, partition_count=settings.partitions, is_full=is_full
@@ -149,11 +152,27 @@ class Schedules:
 
     def _check_checkpoints(self) -> None:
         self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+        if self._scheduler.now_ms() - self._forgotten_ms >= FORGET_CHECK_MS:
+            self._forgotten_ms = self._scheduler.now_ms()
+            self._forget_sources()
         for log in self._logs_here():
             if log.is_checkpoint_due(
                 interval_ms=self._settings.checkpoint_ms, records_max=CHECKPOINT_RECORDS_MAX
             ):
                 log.save(lambda: None)
+
+    def _forget_sources(self) -> None:
+        """Forget silent producers of delayed records as partitions forget theirs."""
+        before_ms = earlier_ms(self._scheduler) - self._producers.id_expiry_ms
+        for log in self._logs_here():
+            try:
+                log.forget_sources(
+                    before_ms=before_ms,
+                    states_max=self._producers.states_per_partition_max,
+                    is_known=lambda topic_id: self._topics.find_by_id(topic_id) is not None,
+                )
+            except GoQueueError as error:
+                _log.warning("%s: producers are forgotten later: %s", log.partition.name, error)
 
     # Scheduling
 
@@ -194,12 +213,15 @@ class Schedules:
         *,
         transaction: ProducerIdentity | None,
         is_one_batch: bool,
+        leader_epoch: int,
     ) -> Promise[list[int]]:
         """In a cluster: store messages in a partition that this node leads; their numbers.
 
-        An error that is raised at once means that nothing was stored.
+        An error that is raised at once means that nothing was stored. A batch that was sent to the
+        leader of a partition comes with its `leader_epoch`; a former leader is refused.
         """
         assert self._hosting is not None
+        assert self._cluster is not None
         hosted = self._hosting.find(number)
         if hosted is None:
             raise not_here()
@@ -209,6 +231,9 @@ class Schedules:
         log.partition.check_leading()
         if log.partition.shortage is not None:
             raise log.partition.shortage
+        if leader_epoch != NO_EPOCH:
+            source = messages[0].topic_id, messages[0].partition
+            log.check_leader(source, leader_epoch, known=self._cluster.epoch_of(*source))
         if is_one_batch:
             numbers = self._store_batch(log, messages, transaction)
         else:
@@ -295,28 +320,37 @@ class Schedules:
         delayed: Sequence[Delayed],
         origin: Origin | None,
         *,
+        leader_epoch: int,
         transaction: ProducerIdentity | None = None,
-    ) -> Wait:
+        check: Callable[[], None] = lambda: None,
+    ) -> Promise[None]:
         """Store the delayed records of one producer's batch, unless they were stored before.
 
         They all go to one partition, always the same for one of the topic's, and are stored as one
-        batch, so that a crash leaves all of them or none. What tells when they are safe. In a
-        transaction they are scheduled by its commit.
+        batch, so that a crash leaves all of them or none. Resolves when they are durable. In a
+        transaction they are scheduled by its commit. `check` raises when this node does not lead
+        the batch's partition in `leader_epoch` any more.
         """
+        stored: Promise[None] = Promise()
         partition = delayed[0].partition
         messages = to_messages(topic, delayed, now_ms=self._scheduler.wall_ms(), origin=origin)
         if self._cluster is None:
             log = self._log_for(topic, partition)
             numbers = self._store_batch(log, messages, transaction)
-            return partial(log.partition.when_committed, numbers[-1])
+            log.partition.when_committed(numbers[-1], lambda error: stored.settle(None, error))
+            return stored
         self._check_room(topic)
-        promise: Promise[tuple[int, list[int]]] = Promise()
         number = _number_of(topic, partition, self._cluster.partition_count())
-        storing = self._cluster.store(
-            messages, number=number, own=(), transaction=transaction, is_one_batch=True
+        storing = self._cluster.store_batch(
+            number,
+            messages,
+            leader_epoch=leader_epoch,
+            transaction=transaction,
+            timeout_ms=self._settings.store_timeout_ms,
+            check=check,
         )
-        start(storing, promise.settle)
-        return partial(_when_stored, promise)
+        start(storing, stored.settle)
+        return stored
 
     # Transactions
 
@@ -614,15 +648,6 @@ class Schedules:
 def _number_of(topic: Topic, partition: int, count: int) -> int:
     """Which partition of schedules keeps the delayed records of producers for a partition."""
     return (crc32(topic.id) + partition) % count
-
-
-def _when_stored(promise: Promise[tuple[int, list[int]]], committed: Committed) -> None:
-    def stored(_: tuple[int, list[int]] | None, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, GoQueueError):
-            raise error
-        committed(error)
-
-    promise.then(stored)
 
 
 async def _gather_cancels(

@@ -21,6 +21,7 @@ from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.schema_loading import Loading
 from goqueue.broker.topics import SCHEMAS_TOPIC, Topic, Topics
 from goqueue.model.batch import read_header
+from goqueue.model.bounds import Offset
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
@@ -48,7 +49,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     """The committed records from an offset on, as many as are sent at a time."""
 
-    offset: int
+    offset: Offset
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
@@ -58,7 +59,7 @@ class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
 class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
     """The log is committed up to an offset; answered when the registry is as far."""
 
-    offset: int
+    offset: Offset
 
 
 _call_decoder = msgspec.msgpack.Decoder(Read | End | Tell)

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from goqueue.broker.clustering import Clustering
-from goqueue.broker.internal_topics import SCHEMAS_SETTINGS
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.peers import Peers
 from goqueue.broker.promise import Promise
@@ -121,9 +120,7 @@ class Schemas:
                 raise SchemaRefused(
                     SchemaRefusal.UNKNOWN_SUBJECT, f"Subject '{subject}' not found."
                 )
-            raise SchemaRefused(
-                SchemaRefusal.UNKNOWN_SCHEMA, f"Schema not found under subject '{subject}'."
-            )
+            raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, "Schema not found")
 
         return await self.look(ask)
 
@@ -143,7 +140,7 @@ class Schemas:
                 live[-1:] if number == LATEST else [one for one in live if one.number == number]
             )
             if not against and number != LATEST:
-                raise unknown_version(subject, number)
+                raise unknown_version(number)
             return registry.check(meant, against=against)
 
         check = await self.look(ask)
@@ -392,11 +389,7 @@ class Schemas:
 
     def _partition(self) -> Partition:
         """The topic's only partition; no record in it is durable sooner than the topic."""
-        topic = self._topics.find(SCHEMAS_TOPIC)
-        if topic is None:
-            self._topics.create(SCHEMAS_TOPIC, partition_count=1, settings=SCHEMAS_SETTINGS)
-            topic = self._topics.get(SCHEMAS_TOPIC)
-        return topic.partitions[0]
+        return self._topics.internal.make(SCHEMAS_TOPIC).partitions[0]
 
 
 def _batches(records: list[Record]) -> list[list[Record]]:

@@ -36,8 +36,8 @@ class TopicSetting:
         if self.kind in ("int", "long", "double"):
             self._check_number(text)
         elif self.kind == "list" and self.choices:
-            words = [word.strip() for word in text.split(",")]
-            if not words or any(word not in self.choices for word in words):
+            words = [word.strip() for word in text.split(",")] if text.strip() else []
+            if any(word not in self.choices for word in words):
                 raise self._refusal(text)
         elif self.choices and text not in self.choices:
             raise self._refusal(text)
@@ -67,7 +67,8 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         TopicSetting(
             "cleanup_policy",
             "list",
-            "Forget by age and size (delete), keep the last record of each key (compact), or both.",
+            "Forget by age and size (delete), keep the last record of each key (compact), both, or "
+            "neither.",
             choices=("delete", "compact"),
         ),
         TopicSetting(
@@ -169,7 +170,11 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
 ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
     one.name: one
     for one in (
-        TopicSetting("file_delete_delay_ms", "long", "Kept for clients that set it; no effect."),
+        TopicSetting(
+            "file_delete_delay_ms",
+            "long",
+            "Kept for clients that set it; files are deleted at once, readers keep them open.",
+        ),
         TopicSetting("flush_messages", "long", "Kept for clients that set it; see fsync.", 1),
         TopicSetting("flush_ms", "long", "Kept for clients that set it; see fsync."),
         TopicSetting(
@@ -205,14 +210,23 @@ def check_settings(settings: Mapping[str, str]) -> None:
         known_setting(name).check(value)
 
 
+# Defaults of topics that can be changed while nodes run. Whether a partition may go on without
+# what was committed is decided by the controller, by the topic's own setting alone.
+DYNAMIC_DEFAULTS = TOPIC_SETTINGS.keys() - {"unclean_leader_election_enable"}
+
+
 class TopicDefaults:
-    """The node's settings as the values a topic has unless it says otherwise."""
+    """The node's settings as the values a topic has unless it says otherwise.
+
+    `static` are those that the node was started with, `values` those in effect.
+    """
 
     def __init__(
         self, storage: StorageSettings, compaction: CompactionSettings, topics: TopicSettings
     ) -> None:
+        self.limits = topics  # how many there may be
         lag_max = compaction.lag_max_ms
-        self.values: dict[str, str] = {
+        self.static: Mapping[str, str] = {
             "cleanup_policy": topics.cleanup_policy,
             "compression_type": topics.compression,
             "delete_retention_ms": str(compaction.tombstone_retention_ms),
@@ -250,6 +264,15 @@ class TopicDefaults:
             "leader_replication_throttled_replicas": "",
             "follower_replication_throttled_replicas": "",
         }
+
+        self.values: dict[str, str] = dict(self.static)
+
+    def overlay(self, *changes: Mapping[str, str]) -> None:
+        """Apply what was changed while the node runs, the last one last."""
+        # Others hold the mapping, so it stays the same one.
+        self.values.update(self.static)
+        for one in changes:
+            self.values.update((name, one[name]) for name in one.keys() & DYNAMIC_DEFAULTS)
 
     def in_sync_min(self, own: Mapping[str, str]) -> int:
         """How many replicas must have a record before it is committed."""

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from goqueue.broker.facts import FactLog, Facts, done
 from goqueue.broker.partition_files import PartitionFiles
 from goqueue.broker.promise import Promise
 from goqueue.broker.topic_settings import TopicDefaults, check_settings
 from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
-from goqueue.cluster.facts import TOPIC_PREFIX, Decision, Forget, PartitionFact, TopicFact
+from goqueue.cluster.facts import (
+    BROKER_CONFIG,
+    TOPIC_PREFIX,
+    ConfigFact,
+    Decision,
+    Forget,
+    PartitionFact,
+    TopicFact,
+    config_key,
+)
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InternalTopic,
     InvalidPartitionCount,
     InvalidTopicName,
+    LimitReached,
     NotLeader,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
 )
-from goqueue.model.names import TopicPartition, check_topic_name
+from goqueue.model.names import TopicPartition, check_topic_name, folded_topic_name
 from goqueue.partition import Partition, PartitionSettings
+
+if TYPE_CHECKING:
+    from goqueue.broker.internal_topics import InternalTopics
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SCHEDULED_TOPIC = "__scheduled"
@@ -75,10 +89,13 @@ class Topics:
         defaults: TopicDefaults,
         *,
         keeps_all: bool,
+        node_id: int,
         new_id: Callable[[], bytes],
     ) -> None:
         """Unless it `keeps_all`, a node keeps only the partitions that it is told to."""
         self.defaults = defaults
+        self._config_keys = [config_key(BROKER_CONFIG, name) for name in ("", str(node_id))]
+        self._configs: list[ConfigFact | None] = [None, None]
         self.facts = Facts(log)
         self._files = files
         self._fact_log = log
@@ -86,11 +103,14 @@ class Topics:
         self._new_id = new_id
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._folded: dict[str, str] = {}  # names by what metrics make of them
+        self._partition_count = 0  # of topics that are not internal
         self._kept: set[Partition] = set()
         self._changed: list[Callable[[], None]] = []
         # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
         # records one by one for such a topic calls it, and the broker says how it is done.
         self.check_record: Callable[[Topic, Record], None] = _accept
+        self.internal: InternalTopics  # set by the broker
         log.on_applied(self._apply)
 
     # Looking up
@@ -134,6 +154,7 @@ class Topics:
     def open(self) -> None:
         """Take in the topics that are known, and open the partitions that are kept here."""
         self._files.begin()
+        self._redefault()
         if not self._keeps_all:
             self._files.redo_all()
         for fact in self._fact_log.metadata.topics():
@@ -167,6 +188,7 @@ class Topics:
         topic = Topic(fact, self.defaults.resolve(fact.settings), [])
         self._topics[fact.name] = topic
         self._by_id[fact.id] = topic
+        self._folded[folded_topic_name(fact.name)] = fact.name
         self._grow(topic)
 
     def _grow(self, topic: Topic) -> None:
@@ -177,6 +199,7 @@ class Topics:
             else:
                 partition = self._files.absent(topic.fact, topic.settings, number)
             topic.partitions.append(partition)
+            self._partition_count += not topic.is_internal
 
     def keeps(self, partition: Partition) -> bool:
         """Whether this node has a copy."""
@@ -254,9 +277,8 @@ class Topics:
         check_topic_name(name)
         if name in self._topics:
             raise TopicExists(name)
-        folded = name.replace(".", "_")
         # Metric names cannot tell "." from "_", so two such topics would share their figures.
-        clash = next((one for one in self._topics if one.replace(".", "_") == folded), None)
+        clash = self._folded.get(folded_topic_name(name))
         if clash is not None:
             raise InvalidTopicName(name, f"it would be mistaken for {clash!r}")
         if not 1 <= partition_count <= PARTITIONS_MAX:
@@ -264,6 +286,24 @@ class Topics:
                 f"Number of partitions must be from 1 to {PARTITIONS_MAX}, not {partition_count}."
             )
         check_settings(settings)
+        if name not in INTERNAL_TOPICS:
+            self._check_room(topics=1, partitions=partition_count)
+
+    def _check_room(self, *, topics: int, partitions: int) -> None:
+        """Refuse more topics or partitions than the settings allow."""
+        limits = self.defaults.limits
+        count = len(self._topics) + topics
+        if topics and 0 <= limits.topics_max < count:
+            raise LimitReached(
+                f"There are {limits.topics_max} topics, as many as the setting topics.topics_max "
+                "allows; delete some or raise it."
+            )
+        total = self._partition_count + partitions
+        if 0 <= limits.partitions_total_max < total:
+            raise LimitReached(
+                f"{total} partitions would be more than the setting topics.partitions_total_max "
+                f"allows ({limits.partitions_total_max}); delete topics or raise it."
+            )
 
     def delete(self, name: str) -> Promise[None]:
         topic = self.get(name)
@@ -287,6 +327,7 @@ class Topics:
             )
         if partition_count > PARTITIONS_MAX:
             raise InvalidPartitionCount(f"A topic has at most {PARTITIONS_MAX} partitions.")
+        self._check_room(topics=0, partitions=partition_count - len(topic.partitions))
 
     def configure(self, name: str, settings: Mapping[str, str]) -> Promise[None]:
         """Give a topic these settings of its own, and no others."""
@@ -303,7 +344,10 @@ class Topics:
     # What was decided
 
     def _apply(self, decision: Decision) -> None:
-        changed = False
+        changed = self._redefault()
+        if changed:
+            for topic in self._topics.values():
+                self._resolve(topic)
         for change in decision:
             if isinstance(change, TopicFact):
                 self._put(change)
@@ -321,17 +365,34 @@ class Topics:
             self._add(fact)
             return
         topic.fact = fact
-        topic.settings = self.defaults.resolve(fact.settings)
+        self._resolve(topic)
+        self._grow(topic)
+
+    def _resolve(self, topic: Topic) -> None:
+        """Give the partitions of a topic the settings that are in effect."""
+        topic.settings = self.defaults.resolve(topic.fact.settings)
         for partition in topic.partitions:
             partition.settings = topic.settings
             partition.log.settings = topic.settings.log
-        self._grow(topic)
+
+    def _redefault(self) -> bool:
+        """Apply the defaults that were changed while nodes run; whether there are others now."""
+        known = self._fact_log.metadata.configs
+        configs = [known.get(key) for key in self._config_keys]
+        if configs == self._configs:
+            return False
+        self._configs = configs
+        self.defaults.overlay(*(one.settings for one in configs if one is not None))
+        return True
 
     def _drop(self, name: str) -> None:
         topic = self._topics.pop(name, None)
         if topic is None:
             return
         del self._by_id[topic.id]
+        if self._folded.get(folded_topic_name(name)) == name:
+            del self._folded[folded_topic_name(name)]
+        self._partition_count -= 0 if topic.is_internal else len(topic.partitions)
         for partition in topic.partitions:
             self._kept.discard(partition)
             partition.retire(UnknownTopic(name))

@@ -30,6 +30,7 @@ from goqueue.broker.transaction_lines import TransactionLines
 from goqueue.broker.transaction_publishing import Addressed, TransactionPublisher
 from goqueue.broker.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.model.bounds import ProducerEpoch, ProducerId
 from goqueue.model.errors import (
     ConcurrentTransactions,
     GoQueueError,
@@ -65,7 +66,7 @@ class _Ack(msgspec.Struct, frozen=True, array_like=True):
     """Acknowledge messages of a queue group that you own."""
 
     transactional_id: str
-    identity: tuple[int, int]
+    identity: tuple[ProducerId, ProducerEpoch]
     group: str
     receipts: list[str]
 
@@ -74,7 +75,7 @@ class _Offsets(msgspec.Struct, frozen=True, array_like=True):
     """Commit offsets of a stream group that you coordinate."""
 
     transactional_id: str
-    identity: tuple[int, int]
+    identity: tuple[ProducerId, ProducerEpoch]
     call: CommitOffsets
 
 

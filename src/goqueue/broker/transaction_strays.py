@@ -28,11 +28,22 @@ _log = logging.getLogger(__name__)
 OfProducer = Callable[[int], TransactionView | None]
 # What is known of a producer where several nodes coordinate.
 Ask = Callable[[int], Promise[TransactionView | None]]
+# Has the coordinator of a transactional id abort the transaction of an identity.
+Abort = Callable[[str, ProducerIdentity], Promise[None]]
 MarkerErrors = Mapping[TopicPartition, GoQueueError | None]
 
 
 class Strays:
-    def __init__(self, topics: Topics, markers: Markers, of_producer: OfProducer, ask: Ask) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        markers: Markers,
+        of_producer: OfProducer,
+        ask: Ask,
+        *,
+        abort: Abort,
+    ) -> None:
+        self._abort = abort
         self._topics = topics
         self._markers = markers
         self._of_producer = of_producer
@@ -46,18 +57,43 @@ class Strays:
         is_commit: bool,
         coordinator_epoch: int,
     ) -> Promise[MarkerErrors]:
-        """Another coordinator's decision, or an operator's about a transaction nobody knows."""
+        """Another coordinator's decision, or an operator's.
+
+        What an operator wants to abort in a partition and a coordinator knows as open is aborted as
+        a whole: it would else end in one place and stay open in the others.
+        """
         promise: Promise[MarkerErrors] = Promise()
         names = list(dict.fromkeys(partitions))
 
-        def asked(view: TransactionView | None, error: Exception | None) -> None:
+        def fail(error: Exception) -> None:
             if isinstance(error, GoQueueError):
                 promise.resolve(dict.fromkeys(names, error))
-            elif error is not None:
-                promise.reject(error)
             else:
-                ending = Ending(identity, is_commit, coordinator_epoch, turn=0)
-                self._write_all(names, ending, view, promise)
+                promise.reject(error)
+
+        def asked(view: TransactionView | None, error: Exception | None) -> None:
+            known = [] if view is None else [one for one in names if _is_open_in(view, one)]
+            if error is not None:
+                fail(error)
+            elif view is not None and known and not is_commit:
+                self._abort(view.transactional_id, identity).then(partial(aborted, known))
+            else:
+                write(names, {}, view)
+
+        def aborted(known: list[TopicPartition], _: None, error: Exception | None) -> None:
+            if error is not None:
+                fail(error)
+            else:
+                others = [one for one in names if one not in known]
+                write(others, dict.fromkeys(known), None)
+
+        def write(
+            left: list[TopicPartition],
+            results: dict[TopicPartition, GoQueueError | None],
+            view: TransactionView | None,
+        ) -> None:
+            ending = Ending(identity, is_commit, coordinator_epoch, turn=0)
+            self._write_all(left, ending, view, promise, results)
 
         if names:
             self._ask(identity.producer_id).then(asked)
@@ -71,13 +107,17 @@ class Strays:
         ending: Ending,
         view: TransactionView | None,
         promise: Promise[MarkerErrors],
+        results: dict[TopicPartition, GoQueueError | None],
     ) -> None:
-        results: dict[TopicPartition, GoQueueError | None] = {}
+        """Write markers, and resolve with what is known already and what becomes of these."""
+        count = len(results) + len(names)
+        if not names:
+            promise.resolve(results)
         for name in names:
 
             def marked(error: GoQueueError | None, name: TopicPartition = name) -> None:
                 results[name] = error
-                if len(results) == len(names):
+                if len(results) == count:
                     promise.resolve(results)
 
             try:

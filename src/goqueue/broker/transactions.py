@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from goqueue.broker.groups import Groups
-from goqueue.broker.internal_topics import TRANSACTION_SETTINGS
 from goqueue.broker.leaders import Leaders
 from goqueue.broker.participation import Participation
 from goqueue.broker.promise import Promise, start
@@ -32,9 +33,10 @@ from goqueue.model.errors import (
     InvalidRequest,
     InvalidTransactionState,
     NotCoordinator,
+    UnknownTransaction,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.model.queries import routing_name
+from goqueue.model.queries import PREFIX, routing_name
 from goqueue.partition import Partition
 from goqueue.transactions import (
     EPOCH_LAST,
@@ -46,9 +48,15 @@ from goqueue.transactions import (
     TransactionState,
     TransactionView,
     is_match,
+    unknown,
+    unknown_query,
+    unmapped,
 )
 
 T = TypeVar("T")
+
+_ABORT = "abort"
+_abort_decoder = msgspec.msgpack.Decoder(tuple[str, int, int])
 
 
 class Transactions:
@@ -70,7 +78,14 @@ class Transactions:
         self.calls = TransactionCalls(leaders)
         self.participation = Participation(topics, self, self.calls)
         self._markers = Markers(scheduler, topics, leaders)
-        self._strays = Strays(topics, self._markers, self._of_producer, self._ask_of_producer)
+        self._strays = Strays(
+            topics,
+            self._markers,
+            self._of_producer,
+            self._ask_of_producer,
+            abort=self._abort_of_producer,
+        )
+        self.calls.serve(_ABORT, self._serve_abort)
         self._orphans = Orphans(
             scheduler,
             topics,
@@ -81,6 +96,7 @@ class Transactions:
         )
         self._hosted: dict[int, HostedCoordinator] = {}
         self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
+        topics.internal.on_made(TRANSACTION_TOPIC, self._begin_new)
 
     @property
     def on_end(self) -> dict[str, OnEnd]:
@@ -105,19 +121,13 @@ class Transactions:
 
     async def ensure_topic(self) -> Topic:
         """The internal topic, made when it is missing."""
-        topic = self._topics.find(TRANSACTION_TOPIC)
-        if topic is None:
-            creating = self._topics.create(
-                TRANSACTION_TOPIC,
-                partition_count=self._settings.state_partitions,
-                settings=TRANSACTION_SETTINGS,
-            )
-            # At once: somebody else may find the topic before it is durable.
-            self._host(self._topics.get(TRANSACTION_TOPIC))
-            for hosted in self._hosted.values():
-                hosted.begin()
-            topic = await creating
-        return topic
+        return await self._topics.internal.ready(TRANSACTION_TOPIC)
+
+    def _begin_new(self, topic: Topic) -> None:
+        """The topic has just been made: nothing was decided before."""
+        self._host(topic)
+        for hosted in self._hosted.values():
+            hosted.begin()
 
     # Leading, in a cluster
 
@@ -149,6 +159,14 @@ class Transactions:
         if topic is None:
             return self._leaders.node_id
         return self._leaders.node_of(topic, self.partition_of(transactional_id))
+
+    def owner_of_any(self) -> int:
+        """A node that coordinates some transactional ids, this one if it does; -1 if none does."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None or self._hosted:
+            return self._leaders.node_id
+        owners = [self._leaders.node_of(topic, one) for one in range(len(topic.partitions))]
+        return next((one for one in owners if one >= 0), -1)
 
     # Producers
 
@@ -199,6 +217,8 @@ class Transactions:
         """Why this producer may not write there in its transaction now; None when it may."""
         try:
             coordinator = self._get(transactional_id).coordinator
+        except UnknownTransaction:
+            return unmapped(transactional_id, identity.producer_id)
         except GoQueueError as error:
             return error
         return coordinator.verify(transactional_id, identity, partition)
@@ -357,6 +377,31 @@ class Transactions:
         )
         return aborted
 
+    def _abort_of_producer(
+        self, transactional_id: str, identity: ProducerIdentity
+    ) -> Promise[None]:
+        """Abort the transaction of a producer, whoever coordinates it, unless it is over."""
+
+        async def run() -> None:
+            number = self.partition_of(transactional_id)
+            if self._leaders.is_alone or number in self._hosted:
+                await self.call(
+                    transactional_id,
+                    lambda one, **at: one.abort(transactional_id, identity=identity, **at),
+                )
+                return
+            question = (transactional_id, identity.producer_id, identity.epoch)
+            await self.calls.ask(self._topics.get(TRANSACTION_TOPIC), number, _ABORT, question)
+
+        return _promised(run())
+
+    async def _serve_abort(self, asked: bytes) -> bytes:
+        transactional_id, producer_id, epoch = _abort_decoder.decode(asked)
+        if not self.is_here(transactional_id):
+            raise _not_here()
+        await self._abort_of_producer(transactional_id, ProducerIdentity(producer_id, epoch))
+        return b""
+
     # Looking
 
     def describe(self, transactional_id: str) -> TransactionView:
@@ -404,8 +449,23 @@ class Transactions:
 
     def call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
         """Have the coordinator of this name carry out a call."""
+        number = self.partition_of(transactional_id)
+        internal = self._topics.internal
+        if number not in self._hosted and internal.is_awaited(TRANSACTION_TOPIC, number):
+            return _promised(self._call_when_hosted(transactional_id, call))
+        return self._call_now(transactional_id, call)
+
+    async def _call_when_hosted(
+        self, transactional_id: str, call: Callable[..., list[Effect]]
+    ) -> Any:
+        await self._topics.internal.until(lambda: self.is_here(transactional_id))
+        return await self._call_now(transactional_id, call)
+
+    def _call_now(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
         promise: Promise[Any] = Promise()
         try:
+            if transactional_id and self._topics.find(TRANSACTION_TOPIC) is None:
+                self._topics.internal.make(TRANSACTION_TOPIC)
             hosted = self._get(transactional_id)
             effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
         except GoQueueError as error:
@@ -425,7 +485,11 @@ class Transactions:
             return hosted
         if self._topics.find(TRANSACTION_TOPIC) is not None:
             raise _not_here()
-        raise CoordinatorNotAvailable("The transactions of this node are being set up; retry.")
+        if not self._leaders.is_alone:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        query_id = transactional_id.removeprefix(PREFIX)
+        is_query = query_id != transactional_id
+        raise unknown_query(query_id) if is_query else unknown(transactional_id)
 
     def _of_producer(self, producer_id: int) -> TransactionView | None:
         for hosted in self._hosted.values():

@@ -15,6 +15,7 @@ from goqueue.storage.disk import Disk
 from goqueue.storage.segment import Segment
 
 SPACE_CHECK_MS = 1000
+RESERVE_STEP_BYTES = 64 << 10  # not worth holding back
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Upkeep:
         self._producers = producers
         self._timers: dict[str, Handle] = {}
         self.is_full = False
+        self._is_reserving = False
 
     def start(self) -> None:
         self.check_space()
@@ -51,13 +53,34 @@ class Upkeep:
 
     def check_space(self) -> None:
         """Refuse writes while room is short, and take them again as soon as it is not."""
-        free = self._disk.free_bytes()
-        is_full = free < self._storage.free_bytes_min
+        free, held = self._disk.free_bytes(), self._disk.reserve_bytes()
+        # What a start has used of the reserve is to be had again before anything else.
+        lacking = max(0, self._storage.reserve_bytes - held)
+        is_full = free - lacking < self._storage.free_bytes_min
         if is_full and not self.is_full:
             _log.error("only %d bytes are free on the disk: writes are refused", free)
         elif self.is_full and not is_full:
             _log.info("there is room on the disk again: writes are taken")
         self.is_full = is_full
+        self._keep_reserve(free, held)
+
+    def _keep_reserve(self, free: int, held: int) -> None:
+        """Hold the reserve back again that a start has used, as far as there is room for it.
+
+        Half of what is left stays free for what a node on a full disk still has to write.
+        """
+        wanted, room = self._storage.reserve_bytes, held + free
+        may_have = room // 2 if self.is_full else room - self._storage.free_bytes_min
+        size = min(wanted, may_have)
+        is_worth_it = size > held + RESERVE_STEP_BYTES or size == wanted != held
+        if is_worth_it and not self._is_reserving:
+            self._is_reserving = True
+            self._scheduler.run_blocking(partial(self._disk.set_reserve, size), self._reserved)
+
+    def _reserved(self, _: object, error: Exception | None) -> None:
+        self._is_reserving = False
+        if error is not None:
+            _log.warning("no reserve could be held back on the disk: %s", error)
 
     def apply_retention(self) -> None:
         now_ms = earlier_ms(self._scheduler)
@@ -95,6 +118,18 @@ class Upkeep:
             action()
 
         self._timers[name] = self._scheduler.call_later(delay_ms, run)
+
+
+def release_reserve(disk: Disk, storage: StorageSettings) -> None:
+    """Before a start: let it use what was held back, if there is no other room."""
+    held, free = disk.reserve_bytes(), disk.free_bytes()
+    if held and free < storage.reserve_bytes:
+        _log.error(
+            "only %d bytes are free on the disk: the start uses the %d held back for it",
+            free,
+            held,
+        )
+        disk.set_reserve(0)
 
 
 def _remove(segments: list[Segment]) -> None:

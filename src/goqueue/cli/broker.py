@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import typer
 
-from goqueue.cli.context import current_call
-from goqueue.client import LogClient, Unreachable
+from goqueue.cli.target import kafka_address, no_broker
+from goqueue.client import LogClient
 from goqueue.model.errors import GroupNotEmpty, UnknownGroup, UnknownPartition
 from goqueue.model.names import TopicPartition
 
@@ -16,15 +16,9 @@ from goqueue.model.names import TopicPartition
 @contextmanager
 def connect(ctx: typer.Context) -> Iterator[LogClient]:
     """A client of the broker that was named; a missing broker is answered with what to do."""
-    bootstrap = current_call(ctx).bootstrap
-    try:
-        with LogClient(bootstrap) as client:
-            yield client
-    except Unreachable as error:
-        raise Unreachable(
-            f"No broker answers at {bootstrap}; start one with `goqueue serve` (or `make serve`), "
-            "or name another with -b HOST:PORT."
-        ) from error
+    bootstrap = kafka_address(ctx)
+    with no_broker(bootstrap, "-b"), LogClient(bootstrap) as client:
+        yield client
 
 
 def partitions_of(client: LogClient, topic: str, *, only: int | None) -> list[TopicPartition]:

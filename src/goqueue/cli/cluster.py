@@ -6,6 +6,7 @@ Moving partitions is in `cluster_moves`, and who votes in `cluster_voters`.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.cli.progress import progress
+from goqueue.cli.target import announce
 from goqueue.client.http import Client, Cluster, Drain, Node, PartitionState, PlacedPartition
 from goqueue.model.errors import InvalidRequest
 
@@ -36,6 +38,26 @@ def info(ctx: typer.Context) -> None:
     with connect_http(ctx) as client:
         found = client.cluster.info()
     print_item(_info_row(found), current_call(ctx).output)
+
+
+@app.command()
+def secret(
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Write it there, readable by you alone, unless there is one already."),
+    ] = None,
+) -> None:
+    """Make a secret for a new cluster, which each of its nodes is then given."""
+    from goqueue.runtime.cluster_secret import make_secret_file, new_secret
+
+    if file is None:
+        print(new_secret())
+        return
+    try:
+        is_new = make_secret_file(file)
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from None
+    print(f"{file} {'has a new secret' if is_new else 'exists and stays as it is'}.")
 
 
 @app.command()
@@ -112,6 +134,7 @@ def elect(
 ) -> None:
     """Have the first replica of each partition lead again."""
     with connect_http(ctx) as client:
+        announce(ctx, client)
         changes = client.cluster.elect(topic=topic, partitions=partition, unclean=unclean)
     form = current_call(ctx).output
     if not changes and form is OutputForm.TABLE:
@@ -124,6 +147,7 @@ def elect(
 def drain(ctx: typer.Context, node: NodeId, detach: NoWait = False) -> None:
     """Have other nodes lead what a node leads, so that it can be stopped unnoticed."""
     with connect_http(ctx) as client:
+        announce(ctx, client)
         found = client.cluster.drain(node)
         if not detach:
             found = _wait_for_drain(client, found)
@@ -152,6 +176,7 @@ def undrain(ctx: typer.Context, node: NodeId) -> None:
 def unregister(ctx: typer.Context, node: NodeId) -> None:
     """Forget a node that has stopped for good and keeps nothing."""
     with connect_http(ctx) as client:
+        announce(ctx, client)
         client.cluster.unregister(node)
     if current_call(ctx).output is OutputForm.TABLE:
         print(f"Node {node} no longer belongs to the cluster.")

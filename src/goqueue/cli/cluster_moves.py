@@ -14,6 +14,7 @@ from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_rows, show_size
 from goqueue.cli.progress import progress
+from goqueue.cli.target import announce
 from goqueue.client.http import Change, Client, MoveResult, MovingPartition
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
@@ -75,10 +76,13 @@ def reassign(
         if status:
             _print_moving(client.cluster.reassignments(topic=topic), form)
         elif cancel:
+            announce(ctx, client)
             _cancel(client, wanted, form)
         elif throttle is not None and replicas is None and away_from is None:
             _throttle(client, wanted, form)
         else:
+            if not dry_run:
+                announce(ctx, client)
             _move(client, wanted, form, is_dry=dry_run, is_waiting=not (dry_run or detach))
 
 

@@ -9,6 +9,7 @@ import typer
 from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import print_rows
+from goqueue.cli.target import announce
 from goqueue.client.http import Voters
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove voters, one at a time.")
@@ -39,6 +40,7 @@ def add(ctx: typer.Context, node: NodeId) -> None:
 def remove(ctx: typer.Context, node: NodeId) -> None:
     """Let a node vote no more; refused where too few voters that run would be left."""
     with connect_http(ctx) as client:
+        announce(ctx, client)
         _show(ctx, client.cluster.remove_voter(node))
 
 

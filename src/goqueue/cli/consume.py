@@ -14,6 +14,8 @@ import typer
 from goqueue.cli.broker import connect, partitions_of, refuse_members
 from goqueue.cli.context import current_call
 from goqueue.cli.formats import Format, Render, rendering
+from goqueue.cli.group_kinds import require_kind
+from goqueue.cli.http import connect_http
 from goqueue.cli.moments import POSITION_METAVAR, now_ms, read_position
 from goqueue.cli.output import OutputForm
 from goqueue.client import (
@@ -109,6 +111,10 @@ def consume(
     if end is not None and end.place is Place.EARLIEST:
         raise InvalidRequest("Nothing lies before --until earliest; name a later place.")
     settings = ReaderSettings(is_committed_only=committed, out_of_range="earliest")
+    if group is not None:
+        with connect_http(ctx) as api:
+            instead = f"use `goqueue queue receive {topic} --group {group}`"
+            require_kind(api, group, "stream", instead=instead)
     with connect(ctx) as client:
         partitions = partitions_of(client, topic, only=partition)
         positions = _positions(client, partitions, start, group, is_from_given=from_ is not None)

@@ -28,9 +28,9 @@ CONTEXTS_VARIABLE = "GOQUEUE_CLI_CONFIG"
 class Context:
     """What is remembered under a name."""
 
-    bootstrap: str = BOOTSTRAP_DEFAULT
+    bootstrap: str = BOOTSTRAP_DEFAULT  # empty: the broker at `http` is asked
     output: OutputForm = OutputForm.TABLE
-    http: str = ""  # empty: the host of `bootstrap`, at the usual port
+    http: str = ""  # empty: the broker at `bootstrap` is asked
 
 
 @dataclass(slots=True)
@@ -47,6 +47,15 @@ class Contexts:
         return self.by_name[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The addresses of a broker that one source names; at least one of the two is given."""
+
+    bootstrap: str | None = None
+    http: str | None = None
+    context: str = ""  # the name of the context, if it is the source
+
+
 @dataclass(slots=True)
 class Call:
     """What one call of `goqueue` was told about the broker and the output."""
@@ -56,35 +65,24 @@ class Call:
     http_given: str | None = None
     context_given: str | None = None
     output_given: OutputForm | None = None
+    # What the broker was asked for, so that it is asked once.
+    kafka_found: str = ""
+    http_found: str = ""
 
     @property
-    def bootstrap(self) -> str:
-        """Flag, then a context named by flag, then environment, then the context in use."""
-        if self.bootstrap_given:
-            return self.bootstrap_given
-        if not self.context_given and self.environ.get(BOOTSTRAP_VARIABLE):
-            return self.environ[BOOTSTRAP_VARIABLE]
-        return self.context.bootstrap
+    def named(self) -> Named:
+        """Flags, then a context named by flag, then environment, then the context in use.
 
-    @property
-    def http(self) -> str:
-        """Flag, then a context named by flag, then environment, then the context in use.
-
-        Who names only the other listener means the same machine: a command must not empty a queue
-        of this one because the flag was left out.
+        The first source that names an address decides alone: addresses of two sources may be of
+        two clusters, and a command must not empty a queue of the wrong one.
         """
-        return self.http_named or beside(self.bootstrap)
-
-    @property
-    def http_named(self) -> str | None:
-        """The same if somebody has named it: a command that can ask the broker does so else."""
-        if self.http_given:
-            return self.http_given
-        if not self.context_given and self.environ.get(HTTP_VARIABLE):
-            return self.environ[HTTP_VARIABLE]
-        if self.context.http and not self.bootstrap_given:
-            return self.context.http
-        return None
+        if self.bootstrap_given or self.http_given:
+            return Named(self.bootstrap_given or None, self.http_given or None)
+        bootstrap, http = (self.environ.get(one) for one in (BOOTSTRAP_VARIABLE, HTTP_VARIABLE))
+        if not self.context_given and (bootstrap or http):
+            return Named(bootstrap or None, http or None)
+        context = self.context
+        return Named(context.bootstrap or None, context.http or None, self.context_name)
 
     @property
     def output(self) -> OutputForm:
@@ -97,12 +95,10 @@ class Call:
         name = self.context_given or contexts.current
         return contexts.get(name) if name else Context()
 
-
-def beside(bootstrap: str) -> str:
-    """Where the broker of a bootstrap address listens for HTTP, unless it was told otherwise."""
-    from goqueue.client import Address, read_addresses
-
-    return str(Address(read_addresses(bootstrap)[0].host, HTTP_PORT_DEFAULT))
+    @property
+    def context_name(self) -> str:
+        """The name of `context`; empty for the defaults."""
+        return self.context_given or load_contexts(contexts_file(self.environ)).current
 
 
 def current_call(ctx: typer.Context) -> Call:
@@ -141,10 +137,16 @@ def load_contexts(file: Path) -> Contexts:
 def save_contexts(file: Path, contexts: Contexts) -> None:
     """Write the contexts so that a crash leaves the old file or the new one."""
     text = show_contexts(contexts)
-    file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(file)
+    except OSError as error:
+        raise InvalidRequest(
+            f"The contexts cannot be written to {file}: {error.strerror}; name another file with "
+            f"{CONTEXTS_VARIABLE}."
+        ) from error
 
 
 def show_contexts(contexts: Contexts) -> str:
@@ -157,14 +159,15 @@ def show_contexts(contexts: Contexts) -> str:
 
 
 def _entry(context: Context) -> dict[str, str]:
-    entry = {"bootstrap": context.bootstrap, "output": context.output.value}
-    return {**entry, "http": context.http} if context.http else entry
+    addresses = {"bootstrap": context.bootstrap, "http": context.http}
+    named = {name: address for name, address in addresses.items() if address}
+    return {**named, "output": context.output.value}
 
 
 def _contexts_from(tree: Mapping[str, Any]) -> Contexts:
     by_name = {
         str(name): Context(
-            bootstrap=str(entry.get("bootstrap", BOOTSTRAP_DEFAULT)),
+            bootstrap=str(entry.get("bootstrap", "" if entry.get("http") else BOOTSTRAP_DEFAULT)),
             output=OutputForm(entry.get("output", OutputForm.TABLE)),
             http=str(entry.get("http", "")),
         )
@@ -191,7 +194,9 @@ def _options(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="HTTP API; else the host of -b, 8080."),
+        typer.Option(
+            "--http", metavar="HOST:PORT", help="HTTP API; else the broker of -b is asked."
+        ),
     ] = None,
     context: Annotated[
         str | None, typer.Option("--context", "-c", help="A broker that `goqueue config` knows.")

@@ -1,4 +1,4 @@
-"""`goqueue group`: look at consumer groups and move their offsets."""
+"""`goqueue group`: groups of all kinds, and the offsets of stream groups."""
 
 from __future__ import annotations
 
@@ -10,35 +10,60 @@ import typer
 
 from goqueue.cli.broker import connect, partitions_of, refuse_members
 from goqueue.cli.context import current_call
+from goqueue.cli.group_kinds import find_group, require_kind
+from goqueue.cli.http import connect_http
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.queue_groups import delete_queue_group, show_queue_group
+from goqueue.cli.target import announce, confirm
 from goqueue.client import LogClient, PartitionLag, Position
+from goqueue.client.http import GroupPartitionLag, QueueGroup
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 
-app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look at groups of all kinds and move the offsets of stream groups."
+)
 
 Name = Annotated[str, typer.Argument(help="Id of the group.")]
 
 
 @app.command("list")
 def list_groups(ctx: typer.Context) -> None:
-    """List the groups."""
+    """List the groups: stream groups commit offsets, queue groups acknowledge messages."""
     with connect(ctx) as client:
-        groups = client.groups.list_all()
+        streams = client.groups.list_all()
+    with connect_http(ctx) as api:
+        queues = api.groups.list_all(kind="queue")
+    rows: list[dict[str, object]] = [
+        {
+            "group": each.name,
+            "kind": "stream",
+            "protocol": each.kind or None,
+            "state": each.state,
+        }
+        for each in streams
+    ]
+    rows += [
+        {"group": one.name, "kind": "queue", "protocol": None, "state": None} for one in queues
+    ]
     call = current_call(ctx)
-    if not groups and call.output is OutputForm.TABLE:
-        print("There are no groups yet; one begins when a consumer joins or commits.")
-    rows = [{"group": each.name, "kind": each.kind or None, "state": each.state} for each in groups]
-    print_rows(rows, call.output)
+    if not rows and call.output is OutputForm.TABLE:
+        print("There are no groups yet; one begins when a consumer joins, commits or receives.")
+    print_rows(sorted(rows, key=lambda row: str(row["group"])), call.output)
 
 
 @app.command()
 def describe(ctx: typer.Context, group: Name) -> None:
-    """Show a group's state, and its members with the partitions they own."""
+    """Show a group: of a stream group the members, of a queue group topics and settings."""
+    form = current_call(ctx).output
+    with connect_http(ctx) as api:
+        queue = find_group(api, group)
+        if isinstance(queue, QueueGroup):
+            show_queue_group(api, queue, form)
+            return
     with connect(ctx) as client:
         found = client.groups.describe(group)
-    form = current_call(ctx).output
     rows: list[dict[str, object]] = [
         {
             "member": each.id,
@@ -50,7 +75,12 @@ def describe(ctx: typer.Context, group: Name) -> None:
         for each in found.members
     ]
     if form is not OutputForm.TABLE:
-        tree = {"group": found.name, "kind": found.kind, "state": found.state}
+        tree = {
+            "group": found.name,
+            "kind": "stream",
+            "protocol": found.kind,
+            "state": found.state,
+        }
         print_item({**tree, "assignor": found.assignor or None, "members": rows}, form)
         return
     assignor = f", assignor {found.assignor}" if found.assignor else ""
@@ -63,17 +93,25 @@ def describe(ctx: typer.Context, group: Name) -> None:
 
 @app.command()
 def lag(ctx: typer.Context, group: Name) -> None:
-    """Show how many records the group has still to read."""
-    with connect(ctx) as client:
-        found = client.groups.lag(group)
-    total = sum(each.lag or 0 for each in found)
-    rows = [_lag_row(each) for each in found]
+    """Show how many records the group has still to read, or messages it has still to finish."""
+    with connect_http(ctx) as api:
+        found = find_group(api, group)
+        is_queue = isinstance(found, QueueGroup)
+        rows = (
+            [_queue_lag_row(each) for each in api.groups.lag(group).partitions] if is_queue else []
+        )
+    if not is_queue:
+        with connect(ctx) as client:
+            rows = [_lag_row(each) for each in client.groups.lag(group)]
+    total = sum(int(str(row["lag"] or 0)) for row in rows)
     form = current_call(ctx).output
     if form is not OutputForm.TABLE:
-        print_item({"group": group, "total_lag": total, "partitions": rows}, form)
+        kind = "queue" if is_queue else "stream"
+        print_item({"group": group, "kind": kind, "total_lag": total, "partitions": rows}, form)
         return
     if not rows:
-        print(f"Group {group} has committed nothing yet.")
+        verb = "received" if is_queue else "committed"
+        print(f"Group {group} has {verb} nothing yet.")
         return
     print_rows(rows, form)
     print(f"\nTotal lag: {total:,}")
@@ -81,7 +119,9 @@ def lag(ctx: typer.Context, group: Name) -> None:
 
 @app.command()
 def offsets(ctx: typer.Context, group: Name) -> None:
-    """Show what the group has committed."""
+    """Show what a stream group has committed."""
+    with connect_http(ctx) as api:
+        require_kind(api, group, "stream", instead="use `goqueue queue stats` to see how far it is")
     with connect(ctx) as client:
         client.groups.describe(group)
         committed = client.groups.committed(group)
@@ -108,8 +148,9 @@ class Target:
     step: int = 0
 
 
-@app.command()
-def reset_offsets(
+@app.command("reset")
+@app.command("reset-offsets", hidden=True)
+def reset(
     ctx: typer.Context,
     group: Name,
     topic: Annotated[str, typer.Option(help="Topic whose offsets move.")],
@@ -135,7 +176,7 @@ def reset_offsets(
         bool, typer.Option("--dry-run", help="Only show what would change.")
     ] = False,
 ) -> None:
-    """Move a group that has no members to another place in a topic."""
+    """Move a stream group that has no members to another place in a topic."""
     target = read_target(
         {
             "--to-earliest": Position.earliest() if to_earliest else None,
@@ -146,6 +187,9 @@ def reset_offsets(
         },
         shift_by,
     )
+    with connect_http(ctx) as api:
+        instead = f"use `goqueue queue rewind {topic} --group {group}`"
+        require_kind(api, group, "stream", instead=instead)
     with connect(ctx) as client:
         refuse_members(client, group)
         partitions = partitions_of(client, topic, only=partition)
@@ -154,6 +198,7 @@ def reset_offsets(
         }
         after = _targets(client, partitions, before, target)
         if not dry_run:
+            announce(ctx, client)
             client.groups.commit(group, after)
     form = current_call(ctx).output
     print_rows([_move_row(each, before.get(each), after[each]) for each in partitions], form)
@@ -167,11 +212,14 @@ def delete(
     group: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a group that has no members, and what it has committed."""
+    """Delete a group without members and what it has committed, or a queue group and its state."""
+    with connect_http(ctx) as api:
+        if isinstance(find_group(api, group), QueueGroup):
+            delete_queue_group(ctx, api, group, yes=yes)
+            return
     with connect(ctx) as client:
         client.groups.describe(group)
-        if not yes:
-            typer.confirm(f"Delete group {group} and its offsets?", abort=True)
+        confirm(ctx, client, f"Delete group {group} and its offsets", yes=yes)
         client.groups.delete(group)
     print(f"Group {group} is deleted.")
 
@@ -228,6 +276,18 @@ def _lag_row(each: PartitionLag) -> dict[str, object]:
         "lag": each.lag,
         "member": each.member.id if each.member else None,
         "host": each.member.host if each.member else None,
+    }
+
+
+def _queue_lag_row(each: GroupPartitionLag) -> dict[str, object]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.offset,
+        "end": each.end_offset,
+        "lag": each.lag,
+        "member": None,
+        "host": None,
     }
 
 

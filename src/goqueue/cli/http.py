@@ -7,29 +7,21 @@ from contextlib import contextmanager
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.formats import as_field
 from goqueue.cli.moments import show_time
-from goqueue.client.http import Client, HttpSettings, Message, RetrySettings, Unreachable
+from goqueue.cli.target import HTTP_SETTINGS, bare, http_address, no_broker
+from goqueue.client.http import Client, Message
 from goqueue.model.errors import InvalidRequest
 
-# Somebody waits for the answer: a broker that restarts is worth a moment, a wrong address is not.
-_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
 _TEXT_SHOWN = 60  # of a key or a value in a table
 
 
 @contextmanager
 def connect_http(ctx: typer.Context) -> Iterator[Client]:
     """A client of the broker that was named; a missing broker is answered with what to do."""
-    address = current_call(ctx).http
-    try:
-        with Client(address, _SETTINGS) as client:
-            yield client
-    except Unreachable as error:
-        raise Unreachable(
-            f"No broker answers HTTP at {address}; start one with `goqueue serve` (or `make "
-            "serve`), or name another with --http HOST:PORT."
-        ) from error
+    address = http_address(ctx)
+    with no_broker(bare(address), "--http", "HTTP "), Client(address, HTTP_SETTINGS) as client:
+        yield client
 
 
 def message_row(message: Message) -> dict[str, object]:

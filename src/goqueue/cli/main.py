@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -56,9 +56,24 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from goqueue.cli.version import show_version
+
+        show_version()
+        raise typer.Exit
+
+
 @app.callback()
-def _goqueue() -> None:
-    """A durable message log that speaks Kafka."""
+def _goqueue(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A durable message log and queue that speaks Kafka, HTTP and SQS."""
 
 
 def main() -> None:

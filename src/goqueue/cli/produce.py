@@ -127,6 +127,8 @@ def produce(
     """Write messages: those given by -m, or the lines of a file or of standard input."""
     settings = read_producer_settings(acks=acks, compression=compression)
     attributes = read_attributes(delay=delay, at=at, priority=priority, ttl=ttl)
+    if at is not None and read_time_ms(at) <= now_ms():
+        typer.echo(f"{at} has passed, so the messages appear at once.", err=True)
     template = Template(
         topic=topic,
         key=None if key is None else key.encode(),

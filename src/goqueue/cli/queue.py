@@ -8,15 +8,19 @@ from typing import Annotated
 import typer
 
 from goqueue.cli.context import current_call
+from goqueue.cli.group_kinds import connect_queue
 from goqueue.cli.http import connect_http, message_row, message_tree, read_places
 from goqueue.cli.moments import read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.queue_groups import add_group_commands, counts
 from goqueue.cli.redrive import add_redrive_commands
-from goqueue.client.http import PeekedMessage, QueueStats, ReceivedMessage
+from goqueue.cli.target import announce, confirm
+from goqueue.client.http import PeekedMessage, ReceivedMessage
 from goqueue.client.http.areas import Queue
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
 app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups.")
+add_group_commands(app)
 add_redrive_commands(app)
 
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
@@ -42,7 +46,8 @@ def receive(
 ) -> None:
     """Take messages for a while; what is not settled in time is delivered again."""
     form = current_call(ctx).output
-    with connect_http(ctx) as client:
+    instead = f"read it with `goqueue consume {topic} --group {group}`, or choose another name"
+    with connect_queue(ctx, group, instead=instead) as client:
         queue = client.queue(topic, group=group, consumer=consumer)
         messages = queue.receive(
             count,
@@ -115,7 +120,7 @@ def peek(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100)] = 10,
 ) -> None:
     """Show messages and what has become of them in the group; nothing is changed."""
-    with connect_http(ctx) as client:
+    with connect_queue(ctx, group, instead=f"use `goqueue consume {topic}`") as client:
         found = client.queue(topic, group=group).peek(
             partition=partition, offset=offset, limit=count
         )
@@ -128,20 +133,20 @@ def peek(
 @app.command()
 def stats(ctx: typer.Context, topic: Topic, group: Group) -> None:
     """Show how much is ready, in flight and waiting for another try, by lane and partition."""
-    with connect_http(ctx) as client:
+    with connect_queue(ctx, group, instead=f"use `goqueue group lag {group}`") as client:
         found = client.queue(topic, group=group).stats()
     form = current_call(ctx).output
     lanes = [_row(one, "longest_wait_ms") for one in found.lanes]
     partitions = [_row(one, "lanes") for one in found.partitions]
     if form is not OutputForm.TABLE:
-        tree = {**_counts(found), "totals": _row(found.totals)}
+        tree = {**counts(found), "totals": _row(found.totals)}
         print_item(
             {"group": group, "topic": topic, **tree, "lanes": lanes, "partitions": partitions}, form
         )
         return
     print(
         f"{group} in {topic}: "
-        + ", ".join(f"{n:,} {_words(name)}" for name, n in _counts(found).items())
+        + ", ".join(f"{n:,} {_words(name)}" for name, n in counts(found).items())
     )
     print(
         "since the node started: "
@@ -170,7 +175,9 @@ def rewind(
     if (to is None) == (offset is None):
         raise InvalidRequest("Say where to go: --to MOMENT, or --offset PARTITION:OFFSET.")
     offsets = None if offset is None else dict(read_places(offset, "--offset"))
-    with connect_http(ctx) as client:
+    instead = f"use `goqueue group reset {group} --topic {topic}`"
+    with connect_queue(ctx, group, instead=instead) as client:
+        announce(ctx, client)
         moved = client.queue(topic, group=group).rewind(to, offsets=offsets)
     _print_places(moved, current_call(ctx).output)
 
@@ -183,12 +190,12 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Finish everything that is there now; the group will not receive it any more."""
-    with connect_http(ctx) as client:
+    instead = f"use `goqueue group reset {group} --topic {topic} --to-latest`"
+    with connect_queue(ctx, group, instead=instead) as client:
         queue = client.queue(topic, group=group)
-        left = sum(_counts(queue.stats()).values())
-        if not yes:
-            noun = "message" if left == 1 else "messages"
-            typer.confirm(f"Finish {left:,} {noun} of {topic} for group {group}?", abort=True)
+        left = sum(counts(queue.stats()).values())
+        noun = "message" if left == 1 else "messages"
+        confirm(ctx, client, f"Finish {left:,} {noun} of {topic} for group {group}", yes=yes)
         moved = queue.purge()
     _print_places(moved, current_call(ctx).output)
 
@@ -216,45 +223,6 @@ def lanes(ctx: typer.Context, topic: Topic) -> None:
         print_rows(
             [_row(lane, "in_total", "out_total", "longest_wait_ms") for lane in one.lanes], form
         )
-
-
-@app.command()
-def configure(
-    ctx: typer.Context,
-    group: Annotated[str, typer.Argument(help="Name of the queue group.")],
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="A setting; may be repeated."),
-    ] = None,
-) -> None:
-    """Make a queue group, or set it anew; settings that are not named have their default."""
-    with connect_http(ctx) as client:
-        found = client.groups.put_queue(group, read_group_settings(config or []))
-    print_item(_row(found.settings), current_call(ctx).output)
-
-
-def read_group_settings(assignments: list[str]) -> dict[str, object]:
-    """Settings of a queue group, with durations as milliseconds."""
-    settings: dict[str, object] = {}
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals or not name:
-            raise InvalidRequest(f"{assignment!r} is not a setting; write NAME=VALUE.")
-        settings[name.strip().replace(".", "_")] = _value(name.strip(), text.strip())
-    return settings
-
-
-def _value(name: str, text: str) -> object:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if "_ms" in name or ".ms" in name:
-        return read_duration_ms(text)
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _seconds(text: str) -> float:
@@ -290,7 +258,7 @@ def _print_received(messages: Sequence[ReceivedMessage], form: OutputForm) -> No
 
 
 def _settle(ctx: typer.Context, group: str, receipts: list[str], verb: str, settle: Settle) -> None:
-    with connect_http(ctx) as client:
+    with connect_queue(ctx, group, instead="it has committed offsets, no receipts") as client:
         # Receipts know their topic themselves.
         errors = settle(client.queue("", group=group))
     _settle_all(errors, receipts, verb, current_call(ctx).output)
@@ -340,11 +308,6 @@ def _peek_row(one: PeekedMessage, form: OutputForm) -> dict[str, object]:
     }
     shown = message_row(one) if form is OutputForm.TABLE else message_tree(one)
     return {**shown, **state}
-
-
-def _counts(found: QueueStats) -> dict[str, int]:
-    names = ("ready", "in_flight", "retrying", "parked", "dead_lettering")
-    return {name: getattr(found, name) for name in names}
 
 
 def _row(struct: object, *without: str) -> dict[str, object]:

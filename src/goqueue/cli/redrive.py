@@ -12,6 +12,7 @@ from goqueue.cli.http import connect_http, message_row, message_tree, read_place
 from goqueue.cli.moments import now_ms, read_position, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.cli.progress import progress
+from goqueue.cli.target import announce
 from goqueue.client import Place
 from goqueue.client.http import Client, DeadLetter, LetterFilter, Redrive
 from goqueue.model.errors import InvalidRequest
@@ -107,10 +108,14 @@ def redrive(
     form = current_call(ctx).output
     with connect_http(ctx) as client:
         box = client.dead_letters(topic)
+        if not box.list_page(limit=1).total:
+            _print_nothing(topic, form)
+            return
         found = box.preview(wanted, letters=letters, max_messages=count)
         if dry_run:
             print_item({"matching": found.matching, "passed_over": found.passed_over}, form)
             return
+        announce(ctx, client)
         job = box.redrive(
             wanted, letters=letters, max_messages=count, rate_per_s=rate, keep_copy=keep_copy
         )
@@ -119,6 +124,14 @@ def redrive(
     _print_job(job, form)
     if job.state == "failed":
         raise InvalidRequest(f"Redrive {job.id} has failed: {job.problem}")
+
+
+def _print_nothing(topic: str, form: OutputForm) -> None:
+    """A topic without dead letters may have no dead-letter topic either, which is no error."""
+    if form is OutputForm.TABLE:
+        print(f"Topic {topic} has no dead letters.")
+    else:
+        print_item({"matching": 0, "passed_over": 0}, form)
 
 
 def redrives(ctx: typer.Context, topic: Topic) -> None:

@@ -13,6 +13,7 @@ from goqueue.cli.formats import as_field
 from goqueue.cli.http import connect_http
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.target import announce
 from goqueue.client.http import Schedule
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
@@ -87,6 +88,7 @@ def cancel(
     """Let messages never appear; one that is on its way already cannot be taken back."""
     refusals: list[GoQueueError] = []
     with connect_http(ctx) as client:
+        announce(ctx, client)
         for start in range(0, len(schedule_ids), CANCELS_MAX):
             some = schedule_ids[start : start + CANCELS_MAX]
             for one, refusal in zip(some, client.schedules.cancel_many(some), strict=True):
@@ -118,7 +120,9 @@ def reschedule(
         )
     form = current_call(ctx).output
     if form is OutputForm.TABLE:
-        print(f"Schedule {schedule_id} is due at {show_time(due_ms)}.")
+        is_past = due_ms <= now_ms()
+        when = "now, because that time has passed" if is_past else f"at {show_time(due_ms)}"
+        print(f"Schedule {schedule_id} is due {when}.")
     else:
         print_item({"id": schedule_id, "deliver_at": show_time(due_ms)}, form)
 

@@ -12,6 +12,7 @@ import typer
 from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.target import announce
 from goqueue.client.http import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.requests.schemas import Kind, Level
 from goqueue.model.errors import InvalidRequest, SchemaRefusal, SchemaRefused
@@ -214,6 +215,7 @@ def delete(
 ) -> None:
     """Delete a subject, or one version of it. Its ids can still be read until --permanent."""
     with connect_http(ctx) as client:
+        announce(ctx, client)
         if version is None:
             numbers = client.schemas.delete(subject, permanent=permanent)
         else:

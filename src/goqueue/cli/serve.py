@@ -46,6 +46,9 @@ AdvertiseKafka: TypeAlias = Annotated[
 ListenHttp: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
 ]
+AdvertiseHttp: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients find the HTTP API.")
+]
 ListenRegistry: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
 ]
@@ -61,6 +64,10 @@ Peers: TypeAlias = Annotated[
 ]
 Join: TypeAlias = Annotated[
     bool, typer.Option("--join", help="Join the cluster that exists; never found a new one.")
+]
+SecretFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="The secret that the nodes of a cluster share."),
 ]
 ListenInternal: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where the other nodes connect.")
@@ -88,10 +95,12 @@ def serve(
     listen_kafka: ListenKafka = None,
     advertise_kafka: AdvertiseKafka = None,
     listen_http: ListenHttp = None,
+    advertise_http: AdvertiseHttp = None,
     listen_registry: ListenRegistry = None,
     listen_sqs: ListenSqs = None,
     peers: Peers = None,
     join: Join = False,
+    secret_file: SecretFile = None,
     listen_internal: ListenInternal = None,
     advertise_internal: AdvertiseInternal = None,
     allow_unauthenticated: AllowUnauthenticated = False,
@@ -109,10 +118,12 @@ def serve(
         "--listen-kafka": listen_kafka,
         "--advertise-kafka": advertise_kafka,
         "--listen-http": listen_http,
+        "--advertise-http": advertise_http,
         "--listen-registry": listen_registry,
         "--listen-sqs": listen_sqs,
         "--peers": peers,
         "--join": "true" if join else None,
+        "--secret-file": secret_file,
         "--listen-internal": listen_internal,
         "--advertise-internal": advertise_internal,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,

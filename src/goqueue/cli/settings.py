@@ -11,7 +11,6 @@ from goqueue.cli.context import (
     Call,
     Context,
     Contexts,
-    beside,
     contexts_file,
     current_call,
     load_contexts,
@@ -40,8 +39,8 @@ def get_contexts(ctx: typer.Context) -> None:
         {
             "current": "*" if name == contexts.current else "",
             "name": name,
-            "bootstrap": context.bootstrap,
-            "http": context.http or beside(context.bootstrap),
+            "bootstrap": context.bootstrap or None,
+            "http": context.http or None,
             "output": context.output.value,
         }
         for name, context in contexts.by_name.items()
@@ -62,16 +61,17 @@ def use_context(ctx: typer.Context, name: Name) -> None:
 
 @app.command()
 def set_context(ctx: typer.Context, name: Name) -> None:
-    """Remember -b, --http and -o of this call under a name; the first one is used at once."""
+    """Remember -b, --http and -o of this call under a name; the first one is used at once.
+
+    One address is enough: the broker is asked for the other. An address that is given replaces
+    both, because the old one may be of another cluster.
+    """
     call = current_call(ctx)
     contexts = _load(call)
     context = contexts.by_name.get(name, Context())
-    contexts.by_name[name] = replace(
-        context,
-        bootstrap=call.bootstrap_given or context.bootstrap,
-        output=call.output_given or context.output,
-        http=call.http_given or context.http,
-    )
+    if call.bootstrap_given or call.http_given:
+        context = replace(context, bootstrap=call.bootstrap_given or "", http=call.http_given or "")
+    contexts.by_name[name] = replace(context, output=call.output_given or context.output)
     contexts.current = contexts.current or name
     _save(call, contexts)
     print(f"Context {name} is set.")

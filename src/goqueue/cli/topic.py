@@ -11,9 +11,10 @@ import typer
 from goqueue.cli.broker import connect
 from goqueue.cli.context import current_call
 from goqueue.cli.output import OutputForm, print_item, print_rows, show_size
+from goqueue.cli.target import confirm
 from goqueue.client import ConfigSource, PartitionDescription, TopicDescription
 from goqueue.client.topics import BROKER_DEFAULT
-from goqueue.model.errors import InvalidRequest
+from goqueue.model.errors import InvalidRequest, TopicExists
 from goqueue.setting_kinds import DURATION, INT64_MAX, SIZE, Number, Unit
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
@@ -66,15 +67,24 @@ def create(
         int | None, typer.Option(min=1, help="Copies of each; else the broker's default.")
     ] = None,
     config: Config = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic that exists as it is.")
+    ] = False,
 ) -> None:
     """Create a topic."""
     with connect(ctx) as client:
-        client.topics.create(
-            topic,
-            partition_count=partitions or BROKER_DEFAULT,
-            replication_factor=replicas or BROKER_DEFAULT,
-            settings=read_settings(config or []),
-        )
+        try:
+            client.topics.create(
+                topic,
+                partition_count=partitions or BROKER_DEFAULT,
+                replication_factor=replicas or BROKER_DEFAULT,
+                settings=read_settings(config or []),
+            )
+        except TopicExists:
+            if not if_not_exists:
+                raise
+            print(f"Topic {topic} exists already and stays as it is.")
+            return
         count = len(client.topics.view(topic).partitions)
     print(f"Topic {topic} is created, with {_counted(count, 'partition')}.")
 
@@ -136,11 +146,9 @@ def delete(
 ) -> None:
     """Delete a topic and all its records."""
     with connect(ctx) as client:
-        view = client.topics.view(topic)
-        if not yes:
-            ranges = client.offsets.ranges(view.names).values()
-            count = sum(each.end - each.start for each in ranges)
-            typer.confirm(f"Delete topic {topic} and its {_counted(count, 'record')}?", abort=True)
+        ranges = client.offsets.ranges(client.topics.view(topic).names).values()
+        count = _counted(sum(each.end - each.start for each in ranges), "record")
+        confirm(ctx, client, f"Delete topic {topic} and its {count}", yes=yes)
         client.topics.delete(topic)
     print(f"Topic {topic} is deleted.")
 

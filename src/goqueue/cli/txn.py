@@ -10,6 +10,7 @@ from goqueue.cli.broker import connect, partitions_of
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, Row, print_item, print_rows
+from goqueue.cli.target import confirm
 from goqueue.client import LogClient, OpenTransaction, TransactionDescription
 from goqueue.model.errors import InvalidRequest, InvalidTransactionState
 
@@ -120,14 +121,14 @@ def abort(
                 raise InvalidRequest(
                     "Give a transactional id, or --topic, --partition and --start-offset; not both."
                 )
-            _abort_by_id(client, transactional_id, yes)
+            _abort_by_id(ctx, client, transactional_id, yes)
             return
         if topic is None or partition is None or start_offset is None:
             raise InvalidRequest(
                 "Give a transactional id, or --topic, --partition and --start-offset of a hanging "
                 "transaction."
             )
-        _abort_hanging(client, topic, partition, start_offset, yes)
+        _abort_hanging(ctx, client, topic, partition, start_offset, yes)
 
 
 def _list_hanging(ctx: typer.Context, idle_ms_min: int) -> None:
@@ -139,21 +140,27 @@ def _list_hanging(ctx: typer.Context, idle_ms_min: int) -> None:
     print_rows([_hanging_row(each) for each in found], call.output)
 
 
-def _abort_by_id(client: LogClient, transactional_id: str, is_sure: bool) -> None:
-    if not is_sure:
-        found = client.transactions.describe(transactional_id)
-        noun = "partition" if len(found.partitions) == 1 else "partitions"
-        typer.confirm(
-            f"Abort the transaction of {transactional_id} ({found.state.lower()}, "
-            f"{len(found.partitions)} {noun}) and fence its producer?",
-            abort=True,
-        )
+def _abort_by_id(
+    ctx: typer.Context, client: LogClient, transactional_id: str, is_sure: bool
+) -> None:
+    found = client.transactions.describe(transactional_id)
+    noun = "partition" if len(found.partitions) == 1 else "partitions"
+    question = (
+        f"Abort the transaction of {transactional_id} ({found.state.lower()}, "
+        f"{len(found.partitions)} {noun}) and fence its producer"
+    )
+    confirm(ctx, client, question, yes=is_sure)
     client.transactions.abort(transactional_id)
     print(f"The transaction of {transactional_id} is aborted.")
 
 
 def _abort_hanging(
-    client: LogClient, topic: str, partition: int, start_offset: int, is_sure: bool
+    ctx: typer.Context,
+    client: LogClient,
+    topic: str,
+    partition: int,
+    start_offset: int,
+    is_sure: bool,
 ) -> None:
     place = partitions_of(client, topic, only=partition)
     found = [
@@ -164,10 +171,8 @@ def _abort_hanging(
             f"No transaction that begins at offset {start_offset} is open in {place[0]}; "
             "`goqueue txn list --hanging` shows where they begin."
         )
-    if not is_sure:
-        typer.confirm(
-            f"Abort the transaction of producer {found[0].producer_id} in {place[0]}?", abort=True
-        )
+    question = f"Abort the transaction of producer {found[0].producer_id} in {place[0]}"
+    confirm(ctx, client, question, yes=is_sure)
     client.transactions.abort_in(found[0])
     print(f"The transaction of producer {found[0].producer_id} in {place[0]} is aborted.")
 

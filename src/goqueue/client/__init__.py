@@ -38,6 +38,7 @@ from goqueue.client.groups import (
     GroupSummary,
     PartitionLag,
 )
+from goqueue.client.http_listener import find_http, reachable
 from goqueue.client.log_client import LogClient
 from goqueue.client.nodes import ClusterDescription, LogDir, Nodes
 from goqueue.client.offsets import FoundOffset, Offsets, PartitionRange
@@ -113,8 +114,10 @@ __all__ = [
     "Transactions",
     "Unreachable",
     "error_of",
+    "find_http",
     "murmur2",
     "partition_of_key",
+    "reachable",
     "read_addresses",
     "start_reading",
 ]

@@ -1,7 +1,7 @@
-"""The bytes in which classic consumers tell each other who reads what.
+"""The bytes in which classic consumers tell each other what they want to read, and who reads what.
 
-To brokers they are opaque; clients agree on them: a version, topics with their partitions, and
-bytes of the assignor's own.
+To brokers they are opaque; clients agree on them: a version, topics, in an assignment with their
+partitions, and bytes of the assignor's own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from goqueue.wire.kafka.primitives import (
 )
 
 _VERSION: Final = Struct(">h")
+_NAME_BYTES_MIN: Final = 2
 _TOPIC_BYTES_MIN: Final = 6  # an empty name and no partitions
 
 
@@ -32,6 +33,15 @@ def read_assignment(data: bytes) -> list[TopicPartition]:
     except READ_ERRORS as error:
         raise MalformedRequest("The assignment of a group member cannot be read.") from error
     return [TopicPartition(name, index) for name, indexes in topics for index in indexes]
+
+
+def read_subscription(data: bytes) -> tuple[str, ...]:
+    """The topics in a member's metadata; none where it is not laid out as consumers do."""
+    try:
+        topics, _ = read_array(data, _VERSION.size, _NAME_BYTES_MIN, read_string)
+    except READ_ERRORS:
+        return ()
+    return tuple(topics)
 
 
 def _read_topic(data: Buffer, position: int) -> tuple[tuple[str, list[int]], int]:

@@ -308,8 +308,8 @@ class Cluster:
         if not response.brokers:
             # Whatever it says of topics then is what it does not know yet.
             raise BrokerUnready(
-                "The broker knows no node of its cluster that runs; `goqueue cluster health` tells "
-                "what it waits for."
+                "The broker knows no node of its cluster that runs; `goqueue cluster health --http "
+                "HOST:PORT` tells what it waits for."
             )
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from goqueue.client.assignment import read_assignment
+from goqueue.client.assignment import read_assignment, read_subscription
 from goqueue.client.cluster import Cluster
 from goqueue.client.errors import About, check
 from goqueue.client.offsets import Offsets
@@ -52,6 +52,7 @@ class GroupMember:
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
+    topics: tuple[str, ...] = ()  # that it subscribes to by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,24 @@ class PartitionLag:
 
     partition: TopicPartition
     committed: int | None
-    end: int | None  # None when the partition is gone
+    start: int | None  # of the log; None when the partition is gone, and so are the ends
+    end: int | None  # of the log
+    records_end: int | None  # after the last record: without markers and aborted records
     member: GroupMember | None = field(default=None)
 
     @property
+    def position(self) -> int | None:
+        """Where the group goes on: at its commit, or where the log starts if it has none there."""
+        if self.start is None:
+            return self.committed
+        return self.start if self.committed is None else max(self.committed, self.start)
+
+    @property
     def lag(self) -> int | None:
-        """Records still to read, as far as offsets can tell."""
-        if self.committed is None or self.end is None:
+        """Records still to read, as far as offsets can tell; None when the partition is gone."""
+        if self.position is None or self.records_end is None:
             return None
-        return max(0, self.end - self.committed)
+        return max(0, self.records_end - self.position)
 
 
 class Groups:
@@ -214,22 +224,38 @@ class Groups:
         self._changing(group, attempt)
 
     def lag(self, group: str) -> list[PartitionLag]:
-        """How far the group is in each partition that it owns or has committed for."""
+        """How far the group is in each partition of the topics it reads.
+
+        These are the topics that a member owns a partition of or subscribes to by name, and those
+        that the group has a commit for. A partition without a commit counts from its log start.
+        """
         description = self.describe(group)
         owners = {
             partition: member for member in description.members for partition in member.partitions
         }
         committed = self.committed(group)
-        partitions = sorted({*owners, *committed})
-        ends = self._ends(partitions)
+        read = {each.topic for each in (*owners, *committed)}
+        read |= {topic for member in description.members for topic in member.topics}
+        existing = [
+            partition
+            for topic in self._cluster.retrying(self._cluster.topics)
+            if topic.name in read
+            for partition in topic.names
+        ]
+        offsets = Offsets(self._cluster)
+        # The log's end after that of the records, so that it is not before it.
+        records_ends = offsets.records_ends(existing)
+        ranges = offsets.ranges(existing)
         return [
             PartitionLag(
                 partition,
                 committed[partition].offset if partition in committed else None,
-                ends.get(partition),
+                ranges[partition].start if partition in ranges else None,
+                ranges[partition].end if partition in ranges else None,
+                records_ends.get(partition),
                 owners.get(partition),
             )
-            for partition in partitions
+            for partition in sorted({*owners, *committed, *existing})
         ]
 
     def _describe_consumer(self, group: str) -> GroupDescription:
@@ -248,6 +274,7 @@ class Groups:
                     for topic in each.assignment.topic_partitions
                     for index in topic.partitions
                 ),
+                tuple(each.subscribed_topic_names),
             )
             for each in found.members
         ]
@@ -270,6 +297,7 @@ class Groups:
                 each.client_id,
                 each.client_host.removeprefix("/"),
                 tuple(read_assignment(each.member_assignment) if is_consumer else ()),
+                read_subscription(each.member_metadata) if is_consumer else (),
             )
             for each in found.members
         ]
@@ -285,16 +313,6 @@ class Groups:
             )
         except (UnknownMember, RebalanceInProgress) as error:
             raise GroupNotEmpty(group) from error
-
-    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of those partitions that still exist."""
-        known = {
-            partition
-            for topic in self._cluster.retrying(self._cluster.topics)
-            for partition in topic.names
-        }
-        ranges = Offsets(self._cluster).ranges(each for each in partitions if each in known)
-        return {partition: found.end for partition, found in ranges.items()}
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from goqueue.client.cluster import Cluster, Node
 from goqueue.client.errors import About, check
 from goqueue.client.positions import Place, Position
+from goqueue.model.errors import UnsupportedVersion
 from goqueue.model.names import TopicPartition
 from goqueue.wire.kafka.messages import list_offsets
 
@@ -16,6 +17,8 @@ READER = -1  # the replica id of somebody who is no replica
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 # How the protocol writes the places that are no moment.
+# An extension of GoQueue's: where the records end.
+_RECORDS_END = -1000
 _TIMESTAMPS = {Place.EARLIEST: -2, Place.LATEST: -1, Place.NEWEST: -3}
 
 
@@ -98,6 +101,22 @@ class Offsets:
             partition: PartitionRange(starts[partition], max(starts[partition], ends[partition]))
             for partition in wanted
         }
+
+    def records_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition, for lag.
+
+        Markers of transactions and aborted records do not count. A broker that cannot tell, such
+        as Apache Kafka, gives the end of the log.
+        """
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        asked = dict.fromkeys(wanted, _RECORDS_END)
+        try:
+            found = self._cluster.retrying(lambda: self._ask(asked, READ_UNCOMMITTED))
+        except UnsupportedVersion:
+            return self.resolve(wanted, Position.latest())
+        return {partition: each.offset for partition, each in found.items()}
 
     def _ask(
         self, asked: Mapping[TopicPartition, int], isolation: int

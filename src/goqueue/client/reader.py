@@ -25,6 +25,7 @@ from goqueue.model.batch import (
     read_header,
     unpack_payload,
 )
+from goqueue.model.compression import READER_UNPACKED_BYTES_MAX
 from goqueue.model.errors import (
     CorruptBatch,
     GoQueueError,
@@ -211,7 +212,8 @@ class Reader:
     def _records_of(self, batch: RawBatch, start: int) -> Iterator[ReadRecord]:
         header = batch.header
         end = self._ends.get(TopicPartition(batch.topic, batch.partition))
-        for record in decode_records(header, unpack_payload(batch.data, header)):
+        payload = unpack_payload(batch.data, header, bytes_max=READER_UNPACKED_BYTES_MAX)
+        for record in decode_records(header, payload):
             if record.offset < start:
                 continue
             if end is not None and record.offset >= end:

@@ -34,7 +34,7 @@ class TransactionSummary:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One transactional id; `started_ms` is None while no transaction is open."""
+    """One transactional id; `started_ms` is None before its first transaction."""
 
     transactional_id: str
     producer_id: int

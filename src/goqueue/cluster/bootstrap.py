@@ -28,6 +28,7 @@ import msgspec
 from goqueue.cluster.facts import ClusterFact, NodeFact
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.topic_changes import adopted
+from goqueue.model.bounds import NodeId, Version
 from goqueue.model.errors import ForeignCluster, InvalidSettings
 
 VOTERS_MAX = 5  # more only make every decision slower
@@ -56,8 +57,8 @@ class Formed(msgspec.Struct, frozen=True, array_like=True):
 class Ballot(NamedTuple):
     """An attempt to found a cluster; a later one overrules an earlier one."""
 
-    round: int
-    node: int
+    round: Version
+    node: NodeId
     disk: bytes  # a node that has lost its disk does not know which rounds it has begun
 
 

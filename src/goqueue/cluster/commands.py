@@ -7,12 +7,14 @@ same time cannot both get it.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.cluster.facts import (
     Claim,
+    ConfigFact,
     Decision,
     Forget,
     JobFact,
@@ -21,9 +23,26 @@ from goqueue.cluster.facts import (
     NextProducerId,
     QueueGroupFact,
     TopicFact,
+    config_key,
 )
 from goqueue.cluster.metadata import Metadata
+from goqueue.model.bounds import (
+    Addresses,
+    BytesPerSecond,
+    Identity,
+    LeaderEpoch,
+    Name,
+    NodeId,
+    NodeIdOrNone,
+    NodeIds,
+    Offset,
+    PartitionCount,
+    PartitionNumber,
+    TopicId,
+    Version,
+)
 from goqueue.model.errors import (
+    InvalidRequest,
     MalformedRequest,
     QueueExists,
     StalePartitionVersion,
@@ -32,6 +51,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 
+CONFIGS_MAX = 10_000
 PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
 
 Result: TypeAlias = int | NamedProducer | None
@@ -39,12 +59,12 @@ Decided = tuple[Decision, Result]
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
-    id: bytes
-    name: str
-    partition_count: int
+    id: TopicId
+    name: Name
+    partition_count: PartitionCount
     settings: dict[str, str] = {}
-    replication_factor: int = -1  # as many as the cluster has by default
-    assignment: tuple[tuple[int, ...], ...] = ()  # who keeps each partition, if that is wanted
+    replication_factor: NodeIdOrNone = -1  # as many as the cluster has by default
+    assignment: tuple[NodeIds, ...] = ()  # who keeps each partition, if that is wanted
 
     def decide(self, metadata: Metadata) -> Decided:
         if metadata.topic(self.name) is not None:
@@ -55,9 +75,9 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
 class ChangeTopic(msgspec.Struct, frozen=True, tag="change_topic"):
     """Give a topic these settings of its own and no others, and at least so many partitions."""
 
-    id: bytes
-    name: str
-    partition_count: int
+    id: TopicId
+    name: Name
+    partition_count: PartitionCount
     settings: dict[str, str]
 
     def decide(self, metadata: Metadata) -> Decided:
@@ -68,8 +88,8 @@ class ChangeTopic(msgspec.Struct, frozen=True, tag="change_topic"):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
-    id: bytes
-    name: str
+    id: TopicId
+    name: Name
 
     def decide(self, metadata: Metadata) -> Decided:
         return (Forget(_topic(metadata, self.id, self.name).key),), None
@@ -78,7 +98,7 @@ class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
 class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
     """The first of so many producer ids that nobody has had before."""
 
-    count: int
+    count: Annotated[int, Meta(ge=1, le=1 << 20)]
 
     def decide(self, metadata: Metadata) -> Decided:
         first = metadata.next_producer_id
@@ -88,7 +108,7 @@ class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"
 class TakeOverProducer(msgspec.Struct, frozen=True, tag="take_over_producer"):
     """Be this producer from now on; whoever was it before is turned away."""
 
-    name: str
+    name: Name
 
     def decide(self, metadata: Metadata) -> Decided:
         before = metadata.producers.get(self.name)
@@ -156,6 +176,32 @@ class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
         return (self.fact,), None
 
 
+class ChangeConfig(msgspec.Struct, frozen=True, tag="change_config"):
+    """Change some settings of a node, of all nodes or of a group; None takes one back.
+
+    The changes are applied to what is in effect when they are decided, so that those of two
+    clients at once both last. With `is_whole` they replace everything.
+    """
+
+    kind: str
+    name: str
+    changes: dict[str, str | None]
+    is_whole: bool = False
+
+    def decide(self, metadata: Metadata) -> Decided:
+        key = config_key(self.kind, self.name)
+        known = metadata.configs.get(key)
+        if known is None and len(metadata.configs) >= CONFIGS_MAX:
+            raise InvalidRequest(
+                f"There are settings of {CONFIGS_MAX} nodes and groups, which is the limit; take "
+                "back those that are not needed any more."
+            )
+        own = {} if known is None or self.is_whole else known.settings
+        merged = {**own, **self.changes}
+        settings = {name: value for name, value in merged.items() if value is not None}
+        return (ConfigFact(self.kind, self.name, settings) if settings else Forget(key),), None
+
+
 class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
     """A queue group, a named queue or a job is no more."""
 
@@ -175,6 +221,7 @@ Command = (
     | PutQueueGroup
     | PutNamedQueue
     | PutJob
+    | ChangeConfig
     | ForgetKey
 )
 
@@ -182,26 +229,26 @@ Command = (
 class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
     """A node has started; a new incarnation begins."""
 
-    node: int
-    incarnation: bytes
-    addresses: dict[str, str]
-    rack: str = ""
-    disk: bytes = b""
-    cluster_id: str = ""
+    node: NodeId
+    incarnation: Identity
+    addresses: Addresses
+    rack: Name = ""
+    disk: Identity = b""
+    cluster_id: Name = ""
 
 
 class CopyClaim(msgspec.Struct, frozen=True, array_like=True):
     """What a node has of a partition."""
 
-    topic_id: bytes
-    number: int
+    topic_id: TopicId
+    number: PartitionNumber
     claim: Claim
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    node: int
-    incarnation: bytes
-    applied_index: int
+    node: NodeId
+    incarnation: Identity
+    applied_index: Version
     wants_drain: bool = False
     # In-sync copies that may have lost something, said by a node until it is trusted.
     doubts: tuple[CopyClaim, ...] = ()
@@ -210,61 +257,61 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """A node stops now, and nobody needs to wait for its silence."""
 
-    node: int
-    incarnation: bytes
+    node: NodeId
+    incarnation: Identity
 
 
 class ChangeInSync(msgspec.Struct, frozen=True, tag="change_in_sync"):
     """What a leader asks for; the answer is the version that is known then."""
 
-    node: int
-    topic_id: bytes
-    number: int
-    in_sync: tuple[int, ...]
-    incarnations: dict[int, bytes]
-    leader_epoch: int
-    version: int
+    node: NodeId
+    topic_id: TopicId
+    number: PartitionNumber
+    in_sync: NodeIds
+    incarnations: dict[NodeId, Identity]
+    leader_epoch: LeaderEpoch
+    version: Version
 
 
 class ClaimCopies(msgspec.Struct, frozen=True, tag="claim_copies"):
     """What a node has of partitions that nobody in sync is sure to have as a whole."""
 
-    node: int
-    incarnation: bytes
+    node: NodeId
+    incarnation: Identity
     copies: tuple[CopyClaim, ...]
 
 
 class GiveUpCopy(msgspec.Struct, frozen=True, tag="give_up_copy"):
     """A node's copy is damaged: another should lead, and it wants to have it again from there."""
 
-    node: int
-    incarnation: bytes
-    topic_id: bytes
-    number: int
-    version: int
+    node: NodeId
+    incarnation: Identity
+    topic_id: TopicId
+    number: PartitionNumber
+    version: Version
 
 
 class DrainNode(msgspec.Struct, frozen=True, tag="drain_node"):
-    node: int
+    node: NodeId
     is_wanted: bool = True
 
 
 class ThrottleNode(msgspec.Struct, frozen=True, tag="throttle_node"):
     """What a node sends to copies not in sync, and what its own take; 0 is as its settings say."""
 
-    node: int
-    feeding_bytes_per_second: int | None = None
-    catching_up_bytes_per_second: int | None = None
+    node: NodeId
+    feeding_bytes_per_second: BytesPerSecond | None = None
+    catching_up_bytes_per_second: BytesPerSecond | None = None
 
 
 class UnregisterNode(msgspec.Struct, frozen=True, tag="unregister_node"):
-    node: int
+    node: NodeId
 
 
 class ChangeVoter(msgspec.Struct, frozen=True, tag="change_voter"):
     """Let a node vote in the quorum, or only follow it."""
 
-    node: int
+    node: NodeId
     is_wanted: bool = True
 
 
@@ -273,35 +320,35 @@ class CatchUp(msgspec.Struct, frozen=True, tag="catch_up"):
 
 
 class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
-    topic_id: bytes
-    number: int
+    topic_id: TopicId
+    number: PartitionNumber
     is_unclean: bool = False
 
 
 class Reassign(msgspec.Struct, frozen=True, tag="reassign"):
     """Move a partition to these replicas; without any, stay where it is."""
 
-    topic_id: bytes
-    number: int
-    replicas: tuple[int, ...] = ()
+    topic_id: TopicId
+    number: PartitionNumber
+    replicas: NodeIds = ()
     # Of the new copies; 0 is none, and without a word it is as fast as before.
-    throttle_bytes_per_second: int | None = None
+    throttle_bytes_per_second: BytesPerSecond | None = None
 
 
 class ThrottleMove(msgspec.Struct, frozen=True, tag="throttle_move"):
     """Let a partition that is moving do so this fast; 0 is without limit."""
 
-    topic_id: bytes
-    number: int
-    throttle_bytes_per_second: int
+    topic_id: TopicId
+    number: PartitionNumber
+    throttle_bytes_per_second: BytesPerSecond
 
 
 class EndRouting(msgspec.Struct, frozen=True, tag="end_routing"):
     """Where old routing ended: leader epoch and offset of each partition that `node` leads."""
 
-    node: int
-    topic_id: bytes
-    told: dict[int, tuple[int, int]]
+    node: NodeId
+    topic_id: TopicId
+    told: dict[PartitionNumber, tuple[LeaderEpoch, Offset]]
 
 
 # Those that only a controller decides.
@@ -335,7 +382,7 @@ def encode_command(command: ClusterCommand) -> bytes:
 def decode_command(data: bytes) -> ClusterCommand:
     try:
         return _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"This command cannot be read: {error}.") from error
 
 

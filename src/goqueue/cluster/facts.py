@@ -10,6 +10,24 @@ from collections.abc import Iterable
 
 import msgspec
 
+from goqueue.model.bounds import (
+    Addresses,
+    BytesPerSecond,
+    Identity,
+    LeaderEpoch,
+    Milliseconds,
+    Name,
+    NodeId,
+    NodeIdOrNone,
+    NodeIds,
+    Offset,
+    PartitionCount,
+    PartitionNumber,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    Version,
+)
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
 TOPIC_PREFIX = b"topic/"
@@ -22,10 +40,14 @@ CLUSTER_KEY = b"cluster"
 NODE_PREFIX = b"node/"
 PARTITION_PREFIX = b"partition/"
 ROUTING_PREFIX = b"routing/"
+CONFIG_PREFIX = b"config/"
+
+BROKER_CONFIG = "broker"
+GROUP_CONFIG = "group"
 
 NO_LEADER = -1
 END_UNKNOWN = -1
-FEATURE_LEVEL = 1  # the newest kind of facts that this version understands
+FEATURE_LEVEL = 2  # the newest kind of facts that this version understands
 _DECISION_VERSION = 1
 
 PartitionKey = tuple[bytes, int]  # the id of a topic and the number of a partition
@@ -34,11 +56,11 @@ PartitionKey = tuple[bytes, int]  # the id of a topic and the number of a partit
 class TopicFact(msgspec.Struct, frozen=True, tag="topic"):
     """A topic exists, with this many partitions and these settings of its own."""
 
-    id: bytes
-    name: str
-    partition_count: int
+    id: TopicId
+    name: Name
+    partition_count: PartitionCount
     settings: dict[str, str] = {}
-    leader_epoch: int = 0
+    leader_epoch: LeaderEpoch = 0
 
     @property
     def key(self) -> bytes:
@@ -48,7 +70,7 @@ class TopicFact(msgspec.Struct, frozen=True, tag="topic"):
 class NextProducerId(msgspec.Struct, frozen=True, tag="producer_id"):
     """Producer ids below this one may be in use."""
 
-    value: int
+    value: ProducerId
 
     @property
     def key(self) -> bytes:
@@ -58,10 +80,10 @@ class NextProducerId(msgspec.Struct, frozen=True, tag="producer_id"):
 class NamedProducer(msgspec.Struct, frozen=True, tag="named_producer"):
     """The producer that a part of the broker is, so that its batches are known after a restart."""
 
-    name: str
-    producer_id: int
-    epoch: int
-    producer_id_before: int = -1  # until its epochs were used up
+    name: Name
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    producer_id_before: ProducerId = -1  # until its epochs were used up
 
     @property
     def key(self) -> bytes:
@@ -87,13 +109,15 @@ class NamedQueueFact(msgspec.Struct, frozen=True, tag="named_queue", omit_defaul
     name: str
     topic: str
     group: str
-    created_ms: int
-    modified_ms: int
+    created_ms: Milliseconds
+    modified_ms: Milliseconds
     attributes: dict[str, str] = {}  # what they mean is for those to say who set them
     tags: dict[str, str] = {}
     is_ordered: bool = False  # messages of one key come in order, and duplicates are not stored
     made_topic: bool = False  # the topic came with the queue and goes with it
-    version: int = 1  # one more than that which it replaces
+    version: Version = 1  # one more than that which it replaces
+    # By partition: deduplication ids of records below these offsets do not count any more.
+    ids_forgotten: tuple[tuple[PartitionNumber, Offset], ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -107,18 +131,30 @@ class JobFact(msgspec.Struct, frozen=True, tag="job"):
     id: str
     body: bytes
     # Where nodes may contend for a job, one more than that which it replaces; else 0.
-    version: int = 0
+    version: Version = 0
 
     @property
     def key(self) -> bytes:
         return JOB_PREFIX + f"{self.kind}/{self.id}".encode()
 
 
+class ConfigFact(msgspec.Struct, frozen=True, tag="config"):
+    """Settings that were changed while the cluster runs, of a node, of all nodes, or of a group."""
+
+    kind: str  # BROKER_CONFIG or GROUP_CONFIG
+    name: str  # of the group, or the id of the node; empty for all nodes
+    settings: dict[str, str]
+
+    @property
+    def key(self) -> bytes:
+        return config_key(self.kind, self.name)
+
+
 class ClusterFact(msgspec.Struct, frozen=True, tag="cluster"):
     """Which cluster this is, and the newest kind of facts that its log may contain."""
 
     cluster_id: str
-    feature_level: int = FEATURE_LEVEL
+    feature_level: Version = FEATURE_LEVEL
 
     @property
     def key(self) -> bytes:
@@ -128,18 +164,18 @@ class ClusterFact(msgspec.Struct, frozen=True, tag="cluster"):
 class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
     """A node belongs to the cluster; a new incarnation begins with each start of its process."""
 
-    id: int
-    incarnation: bytes
-    addresses: dict[str, str] = {}  # by the name of the listener
+    id: NodeId
+    incarnation: Identity
+    addresses: Addresses = {}  # by the name of the listener
     is_fenced: bool = True  # it leads nothing and counts in no in-sync set
     is_draining: bool = False  # an operator wants it to lead nothing, until the wish is taken back
     is_stopping: bool = False  # it wants to lead nothing itself, until it starts again
     rack: str = ""
-    disk: bytes = b""  # made together with its data; another one means that the data is lost
+    disk: Identity = b""  # made together with its data; another one means that the data is lost
     # Bytes per second that it sends to copies not in sync, and that such copies of its own take; 0
     # leaves that to its settings.
-    feeding_bytes_per_second: int = 0
-    catching_up_bytes_per_second: int = 0
+    feeding_bytes_per_second: BytesPerSecond = 0
+    catching_up_bytes_per_second: BytesPerSecond = 0
 
     @property
     def key(self) -> bytes:
@@ -153,8 +189,8 @@ class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
 class Claim(msgspec.Struct, frozen=True, order=True, array_like=True):
     """How far a copy is whole. Of two, the greater has all that the lesser has."""
 
-    last_epoch: int
-    end_offset: int
+    last_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 NOTHING_CLAIMED = Claim(-1, -1)  # the copy cannot be opened, and what it has is not known yet
@@ -167,24 +203,24 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
     already follow, `removing` will go, and `target` is the list that will replace `replicas`.
     """
 
-    topic_id: bytes
-    number: int
-    replicas: tuple[int, ...]  # the first one leads when it can
-    in_sync: tuple[int, ...]
-    leader: int = NO_LEADER
-    leader_epoch: int = 0  # grows whenever the leader changes
-    version: int = 0  # grows with every change
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-    target: tuple[int, ...] = ()
+    topic_id: TopicId
+    number: PartitionNumber
+    replicas: NodeIds  # the first one leads when it can
+    in_sync: NodeIds
+    leader: NodeIdOrNone = NO_LEADER
+    leader_epoch: LeaderEpoch = 0  # grows whenever the leader changes
+    version: Version = 0  # grows with every change
+    adding: NodeIds = ()
+    removing: NodeIds = ()
+    target: NodeIds = ()
     # All in-sync members have lost their disks. Only an operator may decide to go on without what
     # was committed.
     is_lost: bool = False
     # While nobody leads: what nodes still have whose copies may lack what was committed, by node.
-    claims: tuple[tuple[int, Claim], ...] = ()
+    claims: tuple[tuple[NodeId, Claim], ...] = ()
     # What each node may send to new copies of all partitions that move with the same throttle; 0
     # for no such limit. It ends with the move.
-    throttle_bytes_per_second: int = 0
+    throttle_bytes_per_second: BytesPerSecond = 0
 
     @property
     def key(self) -> bytes:
@@ -211,14 +247,14 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
 class RoutingEpoch(msgspec.Struct, frozen=True):
     """Keys were spread over this many partitions, and no longer from these offsets on."""
 
-    partition_count: int
-    ends: tuple[int, ...]  # per partition; END_UNKNOWN until its leader has told
+    partition_count: PartitionCount
+    ends: tuple[Offset, ...]  # per partition; END_UNKNOWN until its leader has told
 
 
 class RoutingFact(msgspec.Struct, frozen=True, tag="routing"):
     """How the keys of a topic that has grown were spread over its partitions, oldest first."""
 
-    topic_id: bytes
+    topic_id: TopicId
     ended: tuple[RoutingEpoch, ...]
 
     @property
@@ -243,6 +279,7 @@ Fact = (
     | NodeFact
     | PartitionFact
     | RoutingFact
+    | ConfigFact
 )
 Change = Fact | Forget
 Decision = tuple[Change, ...]
@@ -250,6 +287,10 @@ Decision = tuple[Change, ...]
 # Sorted keys make equal facts equal bytes, whoever has made them.
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[Change, ...])
+
+
+def config_key(kind: str, name: str) -> bytes:
+    return CONFIG_PREFIX + f"{kind}/{name}".encode()
 
 
 def node_key(node: int) -> bytes:
@@ -262,6 +303,20 @@ def routing_key(topic_id: bytes) -> bytes:
 
 def encode_decision(changes: Iterable[Change]) -> bytes:
     return bytes([_DECISION_VERSION]) + _encoder.encode(tuple(changes))
+
+
+def encode_readable(changes: Iterable[Change]) -> bytes:
+    """The bytes of a decision that every node can read; MalformedRequest if none could.
+
+    What is in the log of the quorum cannot be taken back, and a node that cannot read it stops. So
+    the controller makes sure of it before it proposes anything.
+    """
+    try:
+        data = encode_decision(changes)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise MalformedRequest(f"A decision cannot be written: {error}.") from error
+    decode_decision(data)
+    return data
 
 
 def decode_decision(data: bytes | memoryview) -> Decision:

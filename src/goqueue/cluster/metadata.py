@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from goqueue.cluster.facts import (
+    CONFIG_PREFIX,
     FEATURE_LEVEL,
     JOB_PREFIX,
     NAMED_PRODUCER_PREFIX,
@@ -28,6 +29,7 @@ from goqueue.cluster.facts import (
     TOPIC_PREFIX,
     Change,
     ClusterFact,
+    ConfigFact,
     Decision,
     Fact,
     Forget,
@@ -46,6 +48,7 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.partitions import PartitionTable
 from goqueue.model.batch import Record
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
+from goqueue.model.names import folded_topic_name
 
 FactT = TypeVar("FactT", bound=Fact)
 
@@ -64,8 +67,10 @@ class Metadata:
 
     __slots__ = (
         "_by_id",
+        "_folded",
         "_topics",
         "cluster",
+        "configs",
         "deleted",
         "jobs",
         "named_queues",
@@ -79,12 +84,14 @@ class Metadata:
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicFact] = {}
+        self._folded: dict[str, str] = {}  # names by what metrics make of them
         self._by_id: dict[bytes, TopicFact] = {}
         self.next_producer_id = 0
         self.producers: dict[str, NamedProducer] = {}
         self.queue_groups: dict[str, QueueGroupFact] = {}
         self.named_queues: dict[str, NamedQueueFact] = {}
         self.jobs: dict[bytes, JobFact] = {}
+        self.configs: dict[bytes, ConfigFact] = {}
         self.cluster: ClusterFact | None = None
         self.nodes: dict[int, NodeFact] = {}
         self.partitions = PartitionTable()
@@ -94,6 +101,10 @@ class Metadata:
 
     def topic(self, name: str) -> TopicFact | None:
         return self._topics.get(name)
+
+    def topic_mistaken_for(self, name: str) -> str | None:
+        """A topic whose figures would be those of this one too: metrics take "." for "_"."""
+        return self._folded.get(folded_topic_name(name))
 
     def topic_by_id(self, topic_id: bytes) -> TopicFact | None:
         return self._by_id.get(topic_id)
@@ -121,6 +132,8 @@ class Metadata:
         gone = self._topics.pop(name, None)
         if gone is not None:
             del self._by_id[gone.id]
+            if self._folded.get(folded_topic_name(name)) == name:
+                del self._folded[folded_topic_name(name)]
             self.partitions.drop_topic(gone.id)
             self.routing.pop(gone.id, None)
 
@@ -137,6 +150,7 @@ class Metadata:
             self.forget_topic(fact.name)
         self.deleted.pop(fact.name, None)
         self._topics[fact.name] = fact
+        self._folded[folded_topic_name(fact.name)] = fact.name
         self._by_id[fact.id] = fact
 
     def _put_next_producer_id(self, fact: NextProducerId) -> None:
@@ -168,6 +182,8 @@ class Metadata:
             self.queue_groups.pop(rest.decode(), None)
         elif prefix == NAMED_QUEUE_PREFIX:
             self.named_queues.pop(rest.decode(), None)
+        elif prefix == CONFIG_PREFIX:
+            self.configs.pop(key, None)
         elif prefix == JOB_PREFIX:
             self.jobs.pop(key, None)
         elif prefix == NAMED_PRODUCER_PREFIX:
@@ -203,6 +219,7 @@ class Metadata:
         yield from _in_order(self.queue_groups)
         yield from _in_order(self.named_queues)
         yield from _in_order(self.jobs)
+        yield from _in_order(self.configs)
 
     def snapshot(self) -> bytes:
         """The whole state; the same state gives the same bytes on every node."""
@@ -258,6 +275,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     QueueGroupFact: _put("queue_groups", "name"),
     NamedQueueFact: _put("named_queues", "name"),
     JobFact: _put("jobs", "key"),
+    ConfigFact: _put("configs", "key"),
     ClusterFact: Metadata._put_cluster,
     NodeFact: _put("nodes", "id"),
     PartitionFact: Metadata._put_partition,

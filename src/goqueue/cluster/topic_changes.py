@@ -198,11 +198,9 @@ def _check_new(metadata: Metadata, fact: TopicFact) -> None:
     check_topic_name(fact.name)
     if metadata.topic(fact.name) is not None:
         raise TopicExists(fact.name)
-    folded = fact.name.replace(".", "_")
-    # Metric names cannot tell "." from "_", so two such topics would share their figures.
-    for other in metadata.topics():
-        if other.name.replace(".", "_") == folded:
-            raise InvalidTopicName(fact.name, f"it would be mistaken for {other.name!r}")
+    other = metadata.topic_mistaken_for(fact.name)
+    if other is not None:
+        raise InvalidTopicName(fact.name, f"it would be mistaken for {other!r}")
     if not 1 <= fact.partition_count <= TOPIC_PARTITIONS_MAX:
         raise InvalidPartitionCount(
             f"Number of partitions must be from 1 to {TOPIC_PARTITIONS_MAX}, not "

@@ -8,6 +8,7 @@ offsets wherever it can. It reads no log and writes none: what it wants written 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
+from goqueue.delivery.grants import Shifted
 from goqueue.delivery.handing import SETTLED, Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
@@ -37,11 +38,12 @@ from goqueue.delivery.ledger import (
     Ledger,
     Moved,
     Prepared,
+    Sealed,
 )
 from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue import Queue
-from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, ReceiptHead, check_receipt
+from goqueue.delivery.receipts import HEAD_LENGTH, check_receipt, queue_tag
 from goqueue.delivery.settings import (
     DELAY_MS_MAX,
     RECEIVE_MESSAGES_MAX,
@@ -63,7 +65,6 @@ __all__ = [
     "PEEK_MESSAGES_MAX",
     "RECEIVE_MESSAGES_MAX",
     "SETTLED",
-    "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",
     "Buried",
@@ -96,9 +97,10 @@ __all__ = [
     "Queue",
     "QueueSettings",
     "QueueStats",
-    "ReceiptHead",
     "Run",
+    "Sealed",
     "Settled",
+    "Shifted",
     "Slot",
     "Totals",
     "Unacked",
@@ -109,5 +111,6 @@ __all__ = [
     "encode_events",
     "encode_key",
     "peek",
+    "queue_tag",
     "stats",
 ]

@@ -12,12 +12,17 @@ thousand consecutive messages takes a few bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
+from goqueue.delivery.grants import Extended, Granted, Shifted, Voided
 from goqueue.delivery.ledger import (
+    ATTEMPTS_MAX,
     Buried,
     Burying,
+    Dead,
     Done,
     Dying,
     Event,
@@ -28,9 +33,11 @@ from goqueue.delivery.ledger import (
     Retried,
     Retry,
     Rewound,
+    Sealed,
     Snapshot,
 )
 from goqueue.delivery.ranges import Range
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 from goqueue.model.batch import varint
 from goqueue.model.errors import CorruptDeliveryState
 
@@ -39,11 +46,16 @@ _KEY_START = struct.Struct(">BH")
 _KEY_END = struct.Struct(">16si")
 _KEY_HASH = struct.Struct(">Q")
 _TOPIC_ID = struct.Struct(">16s")
+# Of a lease: flags, serial number, when it was granted, and for how long.
+_GRANT_START = struct.Struct(">BQQI")
 
 _RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED, _PREPARED = 16, 17, 18, 19, 20, 21, 22
 _BURYING = 23
 # The same with the time of the first delivery of each retry.
 _RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE = 24, 25, 26
+# Leases, and what receipts are told from invented ones by.
+_GRANTED, _EXTENDED, _VOIDED, _SHIFTED, _SEALED, _DEAD = 27, 28, 29, 30, 31, 32
+_ALL_FIRST, _HAS_KEYS = 1, 2  # of a grant: nothing was delivered before; keys are given
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
 
@@ -115,9 +127,54 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         parts.append(varint(len(event.graves)))
         for topic_id, end in event.graves:
             parts += (_TOPIC_ID.pack(topic_id), varint(end))
+    elif isinstance(event, Granted):
+        _encode_granted(event, parts)
+    elif isinstance(event, Extended):
+        parts += (bytes((_EXTENDED,)), varint(event.serial), varint(event.until_ms))
+        _encode_ranges(event.places, parts)
+    elif isinstance(event, Voided):
+        parts += (bytes((_VOIDED,)), varint(event.serial))
+        _encode_ranges(event.places, parts)
+    elif isinstance(event, Shifted):
+        parts += (bytes((_SHIFTED,)), varint(event.shift_ms))
+    elif isinstance(event, Dead):
+        parts.append(bytes((_DEAD,)))
+        _encode_ranges(event.ranges, parts)
+    elif isinstance(event, Sealed):
+        parts += (bytes((_SEALED,)), varint(len(event.secret)), event.secret)
     else:
         assert isinstance(event, Forgotten), "the end of a transaction is a marker, not a record"
         parts.append(bytes((_FORGOTTEN,)))
+
+
+def _encode_granted(event: Granted, parts: list[bytes]) -> None:
+    offsets, attempts, consumer = event.offsets, event.attempts, event.consumer.encode()
+    is_first = attempts.count(1) == len(attempts)
+    flags = _ALL_FIRST * is_first | _HAS_KEYS * (event.keys is not None)
+    length_ms = max(0, event.until_ms - event.granted_ms)
+    parts.append(bytes((_GRANTED,)))
+    parts.append(_GRANT_START.pack(flags, event.serial, event.granted_ms, length_ms))
+    parts += (varint(len(consumer)), consumer)
+    if isinstance(offsets, range):
+        parts += (b"\x02", varint(offsets[0]), varint(len(offsets)))  # one run, as a varint
+    else:
+        _encode_ranges(_in_runs(offsets), parts)
+    if not is_first:
+        parts += [varint(one) for one in attempts]
+    if event.keys is not None:
+        parts += [_KEY_HASH.pack(one) for one in event.keys]
+
+
+def _in_runs(offsets: Sequence[int]) -> list[Range]:
+    """Offsets in any order, as stretches that go up by one."""
+    runs: list[Range] = []
+    first = end = offsets[0]
+    for offset in offsets:
+        if offset != end:
+            runs.append((first, end))
+            first = offset
+        end = offset + 1
+    return [*runs, (first, end)]
 
 
 def _encode_ranges(ranges: list[Range], parts: list[bytes]) -> None:
@@ -186,6 +243,22 @@ def _decode(reader: _Reader) -> Event:
         )
     if kind == _FORGOTTEN:
         return Forgotten()
+    return _decode_of_leases(kind, reader)
+
+
+def _decode_of_leases(kind: int, reader: _Reader) -> Event:
+    if kind == _GRANTED:
+        return reader.granted()
+    if kind == _EXTENDED:
+        return Extended(reader.count(), reader.number(), reader.ranges())
+    if kind == _VOIDED:
+        return Voided(reader.count(), reader.ranges())
+    if kind == _SHIFTED:
+        return Shifted(reader.number())
+    if kind == _DEAD:
+        return Dead(reader.ranges())
+    if kind == _SEALED:
+        return Sealed(reader.raw(reader.length()))
     raise CorruptDeliveryState(f"An event of the delivery journal has the unknown kind {kind}.")
 
 
@@ -248,6 +321,27 @@ class _Reader:
             first_ms = self.count() if has_first else 0
             retries.append((offset, Retry(attempts, due_ms, key, first_ms)))
         return retries
+
+    def granted(self) -> Granted:
+        flags, serial, granted_ms, length_ms = self._unpack(_GRANT_START)
+        consumer = self._text(self.length())
+        runs = self.ranges()
+        count = sum(end - first for first, end in runs)
+        if not 0 < count <= RECEIVE_MESSAGES_MAX:
+            raise CorruptDeliveryState(f"A lease in the delivery journal has {count} messages.")
+        offsets: Sequence[int] = range(*runs[0])
+        if len(runs) > 1:
+            offsets = array("q", chain.from_iterable(range(*one) for one in runs))
+        attempts: Sequence[int] = b"\x01" * count
+        if not flags & _ALL_FIRST:
+            attempts = array("H", (min(self.count(), ATTEMPTS_MAX) for _ in range(count)))
+        keys = [self._key() for _ in range(count)] if flags & _HAS_KEYS else None
+        until_ms = granted_ms + length_ms
+        return Granted(serial, consumer, granted_ms, until_ms, offsets, attempts, keys)
+
+    def raw(self, length: int) -> bytes:
+        start, self.position = self.position, self.position + length
+        return self._data[start : self.position]
 
     def dying(self) -> list[Dying]:
         return [

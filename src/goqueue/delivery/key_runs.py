@@ -1,9 +1,11 @@
 """Per-key order where one receive may take several messages of a key.
 
-The messages of a key that are out are all with one receive call; as long as one of them is, nobody
-else gets any of that key. Those that came back stand in line with those that were never handed
-out, lowest first, and a message may go only when no lower one stands in line. So a consumer sees a
-key in order within each receive, and never has a message while a lower one waits.
+As long as a message of a key is out with one receive call, nobody else gets a later one of that
+key. An earlier one that came back goes again, also while later ones are out: they cannot be called
+back, and it would wait for them for nothing. Those that came back stand in line with those that
+were never handed out, lowest first, and a message may go only when no lower one stands in line. So
+a consumer sees a key in order within each receive, and is never given a message while a lower one
+waits or is with somebody else.
 """
 
 from __future__ import annotations
@@ -21,20 +23,26 @@ NO_CALL = -1  # the call of messages that are out since an earlier life
 class _Line:
     """One key: who is out, with which call, and who stands in line, lowest first."""
 
-    __slots__ = ("call", "out", "standing")
+    __slots__ = ("out", "standing")
 
     def __init__(self) -> None:
-        self.call = NO_CALL
-        self.out: set[int] = set()
+        self.out: dict[int, int] = {}
         self.standing: list[int] = []
+
+    def is_free_for(self, offset: int, call: int) -> bool:
+        """Whether no lower message is with another call."""
+        return all(one > offset or its == call for one, its in self.out.items())
+
+    def is_before_all_out(self, offset: int) -> bool:
+        return all(one > offset for one in self.out)
 
 
 class KeyRuns:
     """Of one partition: which messages of each key are out, and who stands in line for it.
 
     Of those in line the first few are offered: they can be chosen. An offered message that is
-    chosen too soon is refused and stands in line again. Whenever nobody of a key is out, the first
-    in its line is offered, so that a line never waits for nothing.
+    chosen too soon is refused and stands in line again. Whenever nobody of a key that is lower is
+    out, the first in its line is offered, so that a line never waits for nothing.
     """
 
     __slots__ = ("_key_of", "_lines", "_offered", "parked_count")
@@ -83,12 +91,11 @@ class KeyRuns:
             line = self._lines[key] = _Line()
         standing = line.standing
         is_first = not standing or standing[0] >= offset
-        if is_first and (not line.out or line.call == call):
+        if is_first and line.is_free_for(offset, call):
             if standing and standing[0] == offset:
                 del standing[0]
                 self._leave_standing(offset)
-            line.call = call
-            line.out.add(offset)
+            line.out[offset] = call
             self._key_of[offset] = key
             return True
         if self._key_of.get(offset) == key:
@@ -107,7 +114,7 @@ class KeyRuns:
         line = self._lines.setdefault(key, _Line())
         insort(line.standing, offset)
         self._key_of[offset] = key
-        if line.out or len(line.standing) > OFFERED_MAX:
+        if not line.is_before_all_out(offset) or len(line.standing) > OFFERED_MAX:
             self.parked_count += 1
             return False
         self._offered.add(offset)
@@ -121,7 +128,7 @@ class KeyRuns:
         if key == NO_KEY:
             return [offset]
         line = self._lines[key]
-        line.out.remove(offset)
+        del line.out[offset]
         insort(line.standing, offset)
         self.parked_count += 1
         return self._offer(key, line)
@@ -135,9 +142,7 @@ class KeyRuns:
                 continue
             keys[key] = None
             line = self._lines[key]
-            if offset in line.out:
-                line.out.remove(offset)
-            else:
+            if line.out.pop(offset, None) is None:
                 del line.standing[bisect_left(line.standing, offset)]
                 self._leave_standing(offset)
         following: list[int] = []
@@ -156,16 +161,16 @@ class KeyRuns:
             self.parked_count -= 1
 
     def _offer(self, key: int, line: _Line) -> list[int]:
-        if line.out:
-            return []
         if not line.standing:
-            del self._lines[key]
+            if not line.out:
+                del self._lines[key]
             return []
-        offered = self._offered
-        fresh = [offset for offset in line.standing[:OFFERED_MAX] if offset not in offered]
-        offered.update(fresh)
+        first = [one for one in line.standing[:OFFERED_MAX] if line.is_before_all_out(one)]
+        fresh = [offset for offset in first if offset not in self._offered]
+        self._offered.update(fresh)
         self.parked_count -= len(fresh)
-        return fresh
+        # With those that were offered before: when one may be chosen depends on the lower ones.
+        return first if fresh else []
 
     def in_turn(self, due_ms: Mapping[int, int]) -> dict[int, int]:
         """When each of these may be chosen: no message of a key before a lower one of it."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from goqueue.delivery.leases import Lease
-from goqueue.delivery.receipts import TAILS
 
 LATE_RECEIPTS_MAX = 100_000  # the oldest are forgotten; their messages then come again
 
@@ -26,7 +25,7 @@ class Late(NamedTuple):
 
     @property
     def receipt(self) -> str:
-        return self.lease.head + TAILS[self.place]
+        return self.lease.head + self.lease.tails[self.place]
 
     @property
     def message(self) -> Message:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goqueue.delivery.fairness import Tenant
-from goqueue.delivery.receipts import HEAD_LENGTH, PLACES, TAILS, encode_head
-
-ATTEMPTS_MAX = (1 << 16) - 1  # counted; whatever comes after that is this many still
+from goqueue.delivery.grants import Grant, Granted, LeaseEvent, lease_events
+from goqueue.delivery.receipts import HEAD_LENGTH, SERIAL_MAX, TAIL_BYTES, Receipts, place_in
 
 
 class Delivery(NamedTuple):
@@ -33,8 +32,9 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    id: int
+    id: int  # its serial number, which no other lease of the queue has on any node
     head: str  # what all its receipts begin with
+    tails: Sequence[str]  # and how each of them ends
     consumer: str
     partition: int
     offsets: Sequence[int]
@@ -56,16 +56,40 @@ class Lease:
             self.offsets[index],
             self.lanes[index],
             self.attempts[index],
-            self.head + TAILS[index],
+            self.head + self.tails[index],
             self.until_of(index),
             self.first_of(index),
         )
+
+    def tails_at(self, places: slice) -> list[bytes]:
+        """How the receipts at these places end, as bytes; nearly all leases have the same."""
+        if len(self.tails[0]) == len(TAIL_BYTES[0]):
+            return TAIL_BYTES[places]
+        return [tail.encode() for tail in self.tails[places]]
 
     def first_of(self, index: int) -> int:
         return self.granted_ms if self.firsts_ms is None else self.firsts_ms[index]
 
     def until_of(self, index: int) -> int:
         return self.until_ms if self.untils is None else self.untils[index]
+
+    def granted(self, keys: Sequence[int] | None) -> Granted:
+        """The event that it began with; `keys` are those of its messages, where they count."""
+        return Granted(
+            self.id,
+            self.consumer,
+            self.granted_ms,
+            self.until_ms,
+            self.offsets,
+            self.attempts,
+            keys,
+        )
+
+    def events(self, keys: Sequence[int] | None) -> list[LeaseEvent]:
+        """What tells the whole of it."""
+        return lease_events(
+            self.granted(keys), self.granted_ms, self.out, self.until_ms, self.untils
+        )
 
     def outstanding(self) -> Iterator[int]:
         """The indexes of the messages that are still out."""
@@ -97,11 +121,11 @@ class Unacked:
 class Leases:
     """The live leases of one queue."""
 
-    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_queue", "_unacked", "count")
+    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_receipts", "_unacked", "count")
 
-    def __init__(self, queue: int, unacked: Unacked) -> None:
+    def __init__(self, receipts: Receipts, unacked: Unacked) -> None:
         self.count = 0  # messages that are out
-        self._queue = queue
+        self._receipts = receipts
         self._unacked = unacked
         self._live: dict[int, Lease] = {}
         self._by_head: dict[str, Lease] = {}
@@ -122,17 +146,24 @@ class Leases:
         now_ms: int,
         firsts_ms: Sequence[int] | None,
         until_ms: int,
-        nonce: int,
     ) -> Lease:
-        self._last_id += 1
+        # Numbers go on from the time, so that one which a power cut has taken is not given again.
+        self._last_id = min(max(self._last_id + 1, now_ms), SERIAL_MAX)
+        offsets = _as_run(offsets)
+        if not isinstance(offsets, range):
+            offsets = array("q", offsets)
+        if not isinstance(attempts, bytes):
+            attempts = array("H", attempts)
+        head, tails = self._receipts.write(partition, self._last_id, offsets, attempts)
         count = len(offsets)
         lease = Lease(
             self._last_id,
-            encode_head(queue=self._queue, partition=partition, lease=self._last_id, nonce=nonce),
+            head,
+            tails,
             consumer,
             partition,
-            offsets if isinstance(offsets, range) else array("q", offsets),
-            attempts if isinstance(attempts, bytes) else array("H", attempts),
+            offsets,
+            attempts,
             lanes,
             until_ms,
             bytearray(b"\x01") * count,
@@ -141,18 +172,57 @@ class Leases:
             now_ms,
             firsts_ms,
         )
+        self._hold(lease)
+        return lease
+
+    def resume(
+        self, grant: Grant, partition: int, lanes: bytes, firsts_ms: Sequence[int] | None
+    ) -> Lease:
+        """A lease that an earlier owner of the queue has granted goes on."""
+        event = grant.event
+        self.go_on_from(event.serial)
+        head, tails = self._receipts.write(partition, event.serial, event.offsets, event.attempts)
+        lease = Lease(
+            event.serial,
+            head,
+            tails,
+            event.consumer,
+            partition,
+            event.offsets,
+            event.attempts,
+            lanes,
+            grant.until_ms,
+            grant.out,
+            grant.out.count(1),
+            grant.until_ms,
+            grant.granted_ms,
+            firsts_ms,
+            grant.untils,
+        )
+        if lease.untils is not None:
+            lease.wake_ms = min(lease.untils[one] for one in lease.outstanding())
+        self._hold(lease)
+        return lease
+
+    def go_on_from(self, serial: int) -> None:
+        """No lease may have this number or a lower one from now on."""
+        self._last_id = max(self._last_id, serial)
+
+    def _hold(self, lease: Lease) -> None:
         self._live[lease.id] = lease
         self._by_head[lease.head] = lease
-        heapq.heappush(self._expiries, (until_ms, lease.id))
-        self.count += count
-        self._unacked.add(consumer, count)
-        return lease
+        heapq.heappush(self._expiries, (lease.wake_ms, lease.id))
+        self.count += lease.out_count
+        self._unacked.add(lease.consumer, lease.out_count)
 
     def find(self, receipt: str, now_ms: int) -> tuple[Lease, int] | None:
         """The lease that a receipt speaks of, and the place in it, if it holds still."""
         lease = self._by_head.get(receipt[:HEAD_LENGTH])
-        index = PLACES.get(receipt[HEAD_LENGTH:], -1)
-        if lease is None or not 0 <= index < len(lease.out) or not lease.out[index]:
+        if lease is None:
+            return None
+        tail = receipt[HEAD_LENGTH:]
+        index = place_in(tail)
+        if not 0 <= index < len(lease.out) or not lease.out[index] or lease.tails[index] != tail:
             return None
         until_ms = lease.until_ms if lease.untils is None else lease.untils[index]
         return None if until_ms <= now_ms else (lease, index)
@@ -270,18 +340,27 @@ def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> i
     A consumer mostly settles what it received in order, and comparing is cheaper than finding.
     """
     count_max = min(len(lease.out) - index, len(receipts) - at)
-    head = lease.head
-    if count_max == 1 or receipts[at + 1] != head + TAILS[index + 1] or lease.untils is not None:
+    head, tails = lease.head, lease.tails
+    if count_max == 1 or receipts[at + 1] != head + tails[index + 1] or lease.untils is not None:
         return 1
     first_back = lease.out.find(0, index, index + count_max)
     if first_back >= 0:
         count_max = first_back - index
     # All at once: no receipt of ours has a space, so that two texts are the same only if all
     # their parts are.
-    tails = TAILS[index : index + count_max]
+    tails = tails[index : index + count_max]
     if " ".join(receipts[at : at + count_max]) == head + f" {head}".join(tails):
         return count_max
     for count in range(2, count_max):
         if receipts[at + count] != head + tails[count]:
             return count
     return count_max
+
+
+def _as_run(offsets: Sequence[int]) -> Sequence[int]:
+    """The same as a range, where they follow each other."""
+    first, last = offsets[0], offsets[-1]
+    if isinstance(offsets, range) or last - first != len(offsets) - 1:
+        return offsets
+    run = range(first, last + 1)
+    return run if all(map(int.__eq__, offsets, run)) else offsets

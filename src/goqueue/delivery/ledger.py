@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from goqueue.delivery.grants import Extended, Granted, Grants, LeaseEvent, Shifted, Voided
 from goqueue.delivery.ranges import Range, RangeSet, ranges_of
 
 NO_KEY = 0
+ATTEMPTS_MAX = (1 << 16) - 1  # counted; whatever comes after that is this many still
 
 
 class Finish(IntEnum):
@@ -137,15 +139,42 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Dead:
+    """These messages are in a dead-letter topic; written beside a snapshot."""
+
+    ranges: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What the receipts of the queue are told from invented ones by; in its first ledger."""
+
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Forgotten:
     """The group, or its interest in the topic, is gone."""
 
 
 Event = (
-    Done | Burying | Buried | Retried | Prepared | Ended | Moved | Rewound | Snapshot | Forgotten
+    Done
+    | Burying
+    | Buried
+    | Retried
+    | Prepared
+    | Ended
+    | Moved
+    | Rewound
+    | Snapshot
+    | Dead
+    | Sealed
+    | Forgotten
+    | LeaseEvent
 )
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
+DEAD_RANGES_MAX = 4096  # of dead letters, to know those who settle them again
 GRAVES_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
 
 
@@ -155,17 +184,37 @@ class Ledger:
     What a transaction has acknowledged is in `prepared`, by producer, until the transaction ends.
     A snapshot leaves that alone: the journal keeps the records of open transactions themselves.
     What is `burying`, by dead-letter topic, is written again beside a snapshot.
+
+    Leases are in `grants` while the ledger is read. A queue that is opened takes them from there;
+    it knows them from then on, and `live_leases` asks it.
     """
 
-    __slots__ = ("_parts", "burying", "done", "floor", "graves", "is_known", "prepared", "retries")
+    __slots__ = (
+        "_parts",
+        "burying",
+        "dead",
+        "done",
+        "floor",
+        "grants",
+        "graves",
+        "is_known",
+        "live_leases",
+        "prepared",
+        "retries",
+        "secret",
+    )
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self.done = RangeSet()
+        self.dead = RangeSet()  # of those done, the ones that were given up, as far as is known
         self.retries: dict[int, Retry] = {}
         self.prepared: dict[int, dict[int, Retry]] = {}
         self.graves: dict[bytes, int] = {}
         self.burying: dict[bytes, Burying] = {}
+        self.grants = Grants()
+        self.live_leases: Callable[[], list[LeaseEvent]] | None = None
+        self.secret = b""
         self.is_known = False  # whether the journal has ever spoken of it
         self._parts: list[Snapshot] = []
 
@@ -181,11 +230,35 @@ class Ledger:
     def is_done(self, offset: int) -> bool:
         return offset < self.floor or offset in self.done
 
+    def is_out(self, offset: int, attempt: int) -> bool:
+        """Whether a message is still with the consumer that it was delivered to as `attempt`."""
+        if self.is_done(offset) or any(offset in some for some in self.prepared.values()):
+            return False
+        retry = self.retries.get(offset)
+        return attempt == 1 if retry is None else attempt == min(retry.attempts + 1, ATTEMPTS_MAX)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a snapshot needs to say nothing of it."""
+        return self == Ledger() and not self.leases()
+
+    def leases(self) -> list[LeaseEvent]:
+        """What tells the leases that are not over."""
+        return self.grants.events() if self.live_leases is None else self.live_leases()
+
+    def written_out(self) -> list[Event]:
+        """The whole of it, as the journal writes it from time to time."""
+        beside: list[Event] = [Sealed(self.secret)] if self.secret else []
+        if self.dead:
+            beside.append(Dead(list(self.dead)))
+        return [*self.snapshot(), *beside, *self.burying.values(), *self.leases()]
+
     def apply(self, event: Event) -> None:
         if isinstance(event, Done):
             self._finish(event.ranges)
         elif isinstance(event, Buried):
             self._finish(event.ranges)
+            self._note_dead(event.ranges)
             self.burying.pop(event.topic_id, None)
             self.graves.pop(event.topic_id, None)
             self.graves[event.topic_id] = event.end
@@ -210,9 +283,17 @@ class Ledger:
             self._rewind(event.offset, event.still_open)
         elif isinstance(event, Snapshot):
             self._take_part(event)
+        elif isinstance(event, Dead):
+            self._note_dead(event.ranges)
+        elif isinstance(event, Sealed):
+            self.secret = event.secret
+        elif isinstance(event, Granted | Extended | Voided | Shifted):
+            self.grants.apply(event, self.is_out)
         else:
             self.floor, self.done, self.retries, self.graves = 0, RangeSet(), {}, {}
-            self.prepared, self.burying = {}, {}
+            self.prepared, self.burying, self.secret = {}, {}, b""
+            self.dead = RangeSet()
+            self.grants.clear()
         self.is_known = not isinstance(event, Forgotten)
 
     def pass_over(self, first: int, end: int) -> None:
@@ -247,6 +328,13 @@ class Ledger:
             if retries:
                 self._drop_retries(first, end)
         self._settle()
+
+    def _note_dead(self, ranges: list[Range]) -> None:
+        for first, end in ranges:
+            self.dead.add(first, end)
+        while len(self.dead) > DEAD_RANGES_MAX:
+            _, end = next(iter(self.dead))
+            self.dead.discard_before(end)
 
     def _drop_retries(self, first: int, end: int) -> None:
         retries = self.retries
@@ -297,6 +385,8 @@ class Ledger:
             if all(letter.offset < offset for letter in event.letters)
         }
         self._keep_prepared(lambda one: one < offset and one in kept)
+        self.grants.void_from(offset)
+        self.dead.discard_from(offset)
         self.done.discard_from(offset)
         self.retries = {
             one: retry for one, retry in self.retries.items() if one < offset and one in kept
@@ -328,5 +418,7 @@ class Ledger:
         self.retries = {offset: one for each in self._parts for offset, one in each.retries}
         self.graves = dict(part.graves)
         self._parts = []
+        self.dead = RangeSet()
+        self.grants.clear()  # They are written again behind it.
         # It says nothing of transactions, which may have prepared what was lost before it.
         self._keep_prepared(lambda offset: not self.is_done(offset))

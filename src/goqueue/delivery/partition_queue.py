@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from goqueue.delivery.arrivals import Arrivals
+from goqueue.delivery.grants import LeaseEvent
 from goqueue.delivery.key_lines import KeyLines
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
@@ -92,6 +93,8 @@ class PartitionQueue:
         self.waiting: dict[int, int] = {}
         self.retrying_count = 0  # of those, the ones that were delivered before
         self.prepared: dict[int, int] = {}
+        # Messages that were out when the queue was opened, whatever has become of them since.
+        self.resumed: set[int] = set()
         self.ripening: Ripening | None = None  # where the group holds messages back
         self._burden = burden
         self._unacked = unacked
@@ -113,11 +116,14 @@ class PartitionQueue:
         beyond = max(beyond, ledger.floor, *(one + 1 for one in ledger.retries), 0)
         prepared = [one for some in ledger.prepared.values() for one in some]
         beyond = max(beyond, *(one + 1 for one in prepared), 0)
+        beyond = max(beyond, *(one + 1 for one in ledger.grants.offsets()), 0)
         if beyond > log_end:
             # The log lost its tail in a crash, and new messages will have those offsets.
             still_open = list(ledger.done.gaps(min(ledger.floor, log_end), log_end))
             self.record(Rewound(log_end, still_open))
         self._stand_at(ledger.floor, now_ms)
+        self.grants = ledger.grants.take(ledger.is_out)
+        self._resume_leases()
         self._resume_prepared()
         self._resume_retries()
 
@@ -129,7 +135,21 @@ class PartitionQueue:
         for first, end in self.ledger.done.within(offset, self.high_watermark):
             self._count_off(first, end)
         self._apart_until = 0
+        self.resumed.clear()
         self._pass_at_floor()
+
+    def _resume_leases(self) -> None:
+        """What is with a consumer since an earlier life is not to be handed out, nor its key."""
+        for grant in self.grants:
+            keys, at = grant.event.keys, grant.out.find(1)
+            while at >= 0:
+                offset = grant.event.offsets[at]
+                self._set_apart(offset)
+                self.resumed.add(offset)
+                self.in_flight[self.index.lane_of(offset)] += 1
+                if keys is not None and not self.lines.enter(offset, keys[at]):
+                    self.lines.drop({offset})
+                at = grant.out.find(1, at + 1)
 
     def _resume_prepared(self) -> None:
         """What transactions acknowledged in an earlier life is still theirs."""
@@ -143,6 +163,8 @@ class PartitionQueue:
     def _resume_retries(self) -> None:
         """Retries of an earlier life wait again; the cursors, which begin anew, pass them over."""
         for offset in sorted(self.ledger.retries):
+            if offset in self.resumed:
+                continue
             retry = self.ledger.retries[offset]
             self._set_apart(offset)
             if self.lines.resume(offset, retry.key):
@@ -228,7 +250,9 @@ class PartitionQueue:
         """Retries and the like that no cursor has passed: they come from an earlier life."""
         if first >= self._apart_until:
             return []
-        apart = (*self.ledger.retries, *self.prepared)
+        ledger = self.ledger
+        apart = {*ledger.retries, *self.prepared}
+        apart.update(one for one in self.resumed if not ledger.is_done(one))
         return [offset for offset in apart if first <= offset < end]
 
     # Choosing
@@ -250,8 +274,7 @@ class PartitionQueue:
             end = min(end, first + count - len(taken))
             fresh: Sequence[int] = range(first, end)
             if first < self._apart_until:
-                retries, prepared = self.ledger.retries, self.prepared
-                fresh = [one for one in fresh if one not in retries and one not in prepared]
+                fresh = [one for one in fresh if not self._is_apart(one)]
             if not taken:
                 taken = fresh
             else:
@@ -287,7 +310,11 @@ class PartitionQueue:
         return self.arrived_ms(cursor)
 
     def _is_apart(self, offset: int) -> bool:
-        return offset in self.ledger.retries or offset in self.prepared
+        return offset in self.ledger.retries or offset in self.prepared or offset in self.resumed
+
+    def is_fresh(self, offset: int) -> bool:
+        """Whether a message that is not done has never been chosen, as far as is known here."""
+        return offset >= self._cursor(self.index.lane_of(offset)) and not self._is_apart(offset)
 
     def arrived_ms(self, offset: int) -> int:
         return max(self.since_ms, self.arrivals.arrived_ms(offset))
@@ -325,7 +352,21 @@ class PartitionQueue:
             for one in offsets
         ]
 
+    def note_lease(self, event: LeaseEvent) -> None:
+        """Have it written what happens to a lease; the ledger needs to know only what remains."""
+        self.events.append(event)
+
+    def keys_of(self, offsets: Sequence[int]) -> list[int] | None:
+        """The keys of messages that are out, where their order counts."""
+        lines = self.lines
+        return [lines.key_of(one) for one in offsets] if lines.is_used else None
+
     # Settling
+
+    def pass_fresh(self, offset: int) -> None:
+        """A message that is about to be done was never chosen, so nobody is to choose it."""
+        if offset < self.high_watermark:
+            self._count_off(offset, offset + 1)
 
     def finish(self, offsets: Sequence[int], why: Finish) -> list[int]:
         """These messages are done; return the offsets that may go on because of it."""

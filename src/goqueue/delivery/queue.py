@@ -15,16 +15,20 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from goqueue.delivery.choosing import Pick
+from goqueue.delivery.grants import Voided
 from goqueue.delivery.handing import SETTLED, Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
 from goqueue.delivery.lanes import lane_counts
-from goqueue.delivery.leases import ATTEMPTS_MAX, Lease
-from goqueue.delivery.ledger import Finish, Prepared, Retry
+from goqueue.delivery.leases import Lease
+from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Prepared, Retry
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue_fairness import QueueFairness
-from goqueue.delivery.queue_settling import EXHAUSTED
-from goqueue.delivery.receipts import refusal
+from goqueue.delivery.queue_partitions import EXHAUSTED
 from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
+from goqueue.model.errors import GoQueueError, StaleReceipt
+
+# How many messages are looked at for each that is wanted, to find those of one key, and at most.
+KEY_AHEAD, KEY_AHEAD_MAX = 10, 100
 
 
 @lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
@@ -62,8 +66,12 @@ class Queue(QueueFairness):
         assert not self._chosen, "the last choice has not been answered"
         room = min(count_max, self.room_for(consumer))
         fresh_max = self.settings.retrying_max - self._burden.retrying
+        self._wanted = room
         if self.settings.fair_keys:
             self._chosen = self._choose_fairly(now_ms, room, fresh_max)
+        elif self.takes_whole_keys:
+            ahead = min(room * KEY_AHEAD, max(room, KEY_AHEAD_MAX))
+            self._chosen = self.chooser.choose(now_ms, ahead, fresh_max=fresh_max)
         else:
             self._chosen = self.chooser.choose(now_ms, room, fresh_max=fresh_max)
         return self._chosen
@@ -94,9 +102,10 @@ class Queue(QueueFairness):
         for number, offset in gone:
             drafts[number].finish(offset, Finish.SKIPPED)
         kept: list[tuple[int, Sequence[int], int]] = []
+        by_key = self._sift_by_key(runs, drafts, now_ms, call) if self.takes_whole_keys else None
         for run_number, run in enumerate(runs):
             draft = drafts[run.partition]
-            places = self._sift(run, draft, now_ms, call)
+            places = self._sift(run, draft, now_ms, call) if by_key is None else by_key[run_number]
             if places:
                 is_whole = len(places) == len(run.offsets)
                 offsets = run.offsets if is_whole else [run.offsets[place] for place in places]
@@ -135,6 +144,45 @@ class Queue(QueueFairness):
                 draft.pass_over(offset)
         return places
 
+    @property
+    def takes_whole_keys(self) -> bool:
+        """Whether a receive takes as many messages of one key as it can before the next key's."""
+        return self.settings.key_order and self.settings.key_batches
+
+    def _sift_by_key(
+        self, runs: Sequence[Run], drafts: dict[int, Draft], now_ms: int, call: int
+    ) -> list[list[int]]:
+        """The places in each run of the messages that may go, one key after the other."""
+        by_key: dict[bytes | int, list[tuple[int, int]]] = {}
+        for run_number, run in enumerate(runs):
+            assert run.keys is not None, "the order of keys needs keys"
+            for place, key in enumerate(run.keys):
+                # What has no key is by itself, and stays in the order of the log.
+                name = len(by_key) if key is None else key
+                by_key.setdefault(name, []).append((run_number, place))
+        kept: list[list[int]] = [[] for _ in runs]
+        left = self._wanted
+        for messages in by_key.values():
+            for run_number, place in messages:
+                run = runs[run_number]
+                offset, draft = run.offsets[place], drafts[run.partition]
+                expires_ms = None if run.expires_ms is None else run.expires_ms[place]
+                if expires_ms is not None and expires_ms <= now_ms:
+                    draft.finish(offset, Finish.EXPIRED)
+                elif left <= 0:
+                    continue  # It can be chosen again at once.
+                elif self._enter(run, place, call):
+                    kept[run_number].append(place)
+                    left -= 1
+                else:
+                    draft.pass_over(offset)
+        return [sorted(places) for places in kept]
+
+    def _enter(self, run: Run, place: int, call: int) -> bool:
+        assert run.keys is not None
+        lines = self.partitions[run.partition].lines
+        return lines.enter(run.offsets[place], key_number(run.keys[place]), call)
+
     def _grant(
         self, number: int, offsets: Sequence[int], consumer: str, now_ms: int, until_ms: int
     ) -> Lease:
@@ -153,7 +201,7 @@ class Queue(QueueFairness):
             partition.out_total[lane] += lane_count
             partition.out_rates.add(lane, lane_count, now_ms)
         self.totals.delivered += len(offsets)
-        return self.leases.grant(
+        lease = self.leases.grant(
             consumer,
             number,
             offsets,
@@ -162,8 +210,29 @@ class Queue(QueueFairness):
             now_ms=now_ms,
             firsts_ms=firsts_ms,
             until_ms=until_ms,
-            nonce=self._random.getrandbits(64),
         )
+        partition.note_lease(lease.granted(partition.keys_of(lease.offsets)))
+        self._changed[number] = None
+        return lease
+
+    def release(self, leases: Iterable[Lease], now_ms: int) -> None:
+        """Nobody has seen what these leases gave away: it can be chosen again, and counts not."""
+        for lease in leases:
+            places = list(lease.outstanding())
+            if not places:
+                continue
+            partition = self.partitions[lease.partition]
+            for index in places:
+                self._take_back(lease, index)
+            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in places]))
+            self._changed[partition.number] = None
+            for index in places:
+                offset = lease.offsets[index]
+                if partition.ledger.is_done(offset):
+                    self._resume(partition, partition.lines.followers((offset,)), now_ms)
+                else:
+                    self._resume(partition, partition.come_again(offset), now_ms)
+            self._refresh(partition)
 
     def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
         """Finish what is over, and let what was left out be chosen again."""
@@ -188,9 +257,11 @@ class Queue(QueueFairness):
         retries: dict[int, list[tuple[int, Retry]]] = {}
         seen: set[str] = set()
         for place, receipt in enumerate(receipts):
-            found = None if receipt in seen else self.leases.find(receipt, now_ms)
+            if receipt in seen:
+                continue
+            found = self.leases.find(receipt, now_ms)
             if found is None:
-                settled[place] = Settled(refusal(receipt))
+                settled[place] = self._prepare_again(receipt, producer_id)
                 continue
             lease, index = found
             seen.add(receipt)
@@ -201,6 +272,15 @@ class Queue(QueueFairness):
             retries.setdefault(partition.number, []).append((offset, retry))
         events = [(number, Prepared(producer_id, sorted(some))) for number, some in retries.items()]
         return Preparation(settled, taken, events)
+
+    def _prepare_again(self, receipt: str, producer_id: int) -> Settled:
+        """Whether the transaction has acknowledged this already, in a call that is made again."""
+        try:
+            partition, offset, _ = self._find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        is_ours = offset in partition.ledger.prepared.get(producer_id, ())
+        return SETTLED if is_ours else Settled(StaleReceipt())
 
     def prepare(self, preparation: Preparation) -> None:
         """The plan is written down: the messages are the transaction's until it ends."""

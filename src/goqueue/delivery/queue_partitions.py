@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import Chooser, Pick
 from goqueue.delivery.fairness import ASIDE_MS, Tenants
+from goqueue.delivery.grants import LeaseEvent
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LaneIndex
 from goqueue.delivery.late_receipts import LateReceipts
 from goqueue.delivery.leases import Leases, Unacked
-from goqueue.delivery.ledger import Event, Finish, Ledger
+from goqueue.delivery.ledger import Event, Finish, Ledger, Sealed
 from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
+from goqueue.delivery.receipts import SECRET_BYTES, Receipts
 from goqueue.delivery.ripening import Ripening
 from goqueue.delivery.settings import LaneSettings, QueueSettings
 from goqueue.delivery.views import Totals
+
+EXHAUSTED = "deliveries_exhausted"
 
 
 class QueuePartitions:
@@ -31,17 +36,22 @@ class QueuePartitions:
         random: Random,
         unacked: Unacked | None = None,
     ) -> None:
-        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues."""
+        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues.
+
+        The secret of its receipts comes with the ledger of its first partition.
+        """
         self.number = number
         self.settings = settings
         self.totals = Totals()
         self.partitions: list[PartitionQueue] = []
         self.unacked = unacked if unacked is not None else Unacked()
-        self.leases = Leases(number, self.unacked)
+        self.receipts = Receipts(number)
+        self.leases = Leases(self.receipts, self.unacked)
         self.chooser = Chooser(lanes)
         self.tenants = Tenants()
         self._late = LateReceipts()
         self._calls = 0
+        self._wanted = 0  # how many messages the choice under way is for
         self._random = random
         self._burden = Burden()
         self._chosen: list[Pick] = []
@@ -87,10 +97,48 @@ class QueuePartitions:
         )
         partition.ripening = ripening
         self.partitions.append(partition)
+        if not number:
+            self._seal(partition)
+        self._resume_leases(partition)
+        self._resume_dying(partition)
         if partition.events:
             self._changed[number] = None
         self.chooser.add(partition)
         self._refresh(partition)
+
+    def _seal(self, first: PartitionQueue) -> None:
+        """Have a secret for receipts: the one that the queue has, or one that is written down."""
+        if not first.ledger.secret:
+            first.record(Sealed(self._random.randbytes(SECRET_BYTES)))
+        self.receipts.secret = first.ledger.secret
+
+    def _resume_leases(self, partition: PartitionQueue) -> None:
+        """Let the leases of an earlier owner go on until their time."""
+        ledger, number = partition.ledger, partition.number
+        self.leases.go_on_from(ledger.grants.last_serial)
+        for grant in partition.grants:
+            offsets = grant.event.offsets
+            firsts_ms = partition.firsts_ms(offsets, grant.event.granted_ms)
+            lanes = bytes(partition.index.lane_of(one) for one in offsets)
+            self.leases.resume(grant, number, lanes, firsts_ms)
+        partition.grants = []
+        ledger.live_leases = partial(self._lease_events, partition)
+
+    def _resume_dying(self, partition: PartitionQueue) -> None:
+        """What was delivered as often as it may be was about to be a dead letter."""
+        retries, most = partition.ledger.retries, self.settings.deliveries_max
+        for offset in [one for one in partition.waiting if 0 < most <= retries[one].attempts]:
+            partition.take_waiting(offset)
+            letter = partition.die(offset, retries[offset].attempts, EXHAUSTED)
+            self._dead_letters.append(letter)
+
+    def _lease_events(self, partition: PartitionQueue) -> list[LeaseEvent]:
+        return [
+            event
+            for lease in self.leases
+            if lease.partition == partition.number
+            for event in lease.events(partition.keys_of(lease.offsets))
+        ]
 
     def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
         """There are messages up to `high_watermark`, and the lane index knows them."""
@@ -165,6 +213,8 @@ class QueuePartitions:
         if isinstance(partition.lines, KeyRuns):
             turns_ms = partition.lines.in_turn(turns_ms)
         for offset, due_ms in turns_ms.items():
+            if offset in partition.waiting:
+                partition.take_waiting(offset)  # It may be chosen at another time than before.
             partition.wait(offset, due_ms)
             self.chooser.queue_one(partition.number, offset, due_ms)
 

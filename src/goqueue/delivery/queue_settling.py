@@ -6,63 +6,120 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from goqueue.delivery.backoff import backoff_ms
+from goqueue.delivery.grants import Extended, LeaseEvent
 from goqueue.delivery.handing import SETTLED, Settled
 from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.late_receipts import Late
 from goqueue.delivery.leases import Lease
-from goqueue.delivery.ledger import Finish, Retry
-from goqueue.delivery.partition_queue import DeadLetter
-from goqueue.delivery.queue_partitions import QueuePartitions
-from goqueue.delivery.receipts import refusal
-from goqueue.model.errors import GoQueueError, LeaseTooLong
-
-EXHAUSTED = "deliveries_exhausted"
+from goqueue.delivery.ledger import Finish, Retried, Retry
+from goqueue.delivery.partition_queue import DeadLetter, PartitionQueue
+from goqueue.delivery.queue_partitions import EXHAUSTED, QueuePartitions
+from goqueue.model.errors import (
+    DeadLettering,
+    GoQueueError,
+    InvalidReceipt,
+    LeaseTooLong,
+    StaleReceipt,
+)
 
 
 class QueueSettling(QueuePartitions):
     """Acks, what comes back, what dies, and leases that are extended or over."""
 
     def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
-        """These messages are done."""
+        """These messages are done. One that is done already stays so, whoever has said it."""
         settled = [SETTLED] * len(receipts)
         taken, refused = self.leases.take_back(receipts, now_ms)
         self.totals.acked += len(receipts) - len(refused)
         done: dict[int, list[Sequence[int]]] = {}
-        if refused and self.settings.late_acks:
-            refused = self._ack_late(now_ms, receipts, refused, done)
-        for place in refused:
-            settled[place] = Settled(refusal(receipts[place]))
         for lease, indexes in taken.items():
             done.setdefault(lease.partition, []).append(self._land(lease, indexes, now_ms))
         for number, parts in done.items():
-            partition = self.partitions[number]
-            has_lines = partition.lines.is_used  # else nobody waits for these to be done
             offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
-            self._finish(partition, offsets, Finish.ACKED, now_ms)
-            if has_lines:
-                self._refresh(partition)
+            self._ack_offsets(self.partitions[number], offsets, now_ms)
+        for place in refused:
+            settled[place] = self._ack_past(now_ms, receipts[place])
         return settled
 
-    def _ack_late(
-        self,
-        now_ms: int,
-        receipts: Sequence[str],
-        refused: Sequence[int],
-        done: dict[int, list[Sequence[int]]],
-    ) -> list[int]:
-        """Take those that only wait to be handed out again; the places of the others."""
-        left: list[int] = []
-        for place in refused:
-            late = self._find_late(receipts[place], now_ms)
-            if late is None:
-                left.append(place)
-                continue
-            number, offset = late.message
-            self._late.drop((late.message,))
-            self.partitions[number].take_waiting(offset)
-            self.totals.acked += 1
-            done.setdefault(number, []).append((offset,))
-        return left
+    def _ack_offsets(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
+        has_lines = partition.lines.is_used  # else nobody waits for these to be done
+        self._finish(partition, offsets, Finish.ACKED, now_ms)
+        if has_lines:
+            self._refresh(partition)
+
+    # Receipts whose leases are over, or not known here
+
+    def _find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
+        """The message that a genuine receipt names, and which delivery of it that was."""
+        read = self.receipts.read(receipt)
+        if read.partition >= len(self.partitions):
+            raise StaleReceipt()
+        return self.partitions[read.partition], read.offset, read.attempt
+
+    def has_issued(self, receipt: str) -> bool:
+        """Whether this is a receipt of this queue, live or not."""
+        try:
+            self.receipts.read(receipt)
+        except InvalidReceipt:
+            return False
+        return True
+
+    def _ack_past(self, now_ms: int, receipt: str) -> Settled:
+        """Acknowledge a message whose lease is over, where that counts."""
+        try:
+            partition, offset, attempt = self._find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if self.settings.late_acks:
+            self.expire(now_ms)  # A lease may be over without anybody having looked.
+        if partition.ledger.is_done(offset):
+            return Settled(StaleReceipt()) if offset in partition.ledger.dead else SETTLED
+        if offset in partition.dying:
+            return Settled(DeadLettering())
+        if not self._may_end_late(partition, offset, attempt):
+            return Settled(StaleReceipt())
+        self._late.drop(((partition.number, offset),))
+        if offset in partition.waiting:
+            partition.take_waiting(offset)
+        elif partition.is_fresh(offset):
+            partition.pass_fresh(offset)
+        # Else somebody else has it; their lease ends by itself and finds it done.
+        self.totals.acked += 1
+        self._ack_offsets(partition, (offset,), now_ms)
+        return SETTLED
+
+    def _may_end_late(self, partition: PartitionQueue, offset: int, attempt: int) -> bool:
+        """Whether a message may be done by a receipt whose lease is over.
+
+        Where keys have no order, by any that was ever given for it, also when it is out again.
+        Where they have, by the last one, as long as nobody else has been given the message.
+        """
+        if not self.settings.late_acks or offset in partition.prepared:
+            return False
+        if offset >= partition.high_watermark:
+            return False
+        if not self.settings.key_order:
+            return True
+        return offset in partition.waiting and partition.attempts_of(offset) == attempt
+
+    def _nack_past(self, receipt: str) -> Settled:
+        """A message that has come back already, or is done, needs nothing more."""
+        try:
+            partition, offset, _ = self._find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if offset in partition.dying:
+            return Settled(DeadLettering())
+        return Settled(StaleReceipt()) if offset in partition.prepared else SETTLED
+
+    def _reject_past(self, receipt: str) -> Settled:
+        try:
+            partition, offset, _ = self._find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if offset in partition.ledger.dead:
+            return SETTLED
+        return Settled(DeadLettering() if offset in partition.dying else StaleReceipt())
 
     def _find_late(self, receipt: str, now_ms: int) -> Late | None:
         """The message of a lease that is over, if it waits to be handed out again."""
@@ -106,12 +163,11 @@ class QueueSettling(QueuePartitions):
         """These messages could not be handled; they come again after a rest, or die."""
         settled: list[Settled] = []
         for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                has_come_back = self._find_late(receipt, now_ms) is not None
-                settled.append(SETTLED if has_come_back else Settled(error))
+            found = self.leases.find(receipt, now_ms)
+            if found is None:
+                settled.append(self._nack_past(receipt))
                 continue
+            lease, index = found
             self.totals.nacked += 1
             rest_ms = delay_ms
             if rest_ms is None:
@@ -123,11 +179,11 @@ class QueueSettling(QueuePartitions):
         """These messages can never be handled; they go to the dead-letter topic."""
         settled: list[Settled] = []
         for receipt in receipts:
-            try:
-                lease, index = self._find(receipt, now_ms)
-            except GoQueueError as error:
-                settled.append(Settled(error))
+            found = self.leases.find(receipt, now_ms)
+            if found is None:
+                settled.append(self._reject_past(receipt))
                 continue
+            lease, index = found
             self.totals.rejected += 1
             self._take_back(lease, index)
             settled.append(Settled(None, self._die(lease, index, reason)))
@@ -155,7 +211,7 @@ class QueueSettling(QueuePartitions):
             if found is None:
                 found = late = self._find_revivable(receipt, now_ms)
             if found is None:
-                settled.append(Settled(refusal(receipt)))
+                settled.append(Settled(self._refusal(receipt)))
                 continue
             lease, index = found
             if total_ms_max is not None and until_ms - lease.granted_ms > total_ms_max:
@@ -167,8 +223,24 @@ class QueueSettling(QueuePartitions):
                 self._revive(late, until_ms)
             settled.append(SETTLED)
         for lease, indexes in chosen.values():
+            is_whole = len(set(indexes)) == lease.out_count
             self.leases.extend(lease, indexes, until_ms)
+            places = [] if is_whole else [(one, one + 1) for one in sorted(set(indexes))]
+            self._note_lease(lease, Extended(lease.id, until_ms, places))
         return settled
+
+    def _note_lease(self, lease: Lease, *events: LeaseEvent) -> None:
+        for event in events:
+            self.partitions[lease.partition].note_lease(event)
+        self._changed[lease.partition] = None
+
+    def _refusal(self, receipt: str) -> GoQueueError:
+        """Why a receipt that no lease knows is of no use."""
+        try:
+            self._find_message(receipt)
+        except GoQueueError as error:
+            return error
+        return StaleReceipt()
 
     def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
         # In the line of its key a message that came back stands behind others.
@@ -184,6 +256,10 @@ class QueueSettling(QueuePartitions):
         partition.take_waiting(offset)
         partition.in_flight[lease.lanes[index]] += 1
         self.leases.revive(lease, index, until_ms)
+        # It is being delivered for the last time that was counted, not waiting for the next.
+        retry = partition.ledger.retries[offset]
+        partition.record(Retried([(offset, retry._replace(attempts=retry.attempts - 1))]))
+        self._note_lease(lease, *lease.events(None))
         former = None if lease.tenants is None else lease.tenants[index]
         if lease.tenants is not None and former is not None:
             # It may have been forgotten meanwhile, and be known anew.
@@ -227,12 +303,6 @@ class QueueSettling(QueuePartitions):
         group_room = settings.unacked_max - self.unacked.total - self._burden.dying
         return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
 
-    def _find(self, receipt: str, now_ms: int) -> tuple[Lease, int]:
-        found = self.leases.find(receipt, now_ms)
-        if found is None:
-            raise refusal(receipt)
-        return found
-
     def _take_back(self, lease: Lease, index: int) -> None:
         self.leases.give_back(lease, index)
         self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
@@ -262,7 +332,13 @@ class QueueSettling(QueuePartitions):
         return 0 < self.settings.deliveries_max <= attempts
 
     def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
-        partition = self.partitions[lease.partition]
-        letter = partition.die(lease.offsets[index], lease.attempts[index], reason)
+        partition, offset = self.partitions[lease.partition], lease.offsets[index]
+        attempts = lease.attempts[index]
+        if not partition.ledger.is_done(offset):
+            # Until the dead letter is announced, a restart must know how often it was delivered.
+            key = partition.lines.key_of(offset)
+            partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
+            self._changed[partition.number] = None
+        letter = partition.die(offset, attempts, reason)
         self._dead_letters.append(letter)
         return letter

@@ -58,6 +58,7 @@ from goqueue.groups.calls import (
 )
 from goqueue.groups.coordinator import Coordinator
 from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply, Token
+from goqueue.groups.group import GroupTimes
 from goqueue.groups.metrics import Reason, Rebalance, RebalanceLog
 from goqueue.groups.partitions import Partition, Partitions, flatten, nest
 from goqueue.groups.results import (
@@ -94,6 +95,7 @@ __all__ = [
     "GroupDescription",
     "GroupState",
     "GroupSummary",
+    "GroupTimes",
     "GroupType",
     "Heartbeat",
     "Join",

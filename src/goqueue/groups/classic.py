@@ -159,8 +159,8 @@ class ClassicMembership(ClassicRebalance):
                 f"not {call.protocol_type!r}."
             )
         offered = {name for name, _ in call.protocols}
-        common = self.roster.common_protocols()
-        if not offered & common:
+        if not self.roster.share_one_of(offered):
+            common = self.roster.common_protocols()
             raise InconsistentProtocol(
                 f"None of the protocols {sorted(offered)} is shared by all members of group "
                 f"{self.group.group_id!r}, who share {sorted(common)}."
@@ -181,7 +181,7 @@ class ClassicMembership(ClassicRebalance):
             self.protocol_type = call.protocol_type
         member = self._new_member(call, member_id)
         self.roster.add(member)
-        member.join_token = token
+        self.roster.set_join(member, token)
         self.group.timers.arm(member.session, now_ms + NEW_MEMBER_JOIN_MS_MAX)
         if self.gathering is not None:
             self.gathering.has_newcomer = True
@@ -198,7 +198,7 @@ class ClassicMembership(ClassicRebalance):
         else:
             # A leader that joins again asks for a new assignment, even with the same protocols.
             reason = Reason.LEADER_REJOINED if is_same else Reason.SUBSCRIPTION_CHANGED
-            member.adopt(call)
+            self.roster.adopt(member, call)
             self._wait_for_join(member, token)
             self._rebalance(reason, now_ms)
 
@@ -214,7 +214,7 @@ class ClassicMembership(ClassicRebalance):
         old_leader_id = self.roster.leader_id
         self._answer_waiting(member, fenced_instance(self.group.group_id, call.instance_id))
         self.pending_sync.discard(old_id)
-        member.adopt(call)
+        self.roster.adopt(member, call)
         self.roster.rename(member, call.new_member_id)
         new_topics = read_topics(member.metadata_for(self.protocol_name))
         is_same = old_topics == new_topics and self.roster.choose_protocol() == self.protocol_name

@@ -124,7 +124,7 @@ class ClassicRebalance:
             return
         if self.pending:
             return
-        if all(member.join_token is not None for member in self.roster.members.values()):
+        if self.roster.have_all_joined:
             self._complete_joining(now_ms)
 
     def _end_joining(self, now_ms: int) -> None:
@@ -174,9 +174,9 @@ class ClassicRebalance:
         self.group.timers.arm(self._sync_timer, now_ms + self._rebalance_timeout_ms())
         for member in self.roster.members.values():
             member.epoch_before = None
-            if member.join_token is None:
+            token = self.roster.take_join(member)
+            if token is None:
                 continue
-            token, member.join_token = member.join_token, None
             member.is_new = False
             self.pending_sync.add(member.member_id)
             self._arm_session(member, now_ms)
@@ -256,7 +256,7 @@ class ClassicRebalance:
     def _wait_for_join(self, member: ClassicMember, token: Token) -> None:
         """Waiting for us is not silence, so the session stands still."""
         self._answer_waiting(member, rebalance_in_progress(self.group.group_id))
-        member.join_token = token
+        self.roster.set_join(member, token)
         if not member.is_new:
             member.session.cancel()
 
@@ -267,10 +267,10 @@ class ClassicRebalance:
 
     def _answer_waiting(self, member: ClassicMember, error: GoQueueError) -> None:
         """A call that was overtaken still deserves an answer."""
-        for token in (member.join_token, member.sync_token):
+        for token in (self.roster.take_join(member), member.sync_token):
             if token is not None:
                 self.group.reply(token, error)
-        member.join_token = member.sync_token = None
+        member.sync_token = None
 
     def _arm_session(self, member: ClassicMember, now_ms: int) -> None:
         self.group.timers.arm(member.session, now_ms + member.session_timeout_ms)

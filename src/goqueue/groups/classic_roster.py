@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from goqueue.groups.calls import Join
@@ -33,16 +34,12 @@ class ClassicMember:
     is_new: bool = False  # has not yet seen a generation
     epoch_before: int | None = None  # what it holds since the group was a consumer group
 
+    @property
+    def protocol_names(self) -> set[str]:
+        return {name for name, _ in self.protocols}
+
     def metadata_for(self, protocol_name: str) -> bytes:
         return next((data for name, data in self.protocols if name == protocol_name), b"")
-
-    def adopt(self, call: Join) -> None:
-        """Take over what a member may change from one join to the next."""
-        self.client_id = call.client_id
-        self.client_host = call.client_host
-        self.session_timeout_ms = call.session_timeout_ms
-        self.rebalance_timeout_ms = call.rebalance_timeout_ms
-        self.protocols = call.protocols
 
     def to_record(self) -> MemberRecord:
         return MemberRecord(
@@ -64,9 +61,27 @@ class Roster:
         self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance id to member id
         self.leader_id = ""
+        self._listed: Counter[str] = Counter()  # members by the protocols that they list
+        self._waiting: set[ClassicMember] = set()  # those whose join waits for an answer
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @property
+    def have_all_joined(self) -> bool:
+        """Whether the join of every member waits for an answer."""
+        return len(self._waiting) == len(self.members)
+
+    def set_join(self, member: ClassicMember, token: Token) -> None:
+        """A member of this group waits for the answer to its join."""
+        member.join_token = token
+        self._waiting.add(member)
+
+    def take_join(self, member: ClassicMember) -> Token | None:
+        """The join that waits, which is to be answered now."""
+        token, member.join_token = member.join_token, None
+        self._waiting.discard(member)
+        return token
 
     def find(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member that calls itself so; a replaced instance is told that it is fenced."""
@@ -93,13 +108,34 @@ class Roster:
             self.static[member.instance_id] = member.member_id
         if not self.leader_id:
             self.leader_id = member.member_id
+        self._listed.update(member.protocol_names)
+        if member.join_token is not None:
+            self._waiting.add(member)
 
     def remove(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
+        self._unlist(member)
+        self._waiting.discard(member)
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         if self.leader_id == member.member_id:
             self.leader_id = ""
+
+    def adopt(self, member: ClassicMember, call: Join) -> None:
+        """Take over what a member may change from one join to the next."""
+        self._unlist(member)
+        member.client_id = call.client_id
+        member.client_host = call.client_host
+        member.session_timeout_ms = call.session_timeout_ms
+        member.rebalance_timeout_ms = call.rebalance_timeout_ms
+        member.protocols = call.protocols
+        self._listed.update(member.protocol_names)
+
+    def _unlist(self, member: ClassicMember) -> None:
+        for name in member.protocol_names:
+            self._listed[name] -= 1
+            if not self._listed[name]:
+                del self._listed[name]
 
     def rename(self, member: ClassicMember, new_member_id: str) -> None:
         """A restarted instance goes on under a new member id."""
@@ -121,10 +157,14 @@ class Roster:
         self.leader_id = joined.member_id
         return True
 
+    def share_one_of(self, names: Iterable[str]) -> bool:
+        """Whether every member lists one and the same of these protocols."""
+        return any(self._listed[name] == len(self.members) for name in names)
+
     def common_protocols(self) -> set[str]:
         """The names that every member lists."""
-        listed = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*listed) if listed else set()
+        count = len(self.members)
+        return {name for name, listed in self._listed.items() if count and listed == count}
 
     def choose_protocol(self) -> str:
         """Each member votes for the first common protocol on its list."""

@@ -124,7 +124,7 @@ class ConsumerMembership(ConsumerRebalance):
             member.instance_id = call.instance_id
         elif member.member_id != call.member_id or member.has_left or member.is_classic:
             self.restart(member, call.member_id, ())
-        member.session_timeout_ms = self.group.settings.consumer_session_ms
+        member.session_timeout_ms = self.group.consumer_session_ms
         reason = self._adopt(member, call)
         if is_new:
             self.add(member)
@@ -183,12 +183,11 @@ class ConsumerMembership(ConsumerRebalance):
         count = len(self.behind) if is_waiting else len(self.group.timers)
         least_ms = WAITING_HEARTBEAT_MS_MIN if is_waiting else HEARTBEAT_MS_MIN
         wanted_ms = max(least_ms, count * HEARTBEAT_MS_PER_MEMBER)
-        return min(wanted_ms, self.group.settings.consumer_heartbeat_ms)
+        return min(wanted_ms, self.group.consumer_heartbeat_ms)
 
     def _adopt(self, member: ConsumerMember, call: ConsumerHeartbeat) -> Reason | None:
         """Take over what the member says of itself; return why that needs a rebalance."""
         old_topics, old_regex = member.topics, member.regex
-        old_assignor = self.preferred_assignor()
         if call.client_id:
             member.client_id, member.client_host = call.client_id, call.client_host
         if call.rack_id is not None:
@@ -200,13 +199,14 @@ class ConsumerMembership(ConsumerRebalance):
         if call.subscribed_regex is not None:
             member.regex = call.subscribed_regex
             self.watch_regex(member.regex)
-        if call.server_assignor is not None:
+        is_other_assignor = False
+        if call.server_assignor not in (None, member.assignor):
+            old_assignor = self.preferred_assignor()
             member.assignor = call.server_assignor
+            is_other_assignor = old_assignor != self.preferred_assignor()
         if (old_topics, old_regex) != (member.topics, member.regex):
             return Reason.SUBSCRIPTION_CHANGED
-        if old_assignor != self.preferred_assignor():
-            return Reason.ASSIGNOR_CHANGED
-        return None
+        return Reason.ASSIGNOR_CHANGED if is_other_assignor else None
 
     # Joining and leaving
 
@@ -242,7 +242,7 @@ class ConsumerMembership(ConsumerRebalance):
             ConsumerHeartbeatResult(
                 member_id=call.member_id,
                 member_epoch=call.member_epoch,
-                heartbeat_interval_ms=self.group.settings.consumer_heartbeat_ms,
+                heartbeat_interval_ms=self.group.consumer_heartbeat_ms,
             ),
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from goqueue.groups import limits
 from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS
 from goqueue.groups.classic_roster import Protocols
 from goqueue.groups.consumer_member import ConsumerMember, next_step
@@ -19,7 +20,7 @@ from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions
 from goqueue.groups.records import GroupRecord, MemberRecord
 from goqueue.groups.results import GroupState, GroupType
 from goqueue.groups.subscriptions import TopicRegex
-from goqueue.groups.timers import Timer
+from goqueue.groups.timers import NEVER, Timer
 from goqueue.model.errors import GoQueueError
 
 
@@ -37,6 +38,9 @@ class ConsumerRebalance:
         self.regexes: dict[str, TopicRegex] = {}
         self.topics: dict[str, int] = {}  # the subscribed ones that exist, as assigned
         self._classic_count = 0
+        self.offers: Counter[frozenset[str]] = Counter()  # classic members by what they list
+        self._retargeted_at_ms = NEVER
+        self._retarget_timer = Timer(self._retarget_late)
 
     @property
     def state(self) -> GroupState:
@@ -69,10 +73,12 @@ class ConsumerRebalance:
             if member.revoking:
                 self.arm_patience(member, now_ms)
         self.behind = {each.member_id for each in self.members.values() if self._is_behind(each)}
-        if self.members and self._subscribed_counts() != self.topics:
+        is_put_off = self.epoch > self.target_epoch
+        if self.members and (is_put_off or self._subscribed_counts() != self.topics):
             self.rebalance(Reason.TOPICS_CHANGED, now_ms)
 
     def close(self, error: GoQueueError) -> None:
+        self._retarget_timer.cancel()
         for member in self.members.values():
             member.session.cancel()
             member.patience.cancel()
@@ -101,6 +107,9 @@ class ConsumerRebalance:
         for partition in member.held:
             self.owners[partition] = member.member_id
         self._classic_count += member.is_classic
+        self._count_offer(member, 1)
+        if member.epoch == 0:
+            self.behind.add(member.member_id)  # It gets an epoch even if its target has to wait.
         self.watch_regex(member.regex)
 
     def remove(self, member: ConsumerMember) -> None:
@@ -110,10 +119,27 @@ class ConsumerRebalance:
         self._hold(member, NO_PARTITIONS)
         del self.members[member.member_id]
         self._classic_count -= member.is_classic
+        self._count_offer(member, -1)
         self.behind.discard(member.member_id)
         if member.instance_id is not None and self.static[member.instance_id] == member.member_id:
             del self.static[member.instance_id]
         self.group.stage_member(member.member_id, None)
+
+    def change_protocols(self, member: ConsumerMember, protocols: Protocols) -> None:
+        """A classic member lists other protocols than before."""
+        is_here = self.members.get(member.member_id) is member
+        if is_here:
+            self._count_offer(member, -1)
+        member.protocols = protocols
+        if is_here:
+            self._count_offer(member, 1)
+
+    def _count_offer(self, member: ConsumerMember, change: int) -> None:
+        if member.is_classic:
+            offer = frozenset(name for name, _ in member.protocols)
+            self.offers[offer] += change
+            if not self.offers[offer]:
+                del self.offers[offer]
 
     def restart(self, member: ConsumerMember, member_id: str, protocols: Protocols) -> None:
         """Go on under another member id, or as a member of the other kind, with what it had."""
@@ -126,7 +152,10 @@ class ConsumerRebalance:
         self.behind.add(member_id)
 
     def arm_session(self, member: ConsumerMember, now_ms: int) -> None:
-        self.group.timers.arm(member.session, now_ms + member.session_timeout_ms)
+        # The broker says how long a session of the consumer protocol is, and may change its mind.
+        is_own = member.is_classic
+        session_ms = member.session_timeout_ms if is_own else self.group.consumer_session_ms
+        self.group.timers.arm(member.session, now_ms + session_ms)
 
     def arm_patience(self, member: ConsumerMember, now_ms: int) -> None:
         if not member.patience.is_armed:
@@ -144,9 +173,32 @@ class ConsumerRebalance:
     # Targets
 
     def rebalance(self, reason: Reason, now_ms: int) -> None:
-        """Give everybody a new target."""
-        self.group.rebalances.begin(reason, now_ms)
+        """Give everybody a new target, at once or, in a large group, soon."""
         self.epoch += 1
+        is_put_off = self._put_off(now_ms)
+        self.group.rebalances.begin(reason, now_ms, is_put_off=is_put_off)
+        if is_put_off:
+            self.store_group()
+        else:
+            self._retarget(now_ms)
+
+    def _put_off(self, now_ms: int) -> bool:
+        """Whether the changes of the last while are to share one assignment."""
+        size = len(self.members)
+        due_ms = self._retargeted_at_ms + size * limits.ASSIGNMENT_US_PER_MEMBER // 1000
+        if size <= limits.ASSIGNED_AT_ONCE_MAX or now_ms >= due_ms:
+            self._retarget_timer.cancel()
+            return False
+        if not self._retarget_timer.is_armed:
+            self.group.timers.arm(self._retarget_timer, due_ms)
+        return True
+
+    def _retarget_late(self, now_ms: int) -> None:
+        self.group.rebalances.resume()
+        self._retarget(now_ms)
+
+    def _retarget(self, now_ms: int) -> None:
+        self._retargeted_at_ms = now_ms
         self._forget_unused_regexes()
         self.topics = self._subscribed_counts()
         for member, target in self._assign():
@@ -239,7 +291,7 @@ class ConsumerRebalance:
         return bool(member.revoking) or not is_there
 
     def _finish_if_settled(self, now_ms: int) -> None:
-        if not self.behind:
+        if not self.behind and self.epoch == self.target_epoch:
             self.group.rebalances.finish(now_ms)
 
     def store_group(self) -> None:

@@ -57,7 +57,7 @@ class Coordinator(GroupRegistry):
         if group is None:
             if call.member_id:
                 raise UnknownMember(call.group_id, call.member_id)
-            group = self._open(call.group_id)
+            group = self._open_new(call.group_id)
         if isinstance(group.membership, MixedMembership) and group.membership.is_idle:
             self._start_classic(group, group.membership)
         return self._serve(group, group.membership.join, call, token, now_ms)
@@ -92,7 +92,7 @@ class Coordinator(GroupRegistry):
         if group is None:
             if not is_joining:
                 raise UnknownMember(call.group_id, call.member_id)
-            group = self._open(call.group_id)
+            group = self._open_new(call.group_id)
         membership = group.membership
         if isinstance(membership, ClassicMembership):
             if not is_joining:
@@ -116,7 +116,7 @@ class Coordinator(GroupRegistry):
         if group is None:
             if call.generation >= 0:
                 raise IllegalGeneration(f"Group {call.group_id!r} has no generation yet; join it.")
-            group = self._open(call.group_id)
+            group = self._open_new(call.group_id)
         is_transactional = identity is not None
         group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
         changes, errors = self._changes(call, now_ms)

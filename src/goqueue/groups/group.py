@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from goqueue.config import GroupSettings
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
@@ -36,6 +37,15 @@ class Surroundings:
     timers: Timers = field(default_factory=Timers)
     journal: Journal = field(default_factory=Journal)
     topics: dict[str, int] = field(default_factory=dict)  # partition counts
+    # Of groups that have times of their own; whoever made the coordinator changes it.
+    times: Mapping[str, GroupTimes] = field(default_factory=dict)
+
+
+class GroupTimes(NamedTuple):
+    """Times of one group instead of those of the node; None leaves a time as it is there."""
+
+    session_ms: int | None = None
+    heartbeat_ms: int | None = None
 
 
 class Membership(Protocol):
@@ -86,6 +96,22 @@ class Group:
         self.replies: list[Reply] = []
         self.write_id = NO_WRITE  # the write under way
         self.writes_pending: dict[int, Write] = {}  # those of transactions under way
+
+    @property
+    def consumer_session_ms(self) -> int:
+        """How long a member of the consumer protocol may be silent."""
+        own = self.surroundings.times.get(self.group_id)
+        if own is None or own.session_ms is None:
+            return self.settings.consumer_session_ms
+        return own.session_ms
+
+    @property
+    def consumer_heartbeat_ms(self) -> int:
+        """How often such a member sends a heartbeat at the latest."""
+        own = self.surroundings.times.get(self.group_id)
+        if own is None or own.heartbeat_ms is None:
+            return self.settings.consumer_heartbeat_ms
+        return own.heartbeat_ms
 
     @property
     def is_forgettable(self) -> bool:

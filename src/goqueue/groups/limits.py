@@ -11,6 +11,10 @@ HEARTBEAT_MS_MIN = 500
 HEARTBEAT_MS_PER_MEMBER = 10  # of one coordinator; it gets at most a hundred heartbeats a second
 # While partitions change hands nobody reads them, so those who wait for some ask more often.
 WAITING_HEARTBEAT_MS_MIN = 50
+# An assignment looks at every member, so in a large group the changes of a while share one. The
+# pause grows with the group: about a tenth of the time is spent on assignments at most.
+ASSIGNED_AT_ONCE_MAX = 100  # members; smaller groups are assigned at every change
+ASSIGNMENT_US_PER_MEMBER = 50
 REBALANCE_HISTORY_MAX = 20  # finished rebalances remembered per group
 REGEX_LENGTH_MAX = 1_024
 REGEX_MEMORY_BYTES_MAX = 1 << 20

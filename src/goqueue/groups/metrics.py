@@ -43,6 +43,7 @@ class RebalanceLog:
         self.duration_ms_max = 0
         self.duration_ms_total = 0
         self.history: deque[Rebalance] = deque(maxlen=history_max)
+        self.begun = 0  # how often members were given, or asked for, a new assignment
         self._started: tuple[int, Reason] | None = None
         self._moved = 0
 
@@ -50,17 +51,20 @@ class RebalanceLog:
     def is_under_way(self) -> bool:
         return self._started is not None
 
-    @property
-    def begun(self) -> int:
-        """How many reasons for a rebalance there have been."""
-        return self.reasons.total()
+    def begin(self, reason: Reason, now_ms: int, *, is_put_off: bool = False) -> None:
+        """Start a rebalance; a further reason for one under way is only counted.
 
-    def begin(self, reason: Reason, now_ms: int) -> None:
-        """Start a rebalance; a further reason for one under way is only counted."""
+        One that is put off has begun, as far as members notice, when `resume` is called.
+        """
         self.reasons[reason] += 1
+        self.begun += not is_put_off
         if self._started is None:
             self._started = (now_ms, reason)
             self._moved = 0
+
+    def resume(self) -> None:
+        """What was put off is done now."""
+        self.begun += 1
 
     def move(self, partition_count: int) -> None:
         self._moved += partition_count

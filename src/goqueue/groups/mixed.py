@@ -113,8 +113,8 @@ class MixedMembership(ConsumerMembership):
     def _check_agreement(self, protocols: Protocols) -> None:
         """After a downgrade the classic members must be able to go on among themselves."""
         offered = {name for name, _ in protocols}
-        for member in self.members.values():
-            if member.is_classic and offered.isdisjoint(name for name, _ in member.protocols):
+        for others in self.offers:
+            if offered.isdisjoint(others):
                 raise InconsistentProtocol(
                     f"The protocols {sorted(offered)} are not shared by all classic members of "
                     f"group {self.group.group_id!r}."
@@ -155,7 +155,7 @@ class MixedMembership(ConsumerMembership):
         member.session_timeout_ms = call.session_timeout_ms
         member.rebalance_timeout_ms = call.rebalance_timeout_ms
         member.rack_id = subscription.rack_id
-        member.protocols = call.protocols
+        self.change_protocols(member, call.protocols)
         member.topics, member.regex = tuple(sorted(set(subscription.topics))), ""
         member.assignor = None
 
@@ -176,7 +176,7 @@ class MixedMembership(ConsumerMembership):
 
     def _should_rejoin_first(self, member: ConsumerMember) -> bool:
         """A newer target exists, unless the member must first finish revoking for an older one."""
-        return member.epoch < self.epoch and not member.revoking
+        return member.epoch < self.target_epoch and not member.revoking
 
     def _leave_one(self, leaving: LeavingMember) -> LeftMember:
         error: GoQueueError | None = None

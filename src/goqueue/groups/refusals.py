@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.model.errors import FencedInstance, GroupFull, RebalanceInProgress
+from goqueue.model.errors import FencedInstance, GroupFull, LimitReached, RebalanceInProgress
 
 
 def rebalance_in_progress(group_id: str) -> RebalanceInProgress:
@@ -11,6 +11,13 @@ def rebalance_in_progress(group_id: str) -> RebalanceInProgress:
 
 def group_full(group_id: str, size_max: int) -> GroupFull:
     return GroupFull(f"Group {group_id!r} has {size_max} members, as many as it may.")
+
+
+def too_many_groups(count_max: int) -> LimitReached:
+    return LimitReached(
+        f"There are {count_max} groups beside this one, as many as the broker remembers in one "
+        "partition of its offsets (setting groups.per_partition_max); delete some."
+    )
 
 
 def fenced_instance(group_id: str, instance_id: str) -> FencedInstance:

@@ -8,13 +8,19 @@ from typing import TypeVar
 from goqueue.config import GroupSettings
 from goqueue.groups.classic import ClassicMembership
 from goqueue.groups.effects import Effect, Reply, Token
-from goqueue.groups.group import Group, Surroundings
+from goqueue.groups.group import Group, GroupTimes, Surroundings
 from goqueue.groups.journal import NO_WRITE
-from goqueue.groups.limits import FAILED_WRITE_REST_MS, GROUP_ID_LENGTH_MAX, RETENTION_CHECK_MS
+from goqueue.groups.limits import (
+    FAILED_WRITE_REST_MS,
+    GROUP_ID_LENGTH_MAX,
+    RETENTION_CHECK_MS,
+    is_full,
+)
 from goqueue.groups.migration import downgrade
 from goqueue.groups.mixed import MixedMembership
 from goqueue.groups.offsets import OffsetChange
 from goqueue.groups.records import OffsetKey, decode_key, decode_offset
+from goqueue.groups.refusals import too_many_groups
 from goqueue.groups.results import GroupState, GroupType
 from goqueue.groups.timers import Timer
 from goqueue.model.errors import CoordinatorLoading, GoQueueError, InvalidGroupId
@@ -23,9 +29,12 @@ Call = TypeVar("Call")
 
 
 class GroupRegistry:
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(
+        self, settings: GroupSettings, times: Mapping[str, GroupTimes] | None = None
+    ) -> None:
+        """`times` are those of groups that have their own, and may change."""
         self.settings = settings
-        self._surroundings = Surroundings(settings)
+        self._surroundings = Surroundings(settings, times={} if times is None else times)
         self._timers = self._surroundings.timers
         self._journal = self._surroundings.journal
         self._groups: dict[str, Group] = {}
@@ -262,6 +271,13 @@ class GroupRegistry:
     def _forget_if_void(self, group: Group) -> None:
         if not group.durable and group.is_forgettable:
             self._groups.pop(group.group_id, None)
+
+    def _open_new(self, group_id: str) -> Group:
+        """A group that a client asks for, if there may be one more."""
+        count_max = self.settings.per_partition_max
+        if is_full(len(self._groups), count_max):
+            raise too_many_groups(count_max)
+        return self._open(group_id)
 
     def _open(self, group_id: str) -> Group:
         group = Group(group_id, self._surroundings)

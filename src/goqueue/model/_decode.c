@@ -4,7 +4,7 @@
  * which the tests compare; where this module cannot be built, that one is used. It knows nothing
  * but bytes: headers of batches, compression and checksums are seen to before.
  *
- * `_decode_reading.h` reads the bytes, `_decode_columns.h` makes columns for Arrow,
+ * `_records.h` checks records, `_decode_reading.h` reads the bytes, `_decode_columns.h` makes columns for Arrow,
  * `_decode_checksums.h` sums up fields and `_decode_json.h` writes JSON; they are parts of this file.
  */
 #define _GNU_SOURCE /* for memmem */
@@ -101,10 +101,13 @@ static PyObject *record_row(PyTypeObject *type, const uint8_t *data, const recor
     return row;
 }
 
+/* Large records, and those with many headers, are made a few at a time. */
+enum { ROWS_BYTES_MAX = 256 << 10 };
+
 PyDoc_STRVAR(records_doc,
              "records(data, position, count_max, base_offset, base_timestamp, append_time, row)\n\n"
              "Up to so many records from a position on, as rows of key, value, headers, timestamp\n"
-             "and offset; and the position after them.");
+             "and offset; and the position after them. Large ones are fewer.");
 
 static PyObject *records(PyObject *module, PyObject *arguments) {
     source_t source;
@@ -119,7 +122,9 @@ static PyObject *records(PyObject *module, PyObject *arguments) {
     problem_t problem = NULL;
     if (is_row_type(type) && read_append_time(append_time, &base))
         rows = PyList_New(0);
-    while (rows != NULL && problem == NULL && PyList_GET_SIZE(rows) < source.count) {
+    Py_ssize_t start = source.at;
+    while (rows != NULL && problem == NULL && PyList_GET_SIZE(rows) < source.count &&
+           source.at - start < ROWS_BYTES_MAX) {
         record_t record;
         int64_t offset, timestamp;
         Py_ssize_t at = source.at;
@@ -420,6 +425,38 @@ static PyObject *headers(PyObject *module, PyObject *arguments) {
 #include "_decode_json.h"
 #include "_search.h"
 
+/* ---- Checking ---- */
+
+PyDoc_STRVAR(check_records_doc,
+             "check_records(data, position, count, base_timestamp, has_gaps)\n\n"
+             "Check all records of a batch. Returns the index of the first one without a key, or -1,\n"
+             "and the oldest and the newest timestamp, or -1.");
+
+static PyObject *check_records(PyObject *module, PyObject *arguments) {
+    source_t source;
+    long long base_timestamp;
+    int has_gaps;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "y*nnLp", &source.buffer, &source.at, &source.count,
+                          &base_timestamp, &has_gaps) ||
+        check_source(&source) < 0)
+        return NULL;
+    checked_t checked;
+    problem_t problem = check_all(source.data + source.at, source.size - source.at, source.count,
+                                  has_gaps != 0, base_timestamp, &checked);
+    PyBuffer_Release(&source.buffer);
+    if (problem == OUT_OF_RANGE) {
+        PyErr_SetString(invalid_timestamp, problem);
+        return NULL;
+    }
+    if (problem != NULL)
+        return refuse(problem);
+    if (checked.oldest == INT64_MAX)
+        checked.oldest = -1;
+    return Py_BuildValue("iLL", (int)checked.first_without_key, (long long)checked.oldest,
+                         (long long)checked.newest);
+}
+
 /* ---- Searching ---- */
 
 PyDoc_STRVAR(contains_doc, "contains(needle, data, start)\n\n"
@@ -454,6 +491,7 @@ static PyMethodDef functions[] = {
     {"texts", texts, METH_VARARGS, texts_doc},
     {"headers", headers, METH_VARARGS, headers_doc},
     {"json_rows", json_rows, METH_VARARGS, json_rows_doc},
+    {"check_records", check_records, METH_VARARGS, check_records_doc},
     {"contains", contains, METH_VARARGS, contains_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -472,6 +510,7 @@ PyMODINIT_FUNC PyInit__decode(void) {
         return NULL;
     fill_crc_table();
     corrupt_batch = PyObject_GetAttrString(errors, "CorruptBatch");
+    invalid_timestamp = PyObject_GetAttrString(errors, "InvalidTimestamp");
     Py_DECREF(errors);
-    return corrupt_batch == NULL ? NULL : PyModule_Create(&module_definition);
+    return corrupt_batch == NULL || invalid_timestamp == NULL ? NULL : PyModule_Create(&module_definition);
 }

@@ -3,23 +3,14 @@
  * No byte is read that was not counted first. Every number is read through `read_number`, every
  * field through `read_field`, and both are given the end of the record that they stand in.
  */
-enum { RECORD_BYTES_MIN = 6 }; /* attributes, two deltas, two lengths and the number of headers */
+#include "_records.h"
+
 enum { NUMBER_BYTES_MAX = 10 };
 
-static const char BEYOND_BATCH[] = "A record claims more bytes than its batch has.";
-static const char BEYOND_RECORD[] = "A field of a record reaches beyond the record.";
-static const char NUMBER_TOO_LONG[] = "A number in a record is longer than 64 bits.";
-static const char HEADER_COUNT[] = "A record claims more headers than it has bytes, or less than none.";
-static const char HEADER_NAME[] = "A record header has no name, or one that is not UTF-8.";
-static const char NOT_FILLED[] = "A record's fields do not fill its length.";
-static const char BYTES_LEFT[] = "A batch has bytes left after its last record.";
-static const char OUT_OF_RANGE[] = "A record's time or offset does not fit 64 bits.";
-
 static PyObject *corrupt_batch; /* the class of the error that says that bytes make no sense */
+static PyObject *invalid_timestamp;
 
 /* ---- Reading. What fails returns a sentence that says why, and what succeeds NULL. ---- */
-
-typedef const char *problem_t;
 
 typedef struct {
     Py_ssize_t start, end; /* both -1 for what is not there */
@@ -93,46 +84,14 @@ static inline problem_t read_record_start(const uint8_t *data, Py_ssize_t *at, P
     return read_field(data, at, record->end, &record->value);
 }
 
-/* The bytes of the character that begins here, or 0 if it is none; the table is Unicode's 3-7. */
-static Py_ssize_t character_bytes(const uint8_t *at, Py_ssize_t left) {
-    uint8_t first = at[0], low = 0x80, high = 0xBF;
-    if (first < 0x80)
-        return 1;
-    Py_ssize_t count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first < 0xC2 || first > 0xF4 || count > left)
-        return 0;
-    if (first == 0xE0)
-        low = 0xA0;
-    else if (first == 0xED)
-        high = 0x9F;
-    else if (first == 0xF0)
-        low = 0x90;
-    else if (first == 0xF4)
-        high = 0x8F;
-    if (at[1] < low || at[1] > high)
-        return 0;
-    for (Py_ssize_t place = 2; place < count; place++) {
-        if ((at[place] & 0xC0) != 0x80)
-            return 0;
-    }
-    return count;
-}
-
-static bool is_utf8(const uint8_t *data, field_t field) {
-    for (Py_ssize_t at = field.start, bytes; at < field.end; at += bytes) {
-        if ((bytes = character_bytes(data + at, field.end - at)) == 0)
-            return false;
-    }
-    return true;
-}
-
 static inline problem_t read_header(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end,
                                     field_t *name, field_t *content) {
     problem_t problem;
     if ((problem = read_field(data, at, end, name)) != NULL ||
         (problem = read_field(data, at, end, content)) != NULL)
         return problem;
-    return name->start < 0 || !is_utf8(data, *name) ? HEADER_NAME : NULL;
+    bool is_named = name->start >= 0 && is_utf8(data + name->start, data + name->end);
+    return is_named ? NULL : HEADER_NAME;
 }
 
 static inline problem_t read_header_count(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end,
@@ -140,7 +99,9 @@ static inline problem_t read_header_count(const uint8_t *data, Py_ssize_t *at, P
     problem_t problem = read_number(data, at, end, count);
     if (problem != NULL)
         return problem;
-    return *count < 0 || *count > end - *at ? HEADER_COUNT : NULL;
+    if (*count < 0 || *count > end - *at)
+        return HEADER_COUNT;
+    return *count > RECORD_HEADERS_MAX ? HEADERS_TOO_MANY : NULL;
 }
 
 /* A whole record, all of whose fields are where they say they are. */

@@ -1,8 +1,8 @@
 /* Small batches that came together and go into one log together.
  *
  * This is `run_reference.py` once more, with the same names, arguments and answers, which the tests
- * compare; where this module cannot be built, that one is used. It looks at the headers of batches
- * and sums up their bytes. Whatever is not plain is refused without a reason: others find that.
+ * compare; where this module cannot be built, that one is used. It looks at the headers of batches,
+ * sums up their bytes and checks their records. Whatever is not plain is refused without a reason: others find that.
  */
 #define _GNU_SOURCE /* for memmem */
 #define PY_SSIZE_T_CLEAN
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "_crc.h"
+#include "_records.h"
 #include "_search.h"
 
 enum {
@@ -29,7 +30,6 @@ enum {
     COUNT_AT = 57,
     HEADER_BYTES = 61,
     MAGIC = 2,
-    NO_TIMESTAMP = -1,
 };
 
 static const uint8_t ATTRIBUTE_PREFIX[] = "goqueue-";
@@ -75,10 +75,13 @@ static uint32_t sum_bytes(const uint8_t *data, Py_ssize_t size) {
     return (uint32_t)lane.crc ^ UINT32_MAX;
 }
 
-static bool is_in_time(const uint8_t *data, const limits_t *limits) {
-    int64_t newest = get_64(data + MAX_TIMESTAMP_AT);
-    return newest == NO_TIMESTAMP || (newest <= limits->time_max &&
-                                      get_64(data + BASE_TIMESTAMP_AT) >= limits->time_min);
+/* Whether all records can be read, are in time, and the newest of them has the time of the batch. */
+static bool has_good_records(const batch_t *batch, int32_t count, const limits_t *limits) {
+    checked_t checked;
+    return check_all(batch->data + HEADER_BYTES, batch->size - HEADER_BYTES, count, false,
+                     get_64(batch->data + BASE_TIMESTAMP_AT), &checked) == NULL &&
+           checked.newest == get_64(batch->data + MAX_TIMESTAMP_AT) &&
+           checked.oldest >= limits->time_min && checked.newest <= limits->time_max;
 }
 
 static bool needs_no_look(const batch_t *batch, const limits_t *limits) {
@@ -89,8 +92,9 @@ static bool needs_no_look(const batch_t *batch, const limits_t *limits) {
     int32_t count = (int32_t)get_32(data + COUNT_AT);
     return (int32_t)get_32(data + LENGTH_AT) == size - LENGTH_PREFIX_BYTES && count > 0 &&
            (int32_t)get_32(data + LAST_DELTA_AT) == count - 1 && get_16(data + ATTRIBUTES_AT) == 0 &&
-           get_64(data + PRODUCER_ID_AT) < 0 && is_in_time(data, limits) &&
+           get_64(data + PRODUCER_ID_AT) < 0 && get_64(data) == 0 &&
            sum_bytes(data + ATTRIBUTES_AT, size - ATTRIBUTES_AT) == get_32(data + CRC_AT) &&
+           has_good_records(batch, count, limits) &&
            !has_bytes(data + HEADER_BYTES, (size_t)(size - HEADER_BYTES), ATTRIBUTE_PREFIX,
                       sizeof ATTRIBUTE_PREFIX - 1);
 }

@@ -15,7 +15,12 @@ from typing import NamedTuple
 from goqueue.model.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Header, read_header
 from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer, Compression, decompress
-from goqueue.model.errors import InvalidAttribute
+from goqueue.model.errors import (
+    CorruptBatch,
+    InvalidAttribute,
+    UnpacksTooLarge,
+    UnsupportedCompression,
+)
 
 PREFIX = "goqueue-"
 PRIORITY_HEADER = "goqueue-priority"
@@ -85,6 +90,27 @@ def may_have_attributes(batch: Buffer) -> bool:
     if not batch[_CODEC_BYTE] & CODEC_MASK:
         return _has_prefix(batch, HEADER_BYTES)
     return has_attributes(batch, read_header(batch))
+
+
+def produced_payload(batch: Buffer) -> Buffer | None:
+    """The records of a producer's bytes of which nothing is known yet, unpacked.
+
+    None if they cannot be unpacked; the check of the batch finds out why.
+    """
+    if len(batch) < HEADER_BYTES:
+        return None
+    header = read_header(batch)
+    try:
+        return decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
+    except UnpacksTooLarge:
+        raise
+    except (CorruptBatch, UnsupportedCompression):
+        return None
+
+
+def payload_has_attributes(payload: Buffer) -> bool:
+    """Whether the prefix of our headers occurs anywhere in unpacked records."""
+    return _has_prefix(payload, 0)
 
 
 def parse_attributes(headers: Iterable[Header]) -> Attributes:

@@ -47,6 +47,7 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
 
+RECORDS_MAX = 2_000_000  # in one batch: finding them takes memory besides what they are
 STEP_RECORDS = 256  # are decoded at once, so that whoever stops early has paid for few of them
 
 _NO_HEADER = bytes(HEADER_BYTES)
@@ -167,6 +168,12 @@ def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     """Give every record of a batch the time of its arrival, and the batch a new checksum."""
     (attributes,) = struct.unpack_from(">h", batch, CRC_START)
     struct.pack_into(">h", batch, CRC_START, attributes | LOG_APPEND_TIME)
+    struct.pack_into(">q", batch, 35, timestamp_ms)
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def stamp_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Correct the time of a batch's newest record, and give the batch a new checksum."""
     struct.pack_into(">q", batch, 35, timestamp_ms)
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
@@ -391,14 +398,16 @@ def decode_batch(data: Buffer) -> list[Record]:
     return list(decode_records(header, unpack_payload(data, header)))
 
 
-def unpack_payload(data: Buffer, header: BatchHeader) -> Buffer:
-    """The records' bytes of a batch, decompressed."""
-    return decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+def unpack_payload(data: Buffer, header: BatchHeader, *, bytes_max: int | None = None) -> Buffer:
+    """The records' bytes of a batch, decompressed; a node has a bound if none is given here."""
+    payload = memoryview(data)[HEADER_BYTES : header.size]
+    return decompress(header.codec, payload, bytes_max=bytes_max)
 
 
 def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
     """Decode records a step at a time; raise `CorruptBatch` where the bytes make no sense."""
     data = bytes(payload)
+    del payload  # else both are kept until the last record is read
     position, left = 0, header.record_count
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     while left > 0:
@@ -430,6 +439,7 @@ class RawRecord(NamedTuple):
 def split_records(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
     """The records one by one, as bytes; raise `CorruptBatch` where the bytes make no sense."""
     data = bytes(payload)
+    del payload
     position, left = 0, header.record_count
     while left > 0:
         records, position = decoder.raw_records(data, position, min(left, STEP_RECORDS), RawRecord)

@@ -13,14 +13,17 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from goqueue.model.attributes import PREFIX as ATTRIBUTES_PREFIX
-from goqueue.model.batch import LOG_APPEND_TIME, BatchHeader, Header, Record
+from goqueue.model.batch import LOG_APPEND_TIME, RECORDS_MAX, BatchHeader, Header, Record
 from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer
 from goqueue.model.decode_reference import TextColumn
 from goqueue.model.decoding import decoder
+from goqueue.model.errors import CorruptBatch
 
 T = TypeVar("T")
 
+# A header of two bytes becomes forty in an answer.
+HEADER_WEIGHT = 16
 _NONE = memoryview(array("i"))
 _has_prefix = searcher(ATTRIBUTES_PREFIX.encode())
 
@@ -125,14 +128,27 @@ class Columns:
             return ends[places.stop] - ends[places.start]
         return sum(ends[place + 1] - ends[place] for place in places)
 
+    def weight_of(self, places: Sequence[int]) -> int:
+        """The bytes of these records, in which headers count for what they become in an answer."""
+        if self._header_starts is None:
+            return self.bytes_at(places)
+        return sum(self._weight(place) for place in places)
+
+    def _weight(self, place: int) -> int:
+        starts, end = self._header_starts, self.ends[place + 1]
+        size = end - self.ends[place]
+        if starts is None or starts[place] < 0:
+            return size
+        return size + (HEADER_WEIGHT - 1) * (end - starts[place])
+
     def fitting(self, places: Sequence[int], bytes_max: int) -> Sequence[int]:
-        """As many of these places, from the first on, as fit so many bytes."""
-        if isinstance(places, range):
+        """As many of these places, from the first on, as weigh no more than so many bytes."""
+        if self._header_starts is None and isinstance(places, range):
             bytes_end = self.ends[places.start] + bytes_max
             stop = bisect_right(self.ends, bytes_end, places.start, places.stop + 1) - 1
             return range(places.start, max(places.start, stop))
         for count, place in enumerate(places):
-            bytes_max -= self.ends[place + 1] - self.ends[place]
+            bytes_max -= self._weight(place)
             if bytes_max < 0:
                 return places[:count]
         return places
@@ -147,8 +163,13 @@ def at_places(column: Sequence[T], places: Sequence[int]) -> Sequence[T]:
 
 def decode_columns(header: BatchHeader, payload: Buffer) -> Columns:
     """Find all records; raise `CorruptBatch` where the bytes make no sense."""
+    if header.record_count > RECORDS_MAX:
+        raise CorruptBatch(
+            f"A batch of {header.record_count} records is too large to be read here."
+        )
     columns = Columns()
     data = columns._data = bytes(payload)
+    del payload
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     (
         offsets,

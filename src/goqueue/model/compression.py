@@ -1,7 +1,7 @@
 """The four compression codecs a record batch may use, with a bound on what they unpack.
 
-A few bytes can unpack to gigabytes. Whoever unpacks therefore names the most it will hold, and
-memory is spent step by step towards that bound, never on the word of the compressed data.
+A few bytes can unpack to gigabytes. What says that it unpacks to more than the bound is refused
+before it is unpacked; what does not say, or lies, as soon as the bound is reached.
 """
 
 from __future__ import annotations
@@ -12,16 +12,30 @@ from typing import TypeAlias
 
 import cramjam
 
-from goqueue.model.errors import CorruptBatch, UnsupportedCompression
+from goqueue.model.errors import CorruptBatch, UnpacksTooLarge, UnsupportedCompression
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-UNPACKED_BYTES_MAX = 256 << 20
+UNPACKED_BYTES_MAX = 32 << 20  # of one batch in a node that is not told otherwise
+READER_UNPACKED_BYTES_MAX = 256 << 20  # in a client, which must read whatever a cluster has stored
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
 _LENGTH = struct.Struct(">i")
+_ZSTD_MAGIC, _LZ4_MAGIC = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+_LZ4_HAS_SIZE = 0x08
+
+
+class Meter:
+    """How much this process has unpacked, so that others can see what a step has cost."""
+
+    def __init__(self) -> None:
+        self.bytes_total = 0
+        self.bytes_max = UNPACKED_BYTES_MAX  # of one batch; set once, when the process starts
+
+
+meter = Meter()
 
 
 class Compression(enum.IntEnum):
@@ -73,10 +87,12 @@ def compress(codec: Compression, data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def decompress(codec: Compression, data: Buffer, *, bytes_max: int = UNPACKED_BYTES_MAX) -> Buffer:
-    """Unpack `data`; `CorruptBatch` when it is damaged or unpacks to more than `bytes_max`."""
+def decompress(codec: Compression, data: Buffer, *, bytes_max: int | None = None) -> Buffer:
+    """Unpack `data`; `UnpacksTooLarge` beyond `bytes_max`, `CorruptBatch` when it is damaged."""
     if codec is Compression.NONE:
         return data
+    if bytes_max is None:
+        bytes_max = meter.bytes_max
     try:
         if codec is Compression.SNAPPY:
             return _decompress_snappy(memoryview(data), bytes_max)
@@ -87,19 +103,50 @@ def decompress(codec: Compression, data: Buffer, *, bytes_max: int = UNPACKED_BY
         ) from error
 
 
+def announced_bytes(codec: Compression, data: Buffer) -> int | None:
+    """What `data` says that it unpacks to, at least; None when it does not say."""
+    if codec is Compression.GZIP:
+        # The length of the last part, modulo 2^32. If that is not true the data is damaged.
+        return int.from_bytes(data[-4:], "little") if len(data) >= 18 else None
+    if codec is Compression.LZ4:
+        if len(data) < 14 or bytes(data[:4]) != _LZ4_MAGIC or not data[4] & _LZ4_HAS_SIZE:
+            return None
+        return int.from_bytes(data[6:14], "little")
+    return _zstd_announced(data) if codec is Compression.ZSTD else None
+
+
+def _zstd_announced(data: Buffer) -> int | None:
+    """The content size in the header of the first frame."""
+    if len(data) < 18 or bytes(data[:4]) != _ZSTD_MAGIC:
+        return None
+    descriptor = data[4]
+    is_single_segment = bool(descriptor & 0x20)
+    at = 5 + (0 if is_single_segment else 1) + (0, 1, 2, 4)[descriptor & 3]
+    size = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    if not size:
+        return None
+    content = int.from_bytes(data[at : at + size], "little")
+    return content + 256 if size == 2 else content
+
+
 def _decompress_growing(codec: Compression, data: Buffer, bytes_max: int) -> Buffer:
-    room = min(max(4096, 4 * len(data)), bytes_max)
+    announced = announced_bytes(codec, data)
+    if announced is not None and announced > bytes_max:
+        raise UnpacksTooLarge(bytes_max)
+    room = min(max(4096, announced or 4 * len(data)), bytes_max)
     while True:
         unpacked = bytearray(room)
         try:
             length = _INTO[codec](data, unpacked)
+            meter.bytes_total += length
             return memoryview(unpacked)[:length]
         except cramjam.DecompressionError as error:
             # The library has no error class of its own for an output that is too small.
             if "failed to write whole buffer" not in str(error):
                 raise
+        meter.bytes_total += room
         if room == bytes_max:
-            raise CorruptBatch(f"A batch unpacks to more than {bytes_max} bytes.")
+            raise UnpacksTooLarge(bytes_max)
         room = min(4 * room, bytes_max)
 
 
@@ -123,6 +170,9 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
 def _snappy_block(block: memoryview, bytes_max: int) -> Buffer:
     length = cramjam.snappy.decompress_raw_len(block)
     # Snappy cannot pack tighter than about 1:21, so a larger claim is damage, not data.
-    if length > bytes_max or length > 64 * max(len(block), 64):
+    if length > 64 * max(len(block), 64):
         raise CorruptBatch(f"A snappy block claims to unpack to {length} bytes.")
+    if length > bytes_max:
+        raise UnpacksTooLarge(bytes_max)
+    meter.bytes_total += length
     return bytes(cramjam.snappy.decompress_raw(block))

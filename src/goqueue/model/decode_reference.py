@@ -21,16 +21,20 @@ from goqueue.model.decode_fields import (
     BEYOND_RECORD,
     BYTES_LEFT,
     NOT_FILLED,
+    OFFSET_DELTA,
     OUT_OF_RANGE,
     RECORD_BYTES_MIN,
     Headers,
     read_bytes,
     read_field,
     read_headers,
+    read_int,
     read_varint,
     refusal,
+    skip_field,
+    skip_headers,
 )
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, InvalidTimestamp
 
 WANTS_KEYS, WANTS_VALUES, WANTS_HEADERS = 1, 2, 4  # which columns of bytes are wanted
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -64,6 +68,8 @@ TableColumns = tuple[
 TextColumn = tuple[bytes, memoryview, memoryview, Sequence[int]]
 JsonColumn = list[int] | list[bytes] | Sequence[int] | TextColumn
 
+STEP_BYTES = 256 << 10  # large records, and those with many headers, are made a few at a time
+
 
 def records(
     data: bytes,
@@ -74,13 +80,14 @@ def records(
     append_time: int | None,
     row: Callable[..., Row],
 ) -> tuple[list[Row], int]:
-    """Up to so many records from a position on, and the position after them.
+    """Up to so many records from a position on, and the position after them; fewer large ones.
 
     A row has key, value, headers, timestamp and offset. Damage is met by the call whose first
     record it is in; one that has read something gives that out.
     """
     rows: list[Row] = []
-    while len(rows) < count_max:
+    start = position
+    while len(rows) < count_max and position - start < STEP_BYTES:
         try:
             delta, shift, end, key, value, found = _read_record(data, position)
             offset, timestamp = base_offset + delta, base_timestamp + shift
@@ -161,6 +168,55 @@ def index(
         memoryview(array("i", found.value_ends)),
         memoryview(array("i", found.header_starts)) if found.has_headers else None,
     )
+
+
+def check_records(
+    data: Buffer, position: int, count: int, base_timestamp: int, has_gaps: bool
+) -> tuple[int, int, int]:
+    """Check all records of a batch: as many as it announces, up to the last of its bytes.
+
+    Returns the index of the first record without a key and the oldest and the newest timestamp, -1
+    for what there is none of. Offset deltas count up from zero by one, unless `has_gaps`: then some
+    may be missing. Numbers must be as short as clients expect them: 32 bits in five bytes.
+    """
+    view = memoryview(data)
+    if count > (len(view) - position) // (RECORD_BYTES_MIN + 1):
+        raise CorruptBatch(BEYOND_BATCH)
+    keyless, oldest, newest, expected = -1, None, -1, 0
+    for index in range(count):
+        try:
+            position, delta, shift, has_key = _check_record(view, position)
+        except IndexError as error:
+            raise refusal(error) from error
+        if delta < expected or (delta > expected and not has_gaps):
+            raise CorruptBatch(OFFSET_DELTA)
+        expected, timestamp = delta + 1, base_timestamp + shift
+        if not _INT64_MIN <= timestamp <= _INT64_MAX:
+            raise InvalidTimestamp(OUT_OF_RANGE)
+        if timestamp != -1:
+            oldest = timestamp if oldest is None else min(oldest, timestamp)
+        newest = max(newest, timestamp)
+        if not has_key and keyless < 0:
+            keyless = index
+    if position != len(view):
+        raise CorruptBatch(BYTES_LEFT)
+    return keyless, -1 if oldest is None else oldest, newest
+
+
+def _check_record(data: memoryview, position: int) -> tuple[int, int, int, bool]:
+    """Where a record ends, its offset and timestamp deltas, and whether it has a key."""
+    length, position = read_int(data, position)
+    if not RECORD_BYTES_MIN <= length <= len(data) - position:
+        raise CorruptBatch(BEYOND_BATCH)
+    end = position + length
+    record = data[:end]
+    shift, position = read_varint(record, position + 1)
+    delta, position = read_int(record, position)
+    key_length, position = skip_field(record, position, end)
+    _, position = skip_field(record, position, end)
+    if skip_headers(record, position, end) != end:
+        raise CorruptBatch(NOT_FILLED)
+    return end, delta, shift, key_length >= 0
 
 
 def columns(batches: Sequence[Batch], start: int, end: int, wanted: int) -> TableColumns:

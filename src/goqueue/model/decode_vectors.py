@@ -24,6 +24,7 @@ from goqueue.model.decode_reference import (
     HeaderColumns,
     Index,
     TableColumns,
+    check_records,
     checksums,
     headers,
     json_rows,
@@ -35,6 +36,7 @@ from goqueue.model.decode_reference import (
 from goqueue.model.errors import CorruptBatch
 
 __all__ = [
+    "check_records",
     "checksums",
     "columns",
     "headers",

@@ -6,6 +6,7 @@ says whether the same call may succeed later. Front ends translate these classes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +19,14 @@ class GoQueueError(Exception):
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
+
+
+class RecordFaults(Exception):
+    """Part of an error about a batch: `faults` says what is wrong with some of its records."""
+
+    def __init__(self, text: str, faults: Mapping[int, str] | None = None) -> None:
+        self.faults = dict(faults or {})
+        super().__init__(text)
 
 
 class InvalidSettings(GoQueueError):
@@ -69,8 +78,8 @@ class UnknownTopic(GoQueueError):
     code = "unknown_topic"
     retryable = True
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic!r} does not exist; create it first.")
+    def __init__(self, topic: str, remedy: str = "create it first") -> None:
+        super().__init__(f"Topic {topic!r} does not exist; {remedy}.")
 
 
 class UnknownTopicId(GoQueueError):
@@ -294,7 +303,7 @@ class RoutingUnsettled(GoQueueError):
 # Records
 
 
-class InvalidRecord(GoQueueError):
+class InvalidRecord(RecordFaults, GoQueueError):
     """A record that breaks a rule of its topic or of the format; the batch was not stored."""
 
     code = "invalid_record"
@@ -312,13 +321,27 @@ class CorruptBatch(GoQueueError):
     code = "corrupt_batch"
     position: int = -1  # where in its file, when it was found on disk
     next_offset: int | None = None  # the first readable offset after it, if any
+    is_in_all_copies: bool = False  # its checksum is right, so no other copy is any better
+
+
+class UnpacksTooLarge(CorruptBatch):
+    """A compressed batch that would take more memory than anything here may use to unpack it."""
+
+    code = "unpacks_too_large"
+    is_in_all_copies = True
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"A compressed batch unpacks to more than {bytes_max} bytes (setting "
+            "topics.unpacked_bytes_max); send smaller batches."
+        )
 
 
 class RecordTooLarge(GoQueueError):
     code = "record_too_large"
 
 
-class InvalidTimestamp(GoQueueError):
+class InvalidTimestamp(RecordFaults, GoQueueError):
     code = "invalid_timestamp"
 
 
@@ -487,6 +510,12 @@ class GroupFull(GoQueueError):
     code = "group_full"
 
 
+class LimitReached(GoQueueError):
+    """There are as many topics, partitions or groups as the settings of the broker allow."""
+
+    code = "limit_reached"
+
+
 class OffsetMetadataTooLarge(GoQueueError):
     code = "offset_metadata_too_large"
 
@@ -574,6 +603,16 @@ class StaleReceipt(GoQueueError):
             "The message is no longer leased under this receipt: it was settled, its time was "
             "over, or the group was rewound. If it is not done, it will be delivered again."
         )
+
+
+class DeadLettering(GoQueueError):
+    """The message is being moved to the dead-letter topic, and is not there yet."""
+
+    code = "dead_lettering"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("The message is being moved to the dead-letter topic; retry.")
 
 
 class CorruptDeliveryState(GoQueueError):
@@ -741,13 +780,12 @@ class SchemaRefused(GoQueueError):
         super().__init__(detail)
 
 
-class SchemaMismatch(GoQueueError):
+class SchemaMismatch(RecordFaults, GoQueueError):
     """Records that do not obey the schema that their topic asks for, by their places."""
 
     code = "schema_mismatch"
 
     def __init__(self, faults: dict[int, str]) -> None:
-        self.faults = faults
         index, text = next(iter(faults.items()))
         more = "" if len(faults) == 1 else f" ({len(faults) - 1} more records are refused too)"
-        super().__init__(f"Record {index}: {text}{more}" if index or more else text)
+        super().__init__(f"Record {index}: {text}{more}" if index or more else text, faults)

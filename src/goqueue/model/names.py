@@ -38,3 +38,8 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicName(name, f"it must have at most {TOPIC_NAME_LENGTH_MAX} characters")
     if not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicName(name, "use only letters, digits, '.', '_' and '-'")
+
+
+def folded_topic_name(name: str) -> str:
+    """What metrics make of the name of a topic: they cannot tell "." from "_"."""
+    return name.replace(".", "_")

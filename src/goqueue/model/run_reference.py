@@ -1,7 +1,8 @@
 """Small batches that came together and go into one log together, in plain Python.
 
-`_runs.c` does the same, compiled. A batch is plain when its header and its checksum are all that
-has to be looked at: not compressed, of no idempotent producer, with no attributes of ours.
+`_runs.c` does the same, compiled. A batch is plain when its header, its checksum and its records
+are right and nothing else has to be looked at: not compressed, of no idempotent producer, with no
+attributes of ours.
 """
 
 from __future__ import annotations
@@ -9,8 +10,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from goqueue.model import decode_reference
 from goqueue.model.attributes import may_have_attributes
-from goqueue.model.batch import NO_TIMESTAMP, check_batch, read_header, stamp
+from goqueue.model.batch import (
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_batch,
+    read_header,
+    stamp,
+)
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError
 
@@ -77,18 +86,28 @@ def _is_plain(batch: memoryview, bytes_max: int, time_min: int, time_max: int) -
         header = check_batch(batch)
     except GoQueueError:
         return False
-    is_in_time = header.max_timestamp == NO_TIMESTAMP or (
-        header.max_timestamp <= time_max and header.base_timestamp >= time_min
-    )
     return (
         len(batch) <= bytes_max
-        and is_in_time
+        and header.base_offset == 0
         and header.record_count == header.last_offset_delta + 1
         and header.record_count > 0
         and header.attributes == 0
         and header.producer_id < 0
+        and _has_good_records(batch, header, time_min, time_max)
         and not may_have_attributes(batch)
     )
+
+
+def _has_good_records(batch: memoryview, header: BatchHeader, time_min: int, time_max: int) -> bool:
+    """Whether all can be read, are in time, and the newest has the time of the batch."""
+    try:
+        _, oldest, newest = decode_reference.check_records(
+            batch, HEADER_BYTES, header.record_count, header.base_timestamp, False
+        )
+    except GoQueueError:
+        return False
+    is_in_time = newest <= time_max and (oldest == NO_TIMESTAMP or oldest >= time_min)
+    return newest == header.max_timestamp and is_in_time
 
 
 def _pairs(spans: Spans) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from goqueue.model.names import TopicPartition
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import FIRST_EPOCH, Flush
 from goqueue.partition.producers import Producers, ProducersState
+from goqueue.partition.records_end import NoRecords
 from goqueue.partition.rules import PartitionSettings
 from goqueue.partition.transactions import Transactions
 from goqueue.storage.commit_journal import Tail
@@ -79,6 +80,7 @@ class Copy:
         "transactions",
         "waits_for_sync",
         "watchers",
+        "without_records",
     )
 
     def __init__(
@@ -141,6 +143,8 @@ class Copy:
         self._flush_lock = threading.Lock()
         self._is_truncating = False
         self.watchers: dict[Watcher, None] = {}
+        # What the last search for the end of the records has found; see `records_end`.
+        self.without_records = NoRecords(0, 0)
         self.bytes_in = 0
         self.records_in = 0
         self._disk = disk

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.model.batch import (
+    HEADER_BYTES,
+    NO_EPOCH,
     TRANSACTIONAL,
     BatchHeader,
     decode_marker,
@@ -31,6 +33,7 @@ from goqueue.partition.cutting import CuttableCopy
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import cut_unsynced, replayed, saved_history
 from goqueue.partition.producers import Producers, ProducersState
+from goqueue.partition.records_end import NoRecords
 from goqueue.partition.replicated import replicated_batches
 from goqueue.partition.rules import (
     PartitionSettings,
@@ -167,12 +170,15 @@ class Partition(CuttableCopy):
 
     # Writing
 
-    def append(self, batch: memoryview, *, now_ms: int) -> Appended:
-        """Store a producer's batch, given as writable bytes; it is stamped in place."""
+    def append(self, batch: memoryview, *, now_ms: int, payload: Buffer | None = None) -> Appended:
+        """Store a producer's batch, given as writable bytes; it is stamped in place.
+
+        `payload` is its records, unpacked, if the caller has them.
+        """
         if self._refusal is not None:
             raise self._refusal
         settings = self.settings
-        header = check_produced(batch, settings, now_ms=now_ms)
+        header = check_produced(batch, settings, now_ms=now_ms, payload=payload)
         if header.producer_id >= 0:
             earlier = self.producers.check(header)
             if earlier is not None:
@@ -198,10 +204,18 @@ class Partition(CuttableCopy):
         if self.is_following:
             raise self._refusal or NotLeader(self.name, NO_LEADER)
         stamp(batch, base_offset=self.log.end_offset, leader_epoch=self.leader_epoch)
+        before = bytes(batch[:HEADER_BYTES]) if is_append_time else None
         if is_append_time:
             stamp_append_time(batch, now_ms)
         header = read_header(batch)
-        self._store(batch, header, now_ms=now_ms)
+        try:
+            self._store(batch, header, now_ms=now_ms)
+        except GoQueueError:
+            # Whoever tries again has the batch as its producer sent it.
+            if before is not None:
+                batch[:HEADER_BYTES] = before
+            stamp(batch, base_offset=0, leader_epoch=NO_EPOCH)
+            raise
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
     def run_limits(self, *, now_ms: int) -> RunLimits | None:
@@ -364,6 +378,7 @@ class Partition(CuttableCopy):
         self.log.epoch_max = max(leader_epoch, self.epochs.latest)
         self.epoch_start = self.log.end_offset
         self.shortage = self.on_durable = self.on_written = None
+        self.without_records = NoRecords(0, 0)
         self._commit_limit = self.high_watermark
         self._end_truncation()
 

@@ -45,6 +45,7 @@ class ProducerState(msgspec.Struct, array_like=True):
     coordinator_epoch: int = NO_EPOCH  # of the last marker, whose offset comes next
     marker_offset: int = NO_MARKER
     first_sequence: int = 0  # with which this epoch began, as far as is known here
+    marker_ms: int = -1  # the time of the last marker
 
     @property
     def last_sequence(self) -> int:
@@ -52,7 +53,10 @@ class ProducerState(msgspec.Struct, array_like=True):
 
     @property
     def last_timestamp(self) -> int:
-        return self.batches[-1].timestamp_ms if self.batches else -1
+        """Of its last batch, or of the marker that came after it."""
+        if self.batches and self.batches[-1].base_offset > self.marker_offset:
+            return self.batches[-1].timestamp_ms
+        return self.marker_ms
 
 
 class ProducersState(msgspec.Struct, array_like=True):
@@ -90,6 +94,16 @@ class Producers:
 
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
+
+    def find(self, header: BatchHeader) -> WrittenBatch | None:
+        """The earlier copy of a batch, if it is one of the newest."""
+        state = self._states.get(header.producer_id)
+        if state is not None and state.epoch == header.producer_epoch:
+            first, last = header.base_sequence, header.last_sequence
+            for batch in state.batches:
+                if batch.first_sequence == first and batch.last_sequence == last:
+                    return batch
+        return None
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The earlier copy of this batch if it is a repetition; raise when it is out of turn."""
@@ -150,6 +164,7 @@ class Producers:
         state.last_ms = now_ms
         state.coordinator_epoch = marker.coordinator_epoch
         state.marker_offset = header.base_offset
+        state.marker_ms = header.max_timestamp
 
     def note(self, header: BatchHeader, *, now_ms: int) -> None:
         """Remember a batch that was written."""
@@ -183,6 +198,7 @@ class Producers:
         if old is not None:
             state.coordinator_epoch = old.coordinator_epoch
             state.marker_offset = old.marker_offset
+            state.marker_ms = old.marker_ms
         self._states[header.producer_id] = state
         return state
 
@@ -229,6 +245,7 @@ class Producers:
                 one.coordinator_epoch,
                 one.marker_offset,
                 one.first_sequence,
+                one.marker_ms,
             )
             for one in self._states.values()
         ]

@@ -13,6 +13,7 @@ from goqueue.model.errors import (
     UnknownLeaderEpoch,
 )
 from goqueue.partition.copy import Copy
+from goqueue.partition.records_end import search_back
 from goqueue.partition.transactions import AbortedTransaction
 from goqueue.storage.aborted import find_aborted, has_aborted
 from goqueue.storage.log import Slice
@@ -105,6 +106,19 @@ class ReadableCopy(Copy):
             return self.log.find_newest(until_offset=until)
         except OSError as error:
             raise self.unreadable(error) from error
+
+    def records_end(self) -> int:
+        """The offset after the last record below the high watermark.
+
+        Markers and records of aborted transactions do not count; those of open transactions do. A
+        group that has committed this offset, or a later one, has nothing left to read.
+        """
+        try:
+            found = search_back(self.log, self.high_watermark, self.without_records)
+        except OSError as error:
+            raise self.unreadable(error) from error
+        self.without_records = found
+        return found.since
 
     def aborted(self, first_offset: int, until_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records from `first_offset` up to `until_offset`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 from goqueue.model.batch import (
     CODEC_MASK,
@@ -10,20 +12,32 @@ from goqueue.model.batch import (
     HAS_DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    MAGIC,
     NO_TIMESTAMP,
+    RECORDS_MAX,
     TRANSACTIONAL,
     BatchHeader,
     build_batch,
-    check_batch,
-    decode_records,
+    is_intact,
+    read_header,
+    stamp_max_timestamp,
     unpack_payload,
 )
-from goqueue.model.compression import Compression, codec_of, compress
-from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from goqueue.model.columns import decode_columns
+from goqueue.model.compression import Buffer, Compression, codec_of, compress
+from goqueue.model.decoding import decoder
+from goqueue.model.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+    UnpacksTooLarge,
+)
 from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
 RUN_SEGMENT_BYTES_MIN = 1 << 20
+FAULTS_MAX = 100  # records of a batch that an error names one by one
 
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -54,29 +68,44 @@ class PartitionSettings:
         )
 
 
-def check_produced(batch: memoryview, settings: PartitionSettings, *, now_ms: int) -> BatchHeader:
-    """The header of a producer's batch; raise when the batch may not be stored."""
-    header = check_batch(batch)
+def check_produced(
+    batch: memoryview,
+    settings: PartitionSettings,
+    *,
+    now_ms: int,
+    payload: Buffer | None = None,
+) -> BatchHeader:
+    """The header of a producer's batch; raise when the batch may not be stored.
+
+    `payload` is what its records are when unpacked, if the caller knows. A batch whose header gives
+    another time than that of its newest record gets that one, and a new checksum.
+    """
+    header = _check_frame(batch)
     if len(batch) > settings.message_bytes_max:
         raise RecordTooLarge(
             f"A batch of {len(batch)} bytes is over the topic's limit of "
             f"{settings.message_bytes_max}; send smaller batches or raise max.message.bytes."
         )
-    if header.record_count != header.last_offset_delta + 1 or header.record_count == 0:
-        raise InvalidRecord(
-            f"A batch of {header.record_count} records ends at offset {header.last_offset_delta}."
+    _check_header(header)
+    if payload is None:
+        payload = _unpacked(batch, header)
+    checked = _check_records(header, payload)
+    if header.record_count > RECORDS_MAX:
+        raise RecordTooLarge(
+            f"A batch of {header.record_count} records is over the limit of {RECORDS_MAX}; send "
+            "smaller batches."
         )
-    if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
-        raise InvalidRecord("Control batches are written by the broker alone.")
-    if header.attributes & TRANSACTIONAL and header.producer_id < 0:
-        raise InvalidRecord("A batch of a transaction needs a producer id.")
-    codec_of(header.attributes)
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
-        raise InvalidRecord("A batch with a producer id needs an epoch and a sequence number.")
-    if not settings.is_append_time and header.max_timestamp != NO_TIMESTAMP:
-        _check_time(header, settings, now_ms)
-    if settings.log.is_compacting:
-        _check_keys(batch, header)
+    if settings.log.is_compacting and checked.first_without_key >= 0:
+        raise InvalidRecord(
+            "A compacted topic keeps the last record of each key, so each record needs a key.",
+            _without_key(header, payload, checked.first_without_key),
+        )
+    if settings.is_append_time:
+        return header
+    _check_times(header, payload, checked, settings, now_ms)
+    if checked.newest_ms != header.max_timestamp:
+        stamp_max_timestamp(batch, checked.newest_ms)
+        return read_header(batch)
     return header
 
 
@@ -109,25 +138,104 @@ def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> by
     )
 
 
-def _check_time(header: BatchHeader, settings: PartitionSettings, now_ms: int) -> None:
+def _without_key(header: BatchHeader, payload: Buffer, first: int) -> dict[int, str]:
+    """The records that have no key, as far as an error names them."""
+    keys = decode_columns(header, payload).keys(range(first, header.record_count))
+    places = (first + index for index, key in enumerate(keys) if key is None)
+    return dict.fromkeys(islice(places, FAULTS_MAX), "The record has no key.")
+
+
+class _Checked(NamedTuple):
+    """What the check of a batch's records found; -1 for what there is none of."""
+
+    first_without_key: int
+    oldest_ms: int
+    newest_ms: int
+
+
+def _check_frame(batch: memoryview) -> BatchHeader:
+    """The header of what must be one whole batch with a right checksum, and nothing else."""
+    if len(batch) < HEADER_BYTES:
+        raise InvalidRecord(f"A batch has {len(batch)} bytes; its header alone has {HEADER_BYTES}.")
+    header = read_header(batch)
+    if header.magic in (0, 1):
+        raise InvalidRecord(f"Batch format {header.magic} is not supported here; send format 2.")
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"There is no batch format {header.magic}; send format 2.")
+    if header.size < HEADER_BYTES:
+        raise CorruptBatch(f"A batch cannot have {header.size} bytes.")
+    if header.size > len(batch):
+        raise InvalidRecord(f"A batch of {header.size} bytes was cut off after {len(batch)}.")
+    if not is_intact(batch, header):
+        raise CorruptBatch("The checksum of a batch does not match its bytes; send it again.")
+    if header.size < len(batch):
+        raise InvalidRecord("A produce request must bring one batch for each of its partitions.")
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidRecord(
+            f"A producer's batch begins at offset {header.base_offset}; it must begin at 0."
+        )
+    if header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
+        raise InvalidRecord(
+            f"A batch of {header.record_count} records ends at offset {header.last_offset_delta}."
+        )
+    if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
+        raise InvalidRecord("Control batches are written by the broker alone.")
     if header.attributes & LOG_APPEND_TIME:
         raise InvalidTimestamp("A producer may not mark its batch with the broker's append time.")
-    if header.max_timestamp - now_ms > settings.timestamp_after_ms_max:
-        raise InvalidTimestamp(
-            f"A timestamp lies {header.max_timestamp - now_ms} ms in the future; the topic allows "
-            f"{settings.timestamp_after_ms_max}."
-        )
-    if now_ms - header.base_timestamp > settings.timestamp_before_ms_max:
-        raise InvalidTimestamp(
-            f"A timestamp lies {now_ms - header.base_timestamp} ms in the past; the topic allows "
-            f"{settings.timestamp_before_ms_max}."
-        )
+    if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+        raise InvalidRecord("A batch of a transaction needs a producer id.")
+    codec_of(header.attributes)
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidRecord("A batch with a producer id needs an epoch and a sequence number.")
 
 
-def _check_keys(batch: memoryview, header: BatchHeader) -> None:
-    assert len(batch) >= HEADER_BYTES
-    for record in decode_records(header, unpack_payload(batch, header)):
-        if record.key is None:
-            raise InvalidRecord(
-                "A compacted topic keeps the last record of each key, so each record needs a key."
-            )
+def _unpacked(batch: memoryview, header: BatchHeader) -> Buffer:
+    try:
+        return unpack_payload(batch, header)
+    except UnpacksTooLarge:
+        raise
+    except CorruptBatch as error:
+        raise InvalidRecord(f"The records of a batch cannot be unpacked: {error}") from error
+
+
+def _check_records(header: BatchHeader, payload: Buffer) -> _Checked:
+    """Read all records, so that nothing is stored that no consumer could read."""
+    try:
+        return _Checked._make(
+            decoder.check_records(payload, 0, header.record_count, header.base_timestamp, False)
+        )
+    except CorruptBatch as error:
+        raise InvalidRecord(f"The records of a batch cannot be read: {error}") from error
+
+
+def _check_times(
+    header: BatchHeader,
+    payload: Buffer,
+    checked: _Checked,
+    settings: PartitionSettings,
+    now_ms: int,
+) -> None:
+    """Refuse timestamps out of the topic's bounds, and say which records have them."""
+    latest = now_ms + settings.timestamp_after_ms_max
+    earliest = now_ms - settings.timestamp_before_ms_max
+    is_late = checked.newest_ms > latest
+    if not is_late and (checked.oldest_ms == NO_TIMESTAMP or checked.oldest_ms >= earliest):
+        return
+    faults = (
+        (index, f"The timestamp {time_ms} is not between {earliest} and {latest}.")
+        for index, time_ms in enumerate(decode_columns(header, payload).timestamps)
+        if time_ms != NO_TIMESTAMP and not earliest <= time_ms <= latest
+    )
+    distance, side, setting = (
+        (checked.newest_ms - now_ms, "future", settings.timestamp_after_ms_max)
+        if is_late
+        else (now_ms - checked.oldest_ms, "past", settings.timestamp_before_ms_max)
+    )
+    raise InvalidTimestamp(
+        f"A timestamp lies {distance} ms in the {side}; the topic allows {setting}.",
+        dict(islice(faults, FAULTS_MAX)),
+    )

@@ -15,6 +15,7 @@ from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnecti
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
+from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.peers.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05
@@ -64,6 +65,7 @@ class Dialer:
         self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns: Turns | None = None  # There is only one connection.
+        self.unsent: UnsentBudget | None = None  # What is sent was not asked for by a client.
         self.receive_bytes_total = 0
         self._caller = caller
         self._address = (host, port)

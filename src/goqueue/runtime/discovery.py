@@ -8,19 +8,25 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, MalformedRequest
 from goqueue.runtime.tls import NodeTls, reason_of
+from goqueue.wire.parts import Part
 from goqueue.wire.peers.complaints import Complaints
-from goqueue.wire.peers.frames import Hello, hello_parts, read_hello, take_frame, wanted_bytes
+from goqueue.wire.peers.frames import (
+    ASKING_ID,
+    HANDSHAKE_FRAME_BYTES_MAX,
+    Frame,
+    Hello,
+    take_frame,
+    wanted_bytes,
+)
+from goqueue.wire.peers.handshake import CallerHandshake, Credentials
 
 LOOK_SECONDS = 0.5  # while nodes are missing
 LOOK_SECONDS_IDLE = 30.0  # afterwards: nodes that start again may have other addresses
 ANSWER_SECONDS_MAX = 2.0
 ADDRESSES_MAX = 1_000
-HELLO_BYTES_MAX = 4_096
-
-# Whoever only asks who is there is no node, and can ask its own address too.
-ASKING_ID = -1
+STEPS_MAX = 3  # frames that a node sends until it is known who it is
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +45,7 @@ class Discovery:
         *,
         found: Found,
         is_idle: Callable[[], bool],
+        credentials: Credentials | None,
         resolve: Resolve | None = None,
         tls: NodeTls | None = None,
     ) -> None:
@@ -49,6 +56,7 @@ class Discovery:
         self._found = found
         self._is_idle = is_idle
         self._resolve = resolve or self._look_up
+        self._credentials = credentials
         self._tls = tls
         self._complaints = Complaints(_log)
         self._task: asyncio.Task[None] | None = None
@@ -84,20 +92,33 @@ class Discovery:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 reader, writer = await self._connect(host, port)
                 try:
-                    for part in hello_parts(Hello("", ASKING_ID)):
-                        assert isinstance(part, bytes)
-                        writer.write(part)
-                    hello = await _read_hello(reader)
+                    hello = await self._shake_hands(reader, writer)
                 finally:
                     writer.close()
         except ssl.SSLError as error:
             self._complaints.tell(address, reason_of(error))
             return None
-        except (OSError, TimeoutError, EOFError, GoQueueError) as error:
+        except GoQueueError as error:
+            self._complaints.tell(address, str(error))
+            return None
+        except (OSError, TimeoutError, EOFError) as error:
             _log.debug("no node answers at %s: %s", address, error)
             return None
         self._complaints.settle(address)
         return hello.node_id, address
+
+    async def _shake_hands(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Hello:
+        """Who is there, once it has proved that it belongs to the cluster, as this node does."""
+        handshake = CallerHandshake(self._credentials, Hello("", ASKING_ID), ASKING_ID)
+        _write(writer, handshake.begin())
+        for _ in range(STEPS_MAX):
+            step = handshake.receive(await _read_frame(reader))
+            if isinstance(step, Hello):
+                return step
+            _write(writer, step)
+        raise MalformedRequest("it does not come to the point")
 
     async def _connect(
         self, host: str, port: int
@@ -112,9 +133,14 @@ class Discovery:
         return sorted({(str(one[4][0]), int(one[4][1])) for one in found})
 
 
-async def _read_hello(reader: asyncio.StreamReader) -> Hello:
+def _write(writer: asyncio.StreamWriter, parts: list[Part]) -> None:
+    for part in parts:
+        assert isinstance(part, bytes)
+        writer.write(part)
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> Frame:
     data = b""
-    while (taken := take_frame(memoryview(data))) is None:
-        missing = wanted_bytes(memoryview(data)) - len(data)
-        data += await reader.readexactly(min(missing, HELLO_BYTES_MAX))
-    return read_hello(taken[0])
+    while (taken := take_frame(memoryview(data), HANDSHAKE_FRAME_BYTES_MAX)) is None:
+        data += await reader.readexactly(wanted_bytes(memoryview(data)) - len(data))
+    return taken[0]

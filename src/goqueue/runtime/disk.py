@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 
 from goqueue.model.compression import Buffer
 
+_RESERVE = ".reserve"
 _AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux has it; elsewhere reads may wait for the disk.
 
 
@@ -217,10 +220,10 @@ class LocalDisk:
         if not create:
             return os.open(self.full(path), flags)
         try:
-            return os.open(self.full(path), flags | os.O_CREAT, 0o644)
+            return os.open(self.full(path), flags | os.O_CREAT, 0o600)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.full(path)), exist_ok=True)
-            return os.open(self.full(path), flags | os.O_CREAT, 0o644)
+            return os.open(self.full(path), flags | os.O_CREAT, 0o600)
 
     def list(self, path: str) -> list[str]:
         try:
@@ -261,7 +264,9 @@ class LocalDisk:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError:
-            os.unlink(full + ".new")
+            # If it could not even be opened, there is nothing to remove.
+            with suppress(FileNotFoundError):
+                os.unlink(full + ".new")
             raise
         os.replace(full + ".new", full)
         if is_durable:
@@ -270,6 +275,28 @@ class LocalDisk:
     def free_bytes(self) -> int:
         status = os.statvfs(self.root)
         return status.f_bavail * status.f_frsize
+
+    def reserve_bytes(self) -> int:
+        try:
+            return os.stat(self.full(_RESERVE)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def set_reserve(self, size: int) -> None:
+        path = self.full(_RESERVE)
+        if not size:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(fd, min(size, os.fstat(fd).st_size))
+            os.posix_fallocate(fd, 0, size)
+        except OSError:
+            os.unlink(path)  # A file that holds nothing back must not look like one that does.
+            raise
+        finally:
+            os.close(fd)
 
     def total_bytes(self) -> int:
         status = os.statvfs(self.root)

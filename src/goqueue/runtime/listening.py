@@ -12,6 +12,7 @@ from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnecti
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
+from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.peers.complaints import Complaints
 
 BUFFER_IDLE_SECONDS = 10
@@ -40,6 +41,7 @@ class Listener:
         send_buffer_bytes: int = SYSTEM_CHOICE,
         tls: NodeTls | None = None,
         complaints: Complaints | None = None,
+        unsent: UnsentBudget | None = None,
     ) -> None:
         """With `tls` only those are let in who prove that they are nodes."""
         self.loop = loop
@@ -47,6 +49,7 @@ class Listener:
         self.connections: set[SocketConnection] = set()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns = Turns(loop, self.shared_buffer) if tls is None else None
+        self.unsent = unsent
         self.receive_bytes_total = 0
         self.receive_bytes_total_max = receive_bytes_total_max
         self.complaints = complaints or Complaints(_log, logging.INFO)

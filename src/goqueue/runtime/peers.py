@@ -16,6 +16,7 @@ from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
+from goqueue.wire.peers.handshake import Credentials
 from goqueue.wire.peers.serving import PeerServer
 
 
@@ -29,14 +30,18 @@ class PeerConnections:
         random: Random,
         *,
         hello: Callable[[], Hello],
+        credentials: Credentials | None,
         tls: NodeTls | None = None,
     ) -> None:
-        self.server = PeerServer(hello)
+        """Other nodes are authenticated by credentials, by TLS, or by both; never by nothing."""
+        assert credentials is not None or tls is not None, "nodes must be authenticated"
+        self.server = PeerServer(scheduler, hello, credentials)
         self.server.on_met = self._hurry
         self._loop = loop
         self._scheduler = scheduler
         self._random = random
         self._hello = hello
+        self._credentials = credentials
         self._tls = tls
         self._callings: dict[int, Calling] = {}
         self._dialers: dict[int, Dialer] = {}
@@ -52,7 +57,9 @@ class PeerConnections:
             dialer.stop()
         calling = self._callings.get(node)
         if calling is None:
-            calling = self._callings[node] = Calling(self._scheduler, node, self._hello)
+            calling = self._callings[node] = Calling(
+                self._scheduler, node, self._hello, self._credentials
+            )
         host, _, port = address.rpartition(":")
         self._dialers[node] = Dialer(
             self._loop,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import gc
+import errno
 import json
 import logging
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -22,31 +22,33 @@ from goqueue.broker import Broker
 from goqueue.broker.clustering import Clustering
 from goqueue.broker.forming import belongs_to_cluster
 from goqueue.config import Address, Settings
+from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.cluster_secret import credentials_of
+from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.listening import Listener
 from goqueue.runtime.logs import set_up_logging
+from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.forwarding import Forwarder
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
+from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
 from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 from goqueue.wire.peers.frames import Hello
+from goqueue.wire.peers.handshake import Credentials
 from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
+from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.operations import OPERATIONS as SQS_OPERATIONS
-
-# So many new objects may live before the garbage collector looks for cycles among them, and so many
-# rounds of the younger go before one of the older. There are hardly any cycles: what a request
-# makes goes with it. With Python's own 700, or rounds of ten, a few requests of a thousand messages
-# are enough to have it visit everything there is, while everybody waits.
-GC_THRESHOLDS = (50_000, 1, 20)
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +56,12 @@ _log = logging.getLogger(__name__)
 def run(settings: Settings, ready_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
     set_up_logging(settings.logging)
-    folder = Path(settings.node.data_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_ready_file(ready_file)
     # Threads that run Python (compaction) must not keep the event loop waiting for long.
     sys.setswitchinterval(0.001)
+    compression.meter.bytes_max = settings.topics.unpacked_bytes_max
     open_files_max = min(settings.storage.open_files_max, _raise_file_limit() // 2)
-    with _Lock(folder):
+    with data_folder(Path(settings.node.data_dir)):
         uvloop.install()
         asyncio.run(_serve(settings, ready_file, open_files_max=open_files_max))
         if ready_file is not None:
@@ -78,20 +80,25 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
         write_piece_bytes=settings.storage.write_chunk_bytes,
     )
     scheduler = LoopScheduler(loop)
-    node = _Node(loop, settings, disk, scheduler)
-    node.open()
+    try:
+        with explained(Path(settings.node.data_dir)):
+            node = _Node(loop, settings, disk, scheduler)
+            node.open()
+    except Exception:
+        # What was begun ends first: a thread that outlives the event loop complains on its own.
+        scheduler.close()
+        raise
     if not await _either(node.ready, stopping):
         await node.close()
         scheduler.close()
         return
     node.become_ready()
-    # What start-up made lives as long as the process; there is no need to visit it ever again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    keeper = MemoryKeeper(loop)
+    keeper.start()
     _announce(settings, node.addresses, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")
+    keeper.stop()
     await node.close()
     scheduler.close()
     _log.info("stopped")
@@ -124,11 +131,15 @@ class _Node:
         self._peers: PeerConnections | None = None
         self._discovery: Discovery | None = None
         tls = NodeTls.of(settings.cluster)
+        credentials: Credentials | None = None
         is_alone = not settings.cluster.peers and settings.cluster.discovery is None
         if is_alone:
             _check_alone(disk, settings)
         else:
-            self._peers = PeerConnections(loop, scheduler, random, hello=self._hello, tls=tls)
+            credentials = credentials_of(settings.cluster)
+            self._peers = PeerConnections(
+                loop, scheduler, random, hello=self._hello, credentials=credentials, tls=tls
+            )
         self.broker = Broker(
             settings,
             disk,
@@ -138,11 +149,16 @@ class _Node:
             addresses=lambda: self._told_addresses(),
         )
         self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
-        kafka = _kafka_listener(loop, settings, self._kafka)
+        unsent = UnsentBudget(settings.listeners.unsent_bytes_total_max)
+        kafka = _kafka_listener(loop, settings, self._kafka, unsent)
         self._kafka.sending = kafka.turns
         self._applications = _http_applications(settings, self.broker)
+        hosts = Hosts(_names_of(settings))
+        for application in self._applications:
+            application.hosts = hosts
         http, registry, sqs = (
-            _http_listener(loop, settings, application) for application in self._applications
+            _http_listener(loop, settings, application, unsent)
+            for application in self._applications
         )
         self._listeners = {"kafka": kafka, "http": http, "registry": registry, "sqs": sqs}
         self._internal: Listener | None = None
@@ -150,7 +166,7 @@ class _Node:
             self._internal = _internal_listener(loop, settings, self._peers, tls)
             if settings.cluster.discovery is not None:
                 self._discovery = _discovery(
-                    loop, settings.cluster.discovery, self.broker.cluster, tls
+                    loop, settings.cluster.discovery, self.broker.cluster, credentials, tls
                 )
 
     def open(self) -> None:
@@ -216,12 +232,7 @@ class _Node:
         try:
             self.addresses[name] = _join(*bind(address.host, address.port))
         except OSError as error:
-            raise InvalidSettings(
-                [
-                    f"listeners.{name}: nobody can listen at {address}: {error.strerror}. End what "
-                    f"does so already, or choose another address with --listen-{name}"
-                ]
-            ) from error
+            raise InvalidSettings([_bind_problem(name, address, error)]) from error
 
     def _advertised(self) -> tuple[str, int]:
         host, _, port = self._told("kafka").rpartition(":")
@@ -240,6 +251,42 @@ class _Node:
 
     def _hello(self) -> Hello:
         return Hello(self.broker.cluster_id, self.broker.node_id)
+
+
+def _names_of(settings: Settings) -> list[str]:
+    """What this node is called over HTTP; addresses in numbers need not be among it."""
+    listeners, cluster = settings.listeners, settings.cluster
+    addresses = [getattr(listeners, name) for name in ("kafka", "http", "registry", "sqs")]
+    addresses += [listeners.kafka_advertised, listeners.http_advertised]
+    addresses += [listeners.internal_advertised, cluster.discovery]
+    names = [one.host for one in addresses if one is not None]
+    names += [peer.partition("@")[2].rpartition(":")[0] for peer in cluster.peers.split(",")]
+    return [socket.gethostname(), *names, *listeners.http_hosts.split(",")]
+
+
+def _bind_problem(name: str, address: Address, error: OSError) -> str:
+    """Why nobody can listen at an address, and what to do."""
+    another = f"choose another address with --listen-{name} HOST:PORT"
+    if error.errno == errno.EADDRINUSE:
+        what = f"{address} is in use by another process; stop that one, or {another}"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        what = (
+            f"{address.host} is no address of this machine; listen at one that it has, or at "
+            f"0.0.0.0, and tell clients where to connect with --advertise-{name}"
+        )
+    elif error.errno == errno.EACCES:
+        what = f"{address} is reserved for privileged users, as ports below 1024 are; {another}"
+    else:
+        what = f"{address} cannot be listened at: {error.strerror}; {another}"
+    return f"listeners.{name}: {what}"
+
+
+def _check_ready_file(ready_file: Path | None) -> None:
+    """A file that cannot be written is noticed before the start, not after it."""
+    if ready_file is not None and not os.access(ready_file.parent, os.W_OK | os.X_OK):
+        raise InvalidSettings(
+            [f"--ready-file {ready_file}: the folder {ready_file.parent} cannot be written to"]
+        )
 
 
 def _raise_file_limit() -> int:
@@ -278,7 +325,7 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
 def _sqs_rules(settings: Settings) -> SqsRules:
     sqs = settings.sqs
     return SqsRules(
-        sqs.region,
+        Site(sqs.region, sqs.account_id),
         dict(sqs.access_keys),
         sqs.message_bytes_max,
         sqs.long_delays,
@@ -287,7 +334,7 @@ def _sqs_rules(settings: Settings) -> SqsRules:
 
 
 def _kafka_listener(
-    loop: asyncio.AbstractEventLoop, settings: Settings, front: FrontEnd
+    loop: asyncio.AbstractEventLoop, settings: Settings, front: FrontEnd, unsent: UnsentBudget
 ) -> Listener:
     listeners = settings.listeners
     return Listener(
@@ -298,11 +345,15 @@ def _kafka_listener(
         idle_timeout_ms=listeners.idle_timeout_ms,
         receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
         send_buffer_bytes=listeners.send_buffer_bytes,
+        unsent=unsent,
     )
 
 
 def _http_listener(
-    loop: asyncio.AbstractEventLoop, settings: Settings, application: Application
+    loop: asyncio.AbstractEventLoop,
+    settings: Settings,
+    application: Application,
+    unsent: UnsentBudget,
 ) -> Listener:
     listeners = settings.listeners
     return Listener(
@@ -312,6 +363,7 @@ def _http_listener(
         connections_per_address_max=listeners.connections_per_address_max,
         idle_timeout_ms=listeners.http_idle_timeout_ms,
         receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        unsent=unsent,
     )
 
 
@@ -348,6 +400,7 @@ def _discovery(
     loop: asyncio.AbstractEventLoop,
     name: Address,
     cluster: Clustering | None,
+    credentials: Credentials | None,
     tls: NodeTls | None,
 ) -> Discovery:
     assert cluster is not None
@@ -357,6 +410,7 @@ def _discovery(
         name.port,
         found=cluster.discovered,
         is_idle=lambda: cluster.membership.is_trusted,
+        credentials=credentials,
         tls=tls,
     )
 
@@ -378,27 +432,3 @@ def _announce(
 
 def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-class _Lock:
-    """Keeps a second node off the same data folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "lock"
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._fd)
-            raise InvalidSettings(
-                [
-                    f"node.data_dir: {self._path.parent} is in use by another node; "
-                    "stop that one or choose another folder."
-                ]
-            ) from None
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from goqueue.config import Address, Settings
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.cluster_secret import credentials_of, has_credentials, make_secret_file
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.tls import NodeTls
 
@@ -27,6 +28,7 @@ SHARDS_MAX = 64
 LOOK_SECONDS = 0.05
 RESTART_SECONDS = 1.0
 STOP_SECONDS_MAX = 60.0
+SECRET_FILE = "cluster-secret"
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
@@ -70,6 +72,8 @@ def plan(settings: Settings, count: int) -> list[Shard]:
         if not settings.cluster.peers and settings.cluster.discovery is None:
             others = zip(ids, ports, strict=True)
             own["cluster.peers"] = ",".join(f"{one}@{at['internal']}" for one, at in others)
+        if not has_credentials(settings.cluster):
+            own["cluster.secret_file"] = str(root / SECRET_FILE)
         number = node - settings.node.id + 1
         name = f"shard-{number}"
         shards.append(Shard(node, root / name, root / f"{name}.ready", own))
@@ -84,10 +88,30 @@ def run_shards(
     Returns the exit code: that of a node that could not even start, or 0.
     """
     shards = plan(settings, count)
-    NodeTls.of(settings.cluster)  # Better told once than by every node.
-    Path(settings.node.data_dir).mkdir(parents=True, exist_ok=True)
+    # Better told once than by every node.
+    NodeTls.of(settings.cluster)
+    root = Path(settings.node.data_dir)
+    root.mkdir(parents=True, exist_ok=True)
     set_up_logging(settings.logging)
+    _share_secret(settings, root / SECRET_FILE)
     return asyncio.run(_Supervisor(shards, arguments, ready_file).run())
+
+
+def _share_secret(settings: Settings, path: Path) -> None:
+    """Have a secret that the nodes know each other by; a new one, if they are all on their own."""
+    cluster = settings.cluster
+    is_joining = bool(cluster.peers) or cluster.discovery is not None
+    if not is_joining and not has_credentials(cluster):
+        try:
+            is_new = make_secret_file(path)
+        except OSError as error:
+            raise InvalidSettings(
+                [f"cluster.secret_file: {path} cannot be made: {error.strerror}"]
+            ) from None
+        if is_new:
+            _log.info("made the secret of a new cluster in %s; nodes elsewhere need it too", path)
+    elif not path.exists() or has_credentials(cluster):
+        credentials_of(cluster)
 
 
 class _Supervisor:

@@ -21,12 +21,14 @@ from typing import Protocol
 from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
+from goqueue.runtime.unsent import UnsentBudget, memory_of
 from goqueue.wire.parts import FileRange, Part
 from goqueue.wire.peers.complaints import Complaints
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
 MEMORY_RETRY_SECONDS = 0.1
+JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
 
@@ -75,6 +77,7 @@ class Owner(Protocol):
     receive_bytes_total: int
     complaints: Complaints
     turns: Turns | None  # None where connections are few, or encrypted
+    unsent: UnsentBudget | None  # None where nobody outside the cluster connects
 
     def reserve(self, growth: int) -> bool: ...
 
@@ -97,6 +100,7 @@ class SocketConnection:
         "_session",
         "_socket",
         "_turns",
+        "_unsent",
         "failure",
         "host",
         "last_active",
@@ -106,6 +110,7 @@ class SocketConnection:
         self._owner = owner
         self._loop = owner.loop
         self._turns = owner.turns
+        self._unsent = owner.unsent
         self._socket: socket.socket | None = connected
         self._fd = connected.fileno()
         self._buffer = bytearray(0)
@@ -139,12 +144,23 @@ class SocketConnection:
         for part in self._outgoing:
             _release(part)
         self._outgoing.clear()
+        if self._unsent is not None:
+            self._unsent.forget(self)
         self._filled = 0
         self.release_buffer()
         if self._turns is not None:
             self._turns.take_back(self)
         self._owner.forget(self)
         self._session.closed()
+
+    def _note_failure(self, error: Exception) -> None:
+        """Remember why the connection ends, without the frames that the error passed through.
+
+        Their local variables hold answers and buffers, and refer to this connection, so that only
+        the garbage collector would free them.
+        """
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        self.failure = error
 
     def release_buffer(self) -> None:
         """Give the buffer back unless it holds a part of a request."""
@@ -163,7 +179,7 @@ class SocketConnection:
             self._handle(buffer, length)
         elif -length not in _AGAIN:
             if length:
-                self.failure = OSError(-length, os.strerror(-length))
+                self._note_failure(OSError(-length, os.strerror(-length)))
             self.close()
 
     def sent(self, answer: bytes, length: int) -> None:
@@ -173,7 +189,7 @@ class SocketConnection:
         if -length in _AGAIN:
             length = 0
         if length < 0:
-            self.failure = OSError(-length, os.strerror(-length))
+            self._note_failure(OSError(-length, os.strerror(-length)))
             self.close()
         else:
             self._queue([memoryview(answer)[length:]])
@@ -201,7 +217,7 @@ class SocketConnection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.failure = error
+            self._note_failure(error)
             received = 0
         if not received:
             self.close()
@@ -214,7 +230,7 @@ class SocketConnection:
         try:
             used = self._session.receive(buffer[:filled])
         except GoQueueError as error:
-            self.failure = error
+            self._note_failure(error)
             self._owner.complaints.tell(self.host, f"closing the connection: {error}")
             self.close()
             return
@@ -308,7 +324,7 @@ class SocketConnection:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
-            self.failure = error
+            self._note_failure(error)
             self.close()
             return
         # The usual case: everything fits into the socket's buffer at once.
@@ -317,13 +333,19 @@ class SocketConnection:
 
     def _queue(self, parts: list[Part]) -> bool:
         """Put parts at the end of what is to be sent; False, and closed, if a file is no good."""
+        kept_bytes = 0
         try:
             for part in parts:
-                self._outgoing.append(_kept(part) if part.__class__ is FileRange else part)
+                if part.__class__ is FileRange:
+                    part = _kept(part)
+                self._outgoing.append(part)
                 self._session.unsent_bytes += len(part)
+                kept_bytes += memory_of(part)
         except OSError as error:
             self._fail_to_send(error)
             return False
+        if self._unsent is not None and kept_bytes:
+            self._unsent.add(self, kept_bytes)
         if not self._is_writing:
             self._is_writing = True
             self._loop.add_writer(self._fd, self._write)
@@ -332,7 +354,7 @@ class SocketConnection:
     def _fail_to_send(self, error: OSError) -> None:
         if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
             _log.warning("sending to %s failed: %s", self.host, error)
-        self.failure = error
+        self._note_failure(error)
         self.close()
 
     def _write(self) -> None:
@@ -374,13 +396,16 @@ class SocketConnection:
                 break
             gathered.append(part)
         sent = self._transmit_parts(gathered, has_more=len(outgoing) > len(gathered))
-        left = sent
+        left, freed_bytes = sent, 0
         for part in gathered:
             if left < len(part):
                 outgoing[0] = memoryview(part)[left:]
                 break
             left -= len(part)
+            freed_bytes += memory_of(part)
             outgoing.popleft()
+        if self._unsent is not None:
+            self._unsent.taken(self, freed_bytes)
         return sent
 
     # The system calls. Each raises BlockingIOError when nothing can be done now.
@@ -405,11 +430,13 @@ class SocketConnection:
 
 
 def _joined(parts: list[Part]) -> bytes | None:
-    """All parts in one piece; None when there are too many, or ranges of files among them."""
+    """All parts in one piece; None when they are too many, too large or ranges of files."""
     if len(parts) == 1 and isinstance(parts[0], bytes):
         return parts[0]  # Most answers are a single small piece.
     if len(parts) > GATHER_MAX or any(part.__class__ is FileRange for part in parts):
         return None
+    if sum(map(len, parts)) > JOINED_BYTES_MAX:
+        return None  # Copying it would cost more than it saves.
     return b"".join(parts)  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.compression import Buffer, compress
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, UnpacksTooLarge
 from goqueue.storage.aborted import find_aborted
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log
@@ -264,6 +264,8 @@ class Compaction:
                     if key not in last_of_key:
                         taken += _MAP_ENTRY_BYTES + len(key)
                     last_of_key[key] = header.base_offset + record.offset_delta
+        except UnpacksTooLarge:
+            self._has_skipped = True  # It will stay as it is, with older records of any key.
         except CorruptBatch:
             pass  # Its segment will be left as it is and reported when its turn comes.
         return taken
@@ -349,16 +351,21 @@ class Compaction:
                 return None, True
             return _rebuilt(header, [], horizon_ms=None), True
         try:
-            records = list(split_records(header, unpack_payload(data, header)))
+            payload = unpack_payload(data, header)
+            records = split_records(header, payload)
+            kept = [record for record in records if self._is_kept(header, record)]
+        except UnpacksTooLarge:
+            # Nobody here can say what is in it: it stays, and so do tombstones after it.
+            self._has_skipped = True
+            return data, False
         except CorruptBatch as error:
             raise view.corrupt(Place(located.position, header.base_offset)) from error
-        kept = [record for record in records if self._is_kept(header, record)]
         is_new_tombstone = (
             not header.has_delete_horizon
             and not self._has_skipped
             and any(record.is_tombstone for record in kept)
         )
-        if len(kept) == len(records) and not is_new_tombstone:
+        if len(kept) == header.record_count and not is_new_tombstone:
             return data, False
         if not kept and not self._is_last_of_producer(header):
             return None, True

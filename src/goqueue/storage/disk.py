@@ -90,4 +90,10 @@ class Disk(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def reserve_bytes(self) -> int:
+        """How many bytes are held back for a start on a full disk."""
+
+    def set_reserve(self, size: int) -> None:
+        """Hold back so many bytes instead, which are not free meanwhile. May block."""
+
     def total_bytes(self) -> int: ...

@@ -163,7 +163,7 @@ class ReadableLog:
                     return None
                 if located.header.max_timestamp < timestamp or located.header.is_control:
                     continue
-                for record in _records(segment, located):
+                for record in records_of(segment, located):
                     if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
                         return record
         return None
@@ -188,7 +188,7 @@ def place_of(segment: Segment, offset: int) -> Place:
     return Place(located.position, located.header.base_offset)
 
 
-def _records(segment: Segment, located: Located) -> list[Record]:
+def records_of(segment: Segment, located: Located) -> list[Record]:
     """The records of a batch; none when it is damaged, as nobody could read them."""
     data = segment.read_batch(located)
     if data is None:

@@ -44,6 +44,12 @@ class NoDisk:
     def free_bytes(self) -> int:
         return 0
 
+    def reserve_bytes(self) -> int:
+        return 0
+
+    def set_reserve(self, size: int) -> None:
+        """There is nothing to hold back."""
+
     def total_bytes(self) -> int:
         return 0
 

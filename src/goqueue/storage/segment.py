@@ -289,7 +289,7 @@ class Segment(BatchFile):
         start = 0 if offset == self.base_offset else self._starts.get(offset)
         if start is not None and (found := self.batch_at(Place(start, offset))) is not None:
             return found
-        place = self._place_before(offset)
+        place = self.place_before(offset)
         while True:
             try:
                 for located in self.scan(place):
@@ -304,7 +304,7 @@ class Segment(BatchFile):
 
     def readable(self, offset: int) -> Iterator[Located]:
         """The batches from the one that holds `offset` on, damaged ones left out."""
-        for located in self.scan_readable(self._place_before(offset)):
+        for located in self.scan_readable(self.place_before(offset)):
             if located.header.last_offset >= offset:
                 yield located
 
@@ -432,7 +432,7 @@ class Segment(BatchFile):
         self.index.write_pending(ready)
         self._index_sync_due -= ready
 
-    def _place_before(self, offset: int) -> Place:
+    def place_before(self, offset: int) -> Place:
         """Where a batch begins that is not after the one that holds `offset`."""
         if not len(self.index):
             self._ensure_indexes()

@@ -35,6 +35,7 @@ from goqueue.transactions.coordinator import Coordinator
 from goqueue.transactions.effects import Effect, Persist, Reply, Token, WriteMarkers
 from goqueue.transactions.limits import EPOCH_LAST
 from goqueue.transactions.patterns import is_match
+from goqueue.transactions.refusals import unknown, unknown_query, unmapped
 from goqueue.transactions.views import (
     EpochOutcome,
     QueryView,
@@ -59,4 +60,7 @@ __all__ = [
     "TransactionView",
     "WriteMarkers",
     "is_match",
+    "unknown",
+    "unknown_query",
+    "unmapped",
 ]

@@ -239,13 +239,25 @@ class Coordinator(Epochs):
         else:
             transaction.reply(token, standing.next_identity)
 
-    def abort(self, transactional_id: str, *, token: Token, now_ms: int) -> list[Effect]:
-        """Abort over the producer's head; answered when the participants know."""
+    def abort(
+        self,
+        transactional_id: str,
+        *,
+        identity: ProducerIdentity | None = None,
+        token: Token,
+        now_ms: int,
+    ) -> list[Effect]:
+        """Abort over the producer's head; answered when the participants know.
+
+        With an `identity` only its transaction is aborted, and none that was begun since.
+        """
         self._check_ready(transactional_id)
         transaction = self._transactions.get(transactional_id)
         standing = transaction.current if transaction is not None else None
         if transaction is None or standing is None:
             raise unknown(transactional_id)
+        if identity is not None and standing.is_open and identity != standing.identity:
+            raise fenced(transactional_id, identity)
         if standing.is_open:
             transaction.stage(steps.fenced_off(standing, now_ms))
         elif standing.state is not TransactionState.PREPARE_ABORT:

@@ -45,6 +45,7 @@ def taken_over(standing: Standing, call: Initialise, now_ms: int) -> Standing:
         producer_id=call.new_producer_id if is_last else standing.producer_id,
         epoch=0 if is_last else standing.epoch + 1,
         timeout_ms=call.timeout_ms,
+        started_ms=NOT_STARTED,
         updated_ms=now_ms,
     )
 
@@ -123,7 +124,6 @@ def completed(standing: Standing, now_ms: int) -> Standing:
         epoch=identity.epoch,
         next_producer_id=NO_PRODUCER_ID,
         participants={},
-        started_ms=NOT_STARTED,
         updated_ms=now_ms,
     )
 

@@ -27,7 +27,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     state: TransactionState
     identity: ProducerIdentity
     timeout_ms: int
-    started_ms: int  # -1 when none is open
+    started_ms: int  # of the open transaction or of the last one; -1 when there was none
     updated_ms: int
     partitions: tuple[TopicPartition, ...]  # the participants, sorted
 

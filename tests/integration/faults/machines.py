@@ -12,13 +12,20 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tests.credentials import SECRET
 from tests.integration.cluster import ClusterBroker
 from tests.integration.process import END_WITH_US
 
 FAKETIME_LIBRARIES = "**/faketime/libfaketime.so.1"
 DISK_BYTES = 64 << 20
 FILL_CHUNK_BYTES = 1 << 16
-KAFKA_PORT, HTTP_PORT, REGISTRY_PORT, INTERNAL_PORT = 9092, 8080, 8081, 7000
+KAFKA_PORT, HTTP_PORT, REGISTRY_PORT, INTERNAL_PORT, SQS_PORT = 9092, 8080, 8081, 7000, 9324
+SQS_KEY, SQS_SECRET = "campaign", "a-long-secret"
+# A link that is slow: packets are late where the kernel can do that, else there is little room.
+SLOW_LINKS = (
+    "netem delay 120ms 60ms distribution normal",
+    "tbf rate 800kbit burst 16kb latency 300ms",
+)
 
 
 def why_not() -> str:
@@ -48,6 +55,20 @@ def run(*command: str, text: str | None = None) -> None:
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
 
 
+def slow_link() -> str:
+    """How this machine can slow down a link; empty when it cannot."""
+    if shutil.which("tc") is None:
+        return ""
+    for discipline in SLOW_LINKS:
+        script = f"ip link set lo up && tc qdisc add dev lo root {discipline}"
+        probe = subprocess.run(
+            ["unshare", "--net", "sh", "-c", script], capture_output=True, check=False
+        )
+        if probe.returncode == 0:
+            return discipline
+    return ""
+
+
 class Network:
     """A bridge with one namespace for each machine; the test itself sits at the bridge."""
 
@@ -56,6 +77,7 @@ class Network:
         self.subnet = f"10.{random.randrange(64, 250)}.{random.randrange(250)}"
         self.numbers = range(1, count + 1)
         self._bridge = f"gqb{self.tag}"
+        self._slow: set[int] = set()
 
     def namespace(self, number: int) -> str:
         return f"gq{self.tag}-{number}"
@@ -100,8 +122,20 @@ class Network:
                 rules.append(f"ip saddr {{ {nodes} }} numgen random mod 100 < {loss_percent} drop")
             self._apply(number, rules)
 
+    def slow_down(self, number: int, discipline: str) -> None:
+        """Let everything to and from a machine pass slowly."""
+        run("tc", "qdisc", "replace", "dev", self._port(number), "root", *discipline.split())
+        inside = ("ip", "netns", "exec", self.namespace(number), "tc", "qdisc", "replace")
+        run(*inside, "dev", "eth0", "root", *discipline.split())
+        self._slow.add(number)
+
     def heal(self) -> None:
         self.cut(())
+        for number in self._slow:
+            self._try("tc", "qdisc", "del", "dev", self._port(number), "root")
+            inside = ("ip", "netns", "exec", self.namespace(number), "tc", "qdisc", "del")
+            self._try(*inside, "dev", "eth0", "root")
+        self._slow.clear()
 
     def _apply(self, number: int, rules: list[str]) -> None:
         lines = "\n".join(rules)
@@ -123,7 +157,13 @@ class MachineBroker(ClusterBroker):
     """A node on a machine of its own."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, object], *, node_id: int, network: Network
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        *,
+        node_id: int,
+        network: Network,
+        disk_bytes: int = DISK_BYTES,
     ) -> None:
         peers = ",".join(f"{one}@{network.address(one)}:{INTERNAL_PORT}" for one in network.numbers)
         super().__init__(
@@ -131,7 +171,10 @@ class MachineBroker(ClusterBroker):
         )
         self.network = network
         self.is_stopped = False
+        self.clock_offset = 0
         self._host = network.address(node_id)
+        self._disk_bytes = disk_bytes
+        self._has_lost_data = False
         self._clock_file = directory / "clock"
         self._ballast = self.data_dir / "ballast"
 
@@ -151,12 +194,21 @@ class MachineBroker(ClusterBroker):
     def registry(self) -> str:
         return f"http://{self._host}:{REGISTRY_PORT}"
 
+    @property
+    def sqs(self) -> str:
+        return f"http://{self._host}:{SQS_PORT}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs; one that ended by itself does not."""
+        return self._process is not None and self._process.poll() is None
+
     # Disk
 
     def mount(self) -> None:
         """Give the node a small disk."""
         self.data_dir.mkdir()
-        size = f"size={DISK_BYTES}"
+        size = f"size={self._disk_bytes}"
         run("mount", "-t", "tmpfs", "-o", size, "goqueue-test", str(self.data_dir))
 
     def unmount(self) -> None:
@@ -175,6 +227,35 @@ class MachineBroker(ClusterBroker):
     def empty_disk(self) -> None:
         self._ballast.unlink(missing_ok=True)
 
+    def lose_data(self) -> None:
+        """Empty the disk of a node that does not run; it joins its cluster again."""
+        assert not self.is_running
+        for entry in self.data_dir.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        self._has_lost_data = True
+
+    def damage(self, chance: random.Random, *, files: int) -> list[str]:
+        """Flip a byte in some segments of a node that does not run; which ones."""
+        assert not self.is_running
+        segments = [one for one in self.segments() if one.stat().st_size]
+        done = []
+        for segment in chance.sample(segments, min(files, len(segments))):
+            at = chance.randrange(segment.stat().st_size)
+            with segment.open("r+b") as file:
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ (1 << chance.randrange(8))]))
+            done.append(f"{segment.relative_to(self.data_dir / 'logs')} byte {at}")
+        return done
+
+    def segments(self) -> list[Path]:
+        """Files of the logs of this node, in order."""
+        return sorted((self.data_dir / "logs").rglob("*.log"))
+
     # Process and clock
 
     def pause(self) -> None:
@@ -192,6 +273,7 @@ class MachineBroker(ClusterBroker):
 
     def skew(self, seconds: int) -> None:
         """Set the clock wrong by so much; it is noticed at once."""
+        self.clock_offset = seconds
         replaced = self._clock_file.with_suffix(".new")
         replaced.write_text(f"{seconds:+d}s\n")
         replaced.rename(self._clock_file)
@@ -215,9 +297,12 @@ class MachineBroker(ClusterBroker):
         command += ["--listen-kafka", self.bootstrap, "--allow-unauthenticated"]
         command += ["--listen-http", f"{self._host}:{HTTP_PORT}"]
         command += ["--listen-registry", f"{self._host}:{REGISTRY_PORT}"]
-        command += ["--listen-sqs", f"127.0.0.1:{self._sqs_port}"]
+        command += ["--listen-sqs", f"{self._host}:{SQS_PORT}"]
+        command += ["--set", f"sqs.access_keys={SQS_KEY}:{SQS_SECRET}"]
+        command += ["--join"] if self._has_lost_data else []
         command += ["--listen-internal", f"{self._host}:{INTERNAL_PORT}"]
         command += ["--node-id", str(self.node_id), "--peers", self._peers]
+        command += ["--set", f"cluster.secret={SECRET}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

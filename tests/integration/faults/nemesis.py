@@ -6,16 +6,23 @@ import logging
 import random
 from collections.abc import Callable
 
-from .machines import MachineBroker, Network, faketime_library
+from .machines import MachineBroker, Network, faketime_library, slow_link
 
 SKEWS_SECONDS = (-600, -2, 0, 5, 600)
 LOSS_PERCENT = 10
+DAMAGED_FILES = (1, 6)
 
 _log = logging.getLogger(__name__)
 
+Deed = Callable[[], str]
+
 
 class Nemesis:
-    """Breaks nodes, networks, disks and clocks, and mends them."""
+    """Breaks nodes, networks, disks and clocks, and mends them.
+
+    `until_whole` waits until every replica is in sync. With it data is lost and damaged as well:
+    one node at a time, which is what the guarantees allow with two replicas in sync at least.
+    """
 
     def __init__(
         self,
@@ -24,13 +31,19 @@ class Nemesis:
         seed: int,
         *,
         leader: Callable[[], int],
+        until_whole: Callable[[], None] | None = None,
+        skews_seconds: tuple[int, ...] = SKEWS_SECONDS,
     ) -> None:
         self._nodes = nodes
         self._network = network
         self._random = random.Random(seed)
         self._leader = leader
+        self._until_whole = until_whole or (lambda: None)
+        self._skews_seconds = skews_seconds
+        self._slow_link = slow_link() if until_whole else ""
         self.done: list[str] = []
-        self._deeds: list[Callable[[], str]] = [
+        self.ended: list[str] = []  # nodes whose process ended by itself, with what they printed
+        self._deeds: list[Deed] = [
             self.kill_the_leader,
             self.kill_anyone,
             self.kill_everyone,
@@ -44,15 +57,25 @@ class Nemesis:
         ]
         if faketime_library() is not None:
             self._deeds.append(self.skew_clocks)
+        if until_whole is not None:
+            self._deeds += [self.restart_one_by_one, self.lose_data, self.damage_data]
+            self._deeds += [self.kill_with_a_full_disk, self.cut_the_leader_one_way]
+            self._deeds += [self.slow_links] if self._slow_link else []
 
-    def order(self) -> list[Callable[[], str]]:
+    @property
+    def names(self) -> list[str]:
+        """Everything that can be done here."""
+        return [deed.__name__ for deed in self._deeds]
+
+    def order(self) -> list[Deed]:
         """Every deed once, in an order of this seed."""
         return self._random.sample(self._deeds, len(self._deeds))
 
-    def strike(self, deed: Callable[[], str]) -> None:
+    def strike(self, deed: Deed) -> str:
         told = f"{deed.__name__} {deed()}"
         self.done.append(told)
         _log.info("%s", told)
+        return told
 
     def mend(self) -> None:
         """End what was done last; clocks stay wrong."""
@@ -60,6 +83,9 @@ class Nemesis:
         for node in self._nodes.values():
             node.resume()
             node.empty_disk()
+            if node.is_running and not node.is_alive:
+                self.ended.append(f"node {node.node_id} ended:\n{node.log_text[-3000:]}")
+                node.kill()
             if not node.is_running:
                 node.launch()
 
@@ -80,6 +106,15 @@ class Nemesis:
     def pause_anyone(self) -> str:
         return self._pause(self._anyone())
 
+    def restart_one_by_one(self) -> str:
+        """Stop and start every node in order, as an upgrade does."""
+        for node in self._nodes.values():
+            self._until_whole()
+            node.stop()
+            node.launch()
+            node.until_ready()
+        return "all nodes"
+
     def _kill(self, number: int) -> str:
         if self._nodes[number].is_running:
             self._nodes[number].kill()
@@ -99,7 +134,12 @@ class Nemesis:
         return f"node {leader}"
 
     def split_one_way(self) -> str:
-        number = self._anyone()
+        return self._cut_one_way(self._anyone())
+
+    def cut_the_leader_one_way(self) -> str:
+        return self._cut_one_way(self._leader())
+
+    def _cut_one_way(self, number: int) -> str:
         others = [one for one in self._nodes if one != number]
         if self._random.random() < 0.5:
             self._network.cut([(number, one) for one in others])
@@ -116,6 +156,12 @@ class Nemesis:
         self._network.cut((), loss_percent=LOSS_PERCENT)
         return f"{LOSS_PERCENT} %"
 
+    def slow_links(self) -> str:
+        slow = self._random.sample(list(self._nodes), self._random.choice((1, 2)))
+        for number in slow:
+            self._network.slow_down(number, self._slow_link)
+        return f"of nodes {slow}: {self._slow_link}"
+
     # Disks and clocks
 
     def fill_a_disk(self) -> str:
@@ -123,10 +169,33 @@ class Nemesis:
         self._nodes[number].fill_disk()
         return f"of node {number}"
 
+    def kill_with_a_full_disk(self) -> str:
+        """A node that is started again while there is still no room."""
+        number = self._anyone()
+        node = self._nodes[number]
+        node.fill_disk()
+        node.kill()
+        node.launch()
+        return f"node {number}"
+
+    def lose_data(self) -> str:
+        number = self._anyone()
+        self._until_whole()
+        self._kill(number)
+        self._nodes[number].lose_data()
+        return f"of node {number}"
+
+    def damage_data(self) -> str:
+        number = self._random.choice([self._leader(), self._anyone()])
+        self._until_whole()
+        self._kill(number)
+        files = self._random.randint(*DAMAGED_FILES)
+        return f"of node {number}: {self._nodes[number].damage(self._random, files=files)}"
+
     def skew_clocks(self) -> str:
         told = []
         for number, node in self._nodes.items():
-            seconds = self._random.choice(SKEWS_SECONDS)
+            seconds = self._random.choice(self._skews_seconds)
             node.skew(seconds)
             told.append(f"{number}: {seconds:+d} s")
         return ", ".join(told)

@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InvalidRequest
+from goqueue.storage.compaction import Compaction
 from goqueue.storage.log import Log
 from tests.unit.broker.node import Node
 
@@ -127,3 +128,40 @@ def test_a_node_that_does_not_compact_says_so() -> None:
     node.create("prices", **SETTINGS)
     with pytest.raises(InvalidRequest, match=r"compaction\.enabled"):
         node.broker.compact("prices")
+
+
+def test_logs_follow_one_another_without_waiting_for_the_next_check() -> None:
+    node = Node(compaction__check_ms="1h", compaction__dirty_ratio_min="0.01")
+    names = [f"prices-{number}" for number in range(6)]
+    for name in names:
+        node.create(name, **SETTINGS)
+        put(node, *many(30), topic=name)
+    node.run_for(3_600_000 + 20_000)
+    logs = [node.broker.topics.get(name).partition(0).log for name in names]
+    assert all(log.cleaned_offset > 0 for log in logs)
+    passes = node.broker.compactor.passes
+    node.run_for(600_000)
+    assert node.broker.compactor.passes == passes, "without work nothing is done"
+
+
+def test_a_log_that_is_always_dirty_does_not_keep_others_waiting() -> None:
+    node = Node(compaction__check_ms="1s", compaction__dirty_ratio_min="0.01")
+    for name in ("busy", "quiet"):
+        node.create(name, **SETTINGS)
+        put(node, *many(30), topic=name)
+    quiet = node.broker.topics.get("quiet").partition(0)
+    for _ in range(8):
+        put(node, *many(30), topic="busy")
+        node.run_for(400)
+    assert quiet.log.cleaned_offset > 0
+
+
+def test_a_pass_that_changes_nothing_is_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(compaction__check_ms="10s", compaction__dirty_ratio_min="0.01")
+    node.create("prices", **SETTINGS)
+    put(node, *many(30))
+    monkeypatch.setattr(Compaction, "apply", lambda *_: None)
+    node.run_for(65_000)
+    assert 0 < node.broker.compactor.passes < 10

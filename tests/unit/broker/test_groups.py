@@ -54,15 +54,15 @@ def settle(node: Node) -> int:
     return joined.generation
 
 
-def test_before_the_first_group_there_is_no_topic_and_every_call_may_be_retried(
-    node: Node,
-) -> None:
-    assert node.broker.topics.find(OFFSETS_TOPIC) is None
-    error = node.commit("shop", 1)
-    assert isinstance(error, CoordinatorNotAvailable)
-    assert error.retryable
+def test_before_the_first_group_there_is_no_topic_and_the_first_call_makes_it(node: Node) -> None:
     assert node.committed("shop") is None
     assert node.broker.groups.all() == []
+    with pytest.raises(UnknownGroup):
+        node.broker.groups.describe("shop")
+    assert node.broker.topics.find(OFFSETS_TOPIC) is None
+    assert node.commit("shop", 1) is None
+    assert node.broker.topics.find(OFFSETS_TOPIC) is not None
+    assert node.committed("shop") == 1
 
 
 def test_the_first_group_makes_the_topic_and_later_ones_find_it(node: Node) -> None:

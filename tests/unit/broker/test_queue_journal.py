@@ -24,6 +24,7 @@ def journal_end(node: QueueNode) -> int:
 def test_what_is_settled_in_one_turn_is_one_record_and_one_round(node: QueueNode) -> None:
     node.send(*[f"v{number}" for number in range(50)])
     messages = node.receive(messages_max=50)
+    node.run_for(10)
     before, rounds = journal_end(node), node.broker.flusher.rounds
     promises = [node.broker.queues.ack("shop", receipts([one])) for one in messages]
     for promise in promises:

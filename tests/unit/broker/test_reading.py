@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
-from goqueue.broker.reading import Page, Place
+from goqueue.broker.reading import Page, Place, read_page
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from tests.simulation.world import World
@@ -46,6 +49,21 @@ def test_a_read_ends_inside_a_batch_and_goes_on_there() -> None:
     page = read(world, [Place(partition, 3)], records_max=4)
     assert values(page) == [b"3", b"4", b"5", b"6"]
     assert values(read(world, page.places)) == [b"7", b"8", b"9"]
+
+
+def test_a_page_that_ends_inside_a_batch_is_freed_with_its_reader() -> None:
+    world = World()
+    partition = world.create("orders").partition(0)
+    send(world, "orders", 0, [Record(None, str(one).encode(), (), 1) for one in range(10)])
+    gc.collect()
+    gc.disable()
+    try:
+        page = read_page([Place(partition, 3)], records_max=4, bytes_max=1 << 20)
+        seen = weakref.ref(page)
+        del page
+        assert seen() is None, "it waits for the garbage collector"
+    finally:
+        gc.enable()
 
 
 def test_a_read_ends_before_its_last_offset_and_does_not_wait_there() -> None:

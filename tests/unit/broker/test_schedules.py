@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.promise import Promise
 from goqueue.broker.schedule_flights import FLIGHT_MS_MAX
 from goqueue.broker.schedule_listing import LIST_MAX
 from goqueue.broker.schedule_log import ScheduleLog
@@ -11,7 +12,7 @@ from goqueue.broker.schedule_release import SEARCHES_MAX, TURN_PAUSE_MS, Release
 from goqueue.broker.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
 from goqueue.model.attributes import DELAY_MS_MAX
-from goqueue.model.batch import Record
+from goqueue.model.batch import Record, encode_batch
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (
     GoQueueError,
@@ -28,6 +29,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.key_hash import partition_of_key
+from goqueue.partition import Appended
 from tests.unit.broker.node import Node
 
 DAY_MS = 86_400_000
@@ -405,6 +407,107 @@ def test_compaction_keeps_what_waits_and_nothing_else() -> None:
     desk.start()
     desk.run_for(1_000)
     assert desk.values("orders").count(b"%d" % DAY_MS) == 1
+
+
+class IdempotentDesk(Desk):
+    """Also a producer of batches with delayed records."""
+
+    def send(
+        self, *values: bytes, sequence: int, delay_ms: int = 50, producer_id: int = 9
+    ) -> Promise[None]:
+        headers = (("goqueue-delay-ms", b"%d" % delay_ms),) if delay_ms else ()
+        batch = encode_batch(
+            [Record(None, value, headers, self.now_ms) for value in values],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        done: Promise[None] = Promise()
+        topic = self.broker.topics.get("orders")
+        partition = topic.partitions[0]
+        appended = self.broker.produce(topic, partition, memoryview(batch))
+        if isinstance(appended, Appended):
+            partition.when_committed(appended.last_offset, lambda error: done.settle(None, error))
+        else:
+            appended.when_committed(lambda error: done.settle(None, error))
+        return done
+
+    def states(self) -> int:
+        """How many producers are remembered where delayed records wait."""
+        return sum(len(log.agenda.origins) for log in self.broker.schedules._logs_here())
+
+
+def _lose_the_topic(desk: Desk) -> None:
+    """Have the partition forget its producers, as a leader does that has not got the batch."""
+    desk.broker.topics.get("orders").partitions[0].producers._states.pop(9, None)
+
+
+def test_a_producers_batches_are_recognised_after_compaction_and_without_a_checkpoint() -> None:
+    desk = IdempotentDesk(
+        compaction__check_ms="1000",
+        compaction__dirty_ratio_min="0.01",
+        schedules__checkpoint_ms="1000",
+    )
+    desk.create("orders")
+    count = 30
+    for number in range(count):
+        desk.wait(desk.send(b"v%d" % number, sequence=number))
+    desk.run_for(1_000)
+    topic = desk.broker.topics.get("__scheduled")
+    before = sum(partition.log.size for partition in topic.partitions)
+    for partition in topic.partitions:
+        partition.log.settings.segment_ms = 1
+        partition.log.settings.compaction_lag_ms_min = 0
+    desk.run_for(20_000)
+    assert sum(partition.log.size for partition in topic.partitions) < before / 2
+    desk.disk.remove_tree("schedules")
+    desk.kill()
+    desk.start()
+    assert desk.states() == 1
+    for number in (0, 7, count - 6, count - 1):
+        _lose_the_topic(desk)
+        desk.wait(desk.send(b"v%d" % number, sequence=number))
+    desk.run_for(1_000)
+    assert sorted(desk.values("orders")) == sorted(b"v%d" % number for number in range(count))
+
+
+def test_the_memory_of_producers_ends_as_that_of_a_partition_does() -> None:
+    desk = IdempotentDesk(
+        producers__id_expiry_ms="10m",
+        producers__states_per_partition_max="3",
+        schedules__partitions="1",
+    )
+    desk.create("orders")
+    for producer_id in range(100, 105):
+        desk.wait(desk.send(b"v", sequence=0, producer_id=producer_id))
+    assert desk.states() == 5
+    desk.run_for(70_000)
+    assert desk.states() == 3
+    desk.run_for(300_000)
+    desk.wait(desk.send(b"v", sequence=1, producer_id=104))
+    desk.run_for(400_000)
+    assert desk.states() == 1
+    # It is forgotten in the log as well.
+    desk.disk.remove_tree("schedules")
+    desk.kill()
+    desk.start()
+    assert desk.states() == 1
+    desk.wait(desk.broker.topics.delete("orders"))
+    desk.run_for(70_000)
+    assert desk.states() == 0
+
+
+def test_a_log_of_schedules_that_fails_lets_no_later_batch_pass() -> None:
+    desk = IdempotentDesk(schedules__partitions="1")
+    desk.create("orders")
+    desk.wait(desk.send(b"d0", sequence=0))
+    (log,) = desk.broker.schedules._logs_here()
+    log.partition.fail(OSError(5, "broken"))
+    for sequence, delay_ms in ((1, 50), (2, 0), (3, 50)):
+        with pytest.raises(GoQueueError):
+            desk.wait(desk.send(b"v%d" % sequence, sequence=sequence, delay_ms=delay_ms))
+    desk.run_for(1_000)
+    assert desk.values("orders") == []
 
 
 def test_what_is_due_close_together_shares_its_syncs(desk: Desk) -> None:

@@ -53,7 +53,8 @@ def test_a_word_that_is_no_choice_is_refused_with_the_choices(setting: TopicSett
     for word in setting.choices:
         setting.check(word)
     for word in ("", "maybe", setting.choices[0].upper()):
-        if word not in setting.choices:
+        # A list may be empty.
+        if word not in setting.choices and (word or setting.kind != "list"):
             with pytest.raises(InvalidTopicSetting) as refusal:
                 setting.check(word)
             assert f"one of {', '.join(setting.choices)}" in str(refusal.value)
@@ -64,7 +65,7 @@ def test_a_list_may_have_several_words(text: str) -> None:
     TOPIC_SETTINGS["cleanup_policy"].check(text)
 
 
-@pytest.mark.parametrize("text", ["", ",", "delete,", "delete;compact", "delete,burn"])
+@pytest.mark.parametrize("text", [",", "delete,", "delete;compact", "delete,burn"])
 def test_a_list_has_no_other_words(text: str) -> None:
     with pytest.raises(InvalidTopicSetting, match="cleanup_policy"):
         TOPIC_SETTINGS["cleanup_policy"].check(text)

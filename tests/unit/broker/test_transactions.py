@@ -275,7 +275,7 @@ def test_the_internal_topic_is_made_when_it_is_needed_and_belongs_to_the_broker(
     assert shop.broker.topics.find(TRANSACTION_TOPIC) is None
     assert transactions.all() == []
     refusal = transactions.verify(NAME, ProducerIdentity(1, 0), ORDERS)
-    assert isinstance(refusal, CoordinatorNotAvailable)
+    assert isinstance(refusal, InvalidProducerIdMapping)
     first = transactions.initialise("one", timeout_ms=1000)
     second = transactions.initialise("two", timeout_ms=1000)
     assert shop.wait(first).producer_id != shop.wait(second).producer_id

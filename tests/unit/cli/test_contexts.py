@@ -14,6 +14,7 @@ from goqueue.cli.context import (
     Call,
     Context,
     Contexts,
+    Named,
     add_shared_options,
     contexts_file,
     load_contexts,
@@ -75,7 +76,7 @@ def test_the_list_marks_the_context_in_use(shell: Shell) -> None:
     shell("set-context", "here", "-b", "one:9092")
     lines = shell("get-contexts").splitlines()
     assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "HTTP", "OUTPUT"]
-    assert lines[1].split() == ["*", "here", "one:9092", "one:8080", "table"]
+    assert lines[1].split() == ["*", "here", "one:9092", "-", "table"]
 
 
 def test_options_are_taken_before_and_after_the_command(shell: Shell) -> None:
@@ -94,33 +95,41 @@ def test_an_unknown_context_is_refused_by_name(shell: Shell, command: str) -> No
 def test_the_broker_is_chosen_by_flag_context_environment_and_default(file: Path) -> None:
     save_contexts(file, Contexts("here", {"here": Context("one:1"), "there": Context("two:2")}))
     environ = {"GOQUEUE_CLI_CONFIG": str(file)}
-    assert Call(environ).bootstrap == "one:1"
-    assert Call({**environ, "GOQUEUE_BOOTSTRAP": "env:3"}).bootstrap == "env:3"
+    assert Call(environ).named == Named("one:1", context="here")
+    assert Call({**environ, "GOQUEUE_BOOTSTRAP": "env:3"}).named == Named("env:3")
     named = Call({**environ, "GOQUEUE_BOOTSTRAP": "env:3"}, context_given="there")
-    assert named.bootstrap == "two:2"
+    assert named.named == Named("two:2", context="there")
     named.bootstrap_given = "flag:4"
-    assert named.bootstrap == "flag:4"
+    assert named.named == Named("flag:4")
     file.unlink()
-    assert Call(environ).bootstrap == BOOTSTRAP_DEFAULT
+    assert Call(environ).named == Named(BOOTSTRAP_DEFAULT)
 
 
-def test_the_http_address_is_chosen_the_same_way_and_else_beside_the_other(file: Path) -> None:
-    environ = {"GOQUEUE_CLI_CONFIG": str(file)}
-    assert Call(environ).http == "127.0.0.1:8080"
-    contexts = {"here": Context("one:1", http="one:80"), "there": Context("two:2")}
+def test_the_source_that_names_one_address_decides_both(file: Path) -> None:
+    contexts = {
+        "here": Context("one:1", http="one:80"),
+        "there": Context("two:2"),
+        "web": Context("", http="web:80"),
+    }
     save_contexts(file, Contexts("here", contexts))
     assert load_contexts(file).by_name == contexts
-    assert Call(environ).http == "one:80"
-    assert Call(environ, context_given="there").http == "two:8080"
-    assert Call({**environ, "GOQUEUE_HTTP": "env:3"}).http == "env:3"
-    assert Call({**environ, "GOQUEUE_HTTP": "env:3"}, context_given="here").http == "one:80"
-    assert Call(environ, http_given="flag:4").http == "flag:4"
-
-
-def test_who_names_another_broker_does_not_mean_the_queues_of_the_one_in_use(file: Path) -> None:
-    save_contexts(file, Contexts("here", {"here": Context("one:1", http="one:80")}))
     environ = {"GOQUEUE_CLI_CONFIG": str(file)}
-    assert Call(environ, bootstrap_given="[::1]:9092,other:1").http == "[::1]:8080"
+    assert Call(environ).named == Named("one:1", "one:80", "here")
+    assert Call(environ, context_given="there").named == Named("two:2", None, "there")
+    assert Call(environ, context_given="web").named == Named(None, "web:80", "web")
+    by_variable = {**environ, "GOQUEUE_HTTP": "env:3"}
+    assert Call(by_variable).named == Named(None, "env:3")
+    assert Call(by_variable, bootstrap_given="flag:4").named == Named("flag:4")
+    assert Call(by_variable, context_given="here").named == Named("one:1", "one:80", "here")
+    assert Call(environ, http_given="flag:4").named == Named(None, "flag:4")
+
+
+def test_an_address_that_is_set_replaces_both(shell: Shell, file: Path) -> None:
+    shell("set-context", "here", "-b", "one:1", "--http", "one:80", "-o", "json")
+    shell("set-context", "here", "-b", "two:1")
+    assert load_contexts(file).get("here") == Context("two:1", OutputForm.JSON)
+    shell("set-context", "here", "--http", "two:80")
+    assert load_contexts(file).get("here") == Context("", OutputForm.JSON, "two:80")
 
 
 @pytest.mark.parametrize(

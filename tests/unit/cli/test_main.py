@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,12 @@ def test_serving_does_not_load_what_only_people_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_an_option_and_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--version") == 0
+    by_option = capsys.readouterr().out
+    assert run(monkeypatch, "version") == 0
+    assert by_option == capsys.readouterr().out == f"{version('goqueue')}\n"

@@ -25,8 +25,11 @@ AMBIGUOUS = {
     model.InternalTopic,
     model.InvalidSettings,
     model.StorageFull,
+    model.UnpacksTooLarge,
+    model.LimitReached,
     # Errors of other front ends, which Kafka has no codes for.
     model.UnknownMessage,
+    model.DeadLettering,
     model.TopicDeletionDisabled,
     model.NotCompacted,
     model.InvalidAttribute,

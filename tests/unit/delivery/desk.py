@@ -212,7 +212,8 @@ class Desk:
 
     def extend(self, deliveries: Sequence[Delivery], visibility_ms: int) -> list[Settled]:
         now_ms = self.topic.now_ms
-        return self.queue.extend(now_ms, receipts(deliveries), visibility_ms=visibility_ms)
+        settled = self.queue.extend(now_ms, receipts(deliveries), visibility_ms=visibility_ms)
+        return self._saved(settled)
 
     def prepare(self, deliveries: Sequence[Delivery], producer_id: int = 1) -> list[Settled]:
         """Acknowledge in a transaction: write the plan, and carry it out."""

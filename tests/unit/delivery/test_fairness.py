@@ -151,6 +151,7 @@ def test_a_restart_begins_anew_with_everything_that_was_set_aside() -> None:
     one.receive(NOISY_OUT_MIN)
     one.ack(one.receive(10))
     one.open()
+    one.pass_time(one.settings.visibility_ms)
     received: list[int] = []
     while batch := one.offsets(50):
         received += batch

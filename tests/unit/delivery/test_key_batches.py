@@ -91,16 +91,58 @@ def test_two_receives_of_what_came_back_do_not_share_a_key() -> None:
     assert one.offsets() == [1, 2, 3]
 
 
+def test_a_receive_takes_as_many_of_a_key_as_it_can_before_the_next() -> None:
+    one = desk()
+    for key in (b"a", b"b", b"a", b"b", b"a", b"c"):
+        one.topic.produce(1, key=key)
+    assert one.offsets(4) == [0, 1, 2, 4], "three of one key, and the first of the next"
+    assert one.offsets(4) == [5], "the other keys are busy"
+
+
+def test_others_have_what_was_looked_at_and_left() -> None:
+    one = desk()
+    for key in (b"a", b"b", b"a", b"b"):
+        one.topic.produce(1, key=key)
+    first = one.receive(1)
+    assert [each.offset for each in first] == [0]
+    assert one.offsets(1) == [1]
+    assert one.offsets(1) == []
+    one.ack(first)
+    assert one.offsets(2) == [2]
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_an_earlier_message_that_came_back_goes_again_while_later_ones_are_out(
+    is_reopened: bool,
+) -> None:
+    one = desk()
+    one.topic.produce(4, key=b"a")
+    first, second, third = one.receive(3)
+    one.nack([second], 0)
+    assert one.receive() == [], "the first is with somebody else"
+    one.nack([first], 0)
+    if is_reopened:
+        one.open()
+    again = one.receive()
+    assert [(each.offset, each.attempt) for each in again] == [(0, 2), (1, 2)]
+    assert one.receive() == [], "the third is out, and the fourth comes after it"
+    one.ack(again)
+    assert one.receive() == []
+    one.ack([third])
+    assert one.offsets() == [3]
+
+
 def test_after_a_crash_nothing_overtakes_what_was_out_before_it() -> None:
-    """A retry is known by the journal and its key with it; what was only out is not."""
     one = desk()
     one.topic.produce(4, key=b"a")
     first = one.receive(3)
     one.nack(first[2:], 0)
     one.open()
+    assert one.receive() == [], "its key is busy, also for whoever opens the queue again"
+    one.pass_time(one.settings.visibility_ms)
     received = one.receive()
     assert [each.offset for each in received] == [0, 1, 2, 3]
-    assert [each.attempt for each in received] == [1, 1, 2, 1]
+    assert [each.attempt for each in received] == [2, 2, 2, 1]
 
 
 def test_after_a_crash_nothing_overtakes_what_a_transaction_gave_back() -> None:
@@ -144,5 +186,6 @@ def test_the_setting_changes_when_nothing_is_under_way() -> None:
     one.queue.configure(one.settings, one.lanes)
     one.ack(first)
     assert one.offsets() == [1], "what is under way goes on as it began"
+    one.pass_time(one.settings.visibility_ms)
     one.open()
     assert one.offsets() == [1, 2]

@@ -37,6 +37,8 @@ def test_a_leased_message_is_with_one_consumer_and_an_acked_one_never_comes_back
     one.pass_time(100_000)
     assert one.offsets() == [3, 4]
     one.open()
+    assert one.offsets() == []
+    one.pass_time(one.settings.visibility_ms)
     assert one.offsets() == [3, 4]
 
 
@@ -81,9 +83,13 @@ def test_an_extended_message_keeps_its_receipt_and_the_others_their_time() -> No
     assert one.offsets() == [0, 2]
     one.pass_time(1000)
     assert one.offsets() == [0, 2]
-    assert errors(one.ack(deliveries[1:2])) == [None]
     one.open()
-    assert one.offsets() == [0, 2]
+    assert one.offsets() == []
+    assert errors(one.ack(deliveries[1:2])) == [None]
+    one.pass_time(1000)
+    assert one.buried == []
+    one.bury()
+    assert [offset for _, offset, _, _ in one.buried] == [0, 2]
 
 
 def test_a_whole_lease_is_extended_and_can_be_shortened() -> None:
@@ -119,29 +125,99 @@ def test_bad_receipts_harm_nobody_and_each_has_its_own_answer() -> None:
     one, other = Desk(topic, number=1), Desk(topic, number=2, group="other")
     topic.produce(3)
     mine, theirs = one.receive(), other.receive()
-    forged = mine[1].receipt[:-1] + ("A" if mine[1].receipt[-1] != "A" else "B")
+    forged = mine[1].receipt[:39] + ("A" if mine[1].receipt[39] != "A" else "B")
+    forged += mine[1].receipt[40:]
     results = one.queue.ack(
         topic.now_ms, [mine[0].receipt, "nonsense", theirs[1].receipt, forged, mine[0].receipt]
     )
     assert errors(results) == [
         None,
         "invalid_receipt",
-        "stale_receipt",
-        "stale_receipt",
-        "stale_receipt",
+        "invalid_receipt",
+        "invalid_receipt",
+        None,  # It is done, by the same receipt.
     ]
     assert states(one, 3) == ["done", "leased", "leased"]
     assert states(other, 3) == ["leased"] * 3
 
 
-def test_a_receipt_of_an_earlier_life_is_stale() -> None:
-    one = desk()
-    one.topic.produce(1)
+@pytest.mark.parametrize("key_order", [False, True])
+def test_a_receipt_of_an_earlier_life_is_good_until_its_time(key_order: bool) -> None:
+    one = desk(key_order=key_order, visibility_ms=1000)
+    for key in (b"a", b"b", b"c", b"d", b"e"):
+        one.topic.produce(1, key=key)
     old = one.receive()
+    one.pass_time(400)
     one.open()
-    new = one.receive()
-    assert errors(one.ack(old)) == ["stale_receipt"]
-    assert errors(one.ack(new)) == [None]
+    assert one.receive() == []
+    assert errors(one.ack(old[:1])) == [None]
+    assert errors(one.nack(old[1:2], 0)) == [None]
+    assert errors(one.reject(old[2:3])) == [None]
+    assert errors(one.extend(old[3:4], 5000)) == [None]
+    assert [(each.offset, each.attempt) for each in one.receive()] == [(1, 2)]
+    one.bury()
+    one.open()
+    one.pass_time(600)
+    assert [(each.offset, each.attempt) for each in one.receive()] == [(4, 2)]
+    assert states(one, 5) == ["done", "leased", "done", "leased", "leased"]
+
+
+def test_a_settled_message_stays_settled_whoever_asks_again() -> None:
+    """A call whose answer was lost is made again, also of the next owner."""
+    one = desk(backoff_ms=0)
+    one.topic.produce(3)
+    acked, nacked, rejected = one.receive()
+    one.ack([acked])
+    one.nack([nacked], 0)
+    one.reject([rejected])
+    assert errors(one.reject([rejected])) == ["dead_lettering"], "it is not settled yet"
+    one.bury()
+    for _ in range(2):
+        assert errors(one.ack([acked])) == [None]
+        assert errors(one.nack([nacked], 0)) == [None]
+        assert errors(one.reject([rejected])) == [None]
+        assert errors(one.ack([rejected])) == ["stale_receipt"]
+        assert errors(one.reject([acked])) == ["stale_receipt"]
+        for number, partition in enumerate(one.queue.partitions):
+            one.queue.mark_changed(number)
+            partition.events.extend(partition.ledger.written_out())
+        one.save()
+        one.open()
+    assert [(each.offset, each.attempt) for each in one.receive()] == [(1, 2)]
+    assert errors(one.nack([nacked], 0)) == [None]
+    assert errors(one.ack([nacked])) == ["stale_receipt"], "somebody else has it"
+
+
+def test_what_nobody_has_seen_is_given_back_and_not_counted() -> None:
+    one = desk()
+    one.topic.produce(3)
+    one.receive()
+    one.queue.release(list(one.queue.leases), one.topic.now_ms)
+    one.save()
+    for _ in range(2):
+        assert [one.queue.unacked.total, *states(one, 3)] == [0, "ready", "ready", "ready"]
+        one.open()
+    assert [(each.offset, each.attempt) for each in one.receive()] == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_snapshot_keeps_leases_with_their_times() -> None:
+    one = desk(visibility_ms=1000)
+    one.topic.produce(2, lane=1)
+    one.topic.produce(4, lane=3)
+    held = one.receive()
+    one.ack(held[:1])
+    one.extend(held[1:2], 3000)
+    one.journal.clear()
+    for number, partition in enumerate(one.queue.partitions):
+        one.queue.mark_changed(number)
+        partition.events.extend(partition.ledger.written_out())
+    one.save()
+    one.open()
+    assert one.receive() == []
+    assert stats(one.queue, one.topic.now_ms).in_flight == 5
+    one.pass_time(1000)
+    assert sorted(one.offsets()) == [2, 3, 4, 5]
+    assert errors(one.ack(held[1:2])) == [None]
 
 
 # Retries and dead letters
@@ -264,6 +340,7 @@ def test_offsets_without_a_record_are_passed_over_for_good() -> None:
     assert one.offsets() == [0, 2, 4]
     assert one.queue.totals.skipped == 2
     one.open()
+    one.pass_time(one.settings.visibility_ms)
     assert one.offsets() == [0, 2, 4]
 
 
@@ -331,7 +408,8 @@ def test_keys_that_wait_for_a_retry_are_still_busy_after_a_crash() -> None:
     first = one.receive()
     one.nack(first[:1], 60_000)
     one.open()
-    assert one.offsets() == [2]
+    assert one.offsets() == []
+    one.ack(first[1:])
     one.pass_time(60_000)
     one.ack(one.receive(1))
     assert one.offsets(1) == [1]
@@ -398,6 +476,8 @@ def test_a_rewind_voids_the_leases_from_there_on_and_keeps_what_is_under_way_bef
     one.pass_time(1000)
     assert one.offsets() == [1]
     one.open()
+    assert one.offsets() == []
+    one.pass_time(one.settings.visibility_ms)
     assert sorted(one.offsets()) == [1, 2, 3, 4, 5]
 
 
@@ -410,6 +490,7 @@ def test_a_rewind_forward_skips_what_was_not_handed_out() -> None:
     assert one.offsets() == [7, 8, 9]
     assert errors(one.ack(held)) == [None, None]
     one.open()
+    one.pass_time(one.settings.visibility_ms)
     assert one.offsets() == [7, 8, 9]
 
 
@@ -433,9 +514,10 @@ def test_a_purge_finishes_everything_also_what_is_out() -> None:
     one.nack(one.receive(2))
     one.queue.purge([one.topic.end(0)])
     one.save()
-    assert errors(one.ack(held)) == ["stale_receipt"] * 3
+    assert errors(one.ack(held)) == [None] * 3, "they are done"
     one.topic.produce(1)
     assert one.offsets() == [10]
+    one.pass_time(one.settings.visibility_ms)
     one.open()
     assert one.offsets() == [10]
     assert one.queue.unacked.total == 1
@@ -483,6 +565,7 @@ def test_messages_with_the_offsets_of_a_lost_tail_are_delivered() -> None:
     one.open()
     one.topic.produce(3)
     assert one.offsets() == [4, 5, 6]
+    one.pass_time(one.settings.visibility_ms)
     one.open()
     assert one.offsets() == [4, 5, 6], "the journal remembers that the tail was lost"
 

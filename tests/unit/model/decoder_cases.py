@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from goqueue.model.batch import RawRecord, Record, encode_records
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, InvalidTimestamp
 
 # Lengths and counts at which something begins to be wrong.
 _NUMBERS = (
@@ -43,6 +43,7 @@ def outcomes(decoder: ModuleType, payload: bytes, count: int, **base: int | None
         _outcome(lambda: _fields(decoder, payload, count)),
         _outcome(lambda: _tables(decoder, payload, count, place)),
         _outcome(lambda: _checksums(decoder, payload, count)),
+        *[_checked(decoder, payload, count, timestamp or 0, has_gaps) for has_gaps in (0, 1)],
     ]
 
 
@@ -84,6 +85,15 @@ def _outcome(read: Callable[[], Any]) -> Any:
         return "refused"
     except ValueError:
         return "not text"
+
+
+def _checked(decoder: ModuleType, payload: bytes, count: int, timestamp: int, has_gaps: int) -> Any:
+    """What the check says, or its reason."""
+    try:
+        behind = b"before" + payload
+        return decoder.check_records(memoryview(behind), 6, count, timestamp, bool(has_gaps))
+    except (CorruptBatch, InvalidTimestamp) as error:
+        return type(error), str(error)
 
 
 def _columns(index: tuple[memoryview | None, ...]) -> list[list[int] | None]:

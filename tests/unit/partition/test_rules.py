@@ -14,22 +14,26 @@ from goqueue.model.batch import (
     HAS_DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
+    Record,
     build_batch,
     check_batch,
     decode_batch,
+    encode_batch,
+    encode_records,
     read_header,
 )
-from goqueue.model.compression import Compression
+from goqueue.model.compression import Compression, compress
 from goqueue.model.errors import (
     CorruptBatch,
     GoQueueError,
     InvalidRecord,
     InvalidTimestamp,
     RecordTooLarge,
+    StorageFull,
     UnsupportedCompression,
-    UnsupportedFormat,
 )
 from goqueue.partition import PartitionSettings
+from goqueue.partition.rules import FAULTS_MAX
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.shelf import NOW_MS, Shelf, batch_of
 
@@ -91,7 +95,7 @@ def test_a_batch_must_have_as_many_records_as_offsets(count: int, delta: int) ->
 
 @pytest.mark.parametrize(("at", "form"), [(57, ">i"), (23, ">i")])
 def test_negative_counts_are_refused(at: int, form: str) -> None:
-    with pytest.raises(InvalidRecord, match="negative"):
+    with pytest.raises(InvalidRecord, match="-5"):
         Shelf().append_batch(with_header(batch_of("a"), at, form, -5))
 
 
@@ -112,11 +116,13 @@ def test_an_unknown_codec_is_refused(codec: int) -> None:
         Shelf().append("a", attributes=codec)
 
 
-@pytest.mark.parametrize("magic", [0, 1, 3])
-def test_another_format_is_refused(magic: int) -> None:
+@pytest.mark.parametrize(
+    ("magic", "error"), [(0, InvalidRecord), (1, InvalidRecord), (3, CorruptBatch)]
+)
+def test_another_format_is_refused(magic: int, error: type[GoQueueError]) -> None:
     batch = batch_of("a")
     batch[16] = magic
-    with pytest.raises(UnsupportedFormat, match=f"format {magic}"):
+    with pytest.raises(error, match=f"format {magic}"):
         Shelf().append_batch(batch)
 
 
@@ -129,12 +135,12 @@ def test_a_batch_that_was_damaged_on_its_way_is_refused() -> None:
 
 @pytest.mark.parametrize("cut", [1, 30, 60])
 def test_a_batch_that_was_cut_short_is_refused(cut: int) -> None:
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(InvalidRecord):
         Shelf().append_batch(batch_of("a")[:-cut])
 
 
 def test_two_batches_at_once_are_refused() -> None:
-    with pytest.raises(CorruptBatch, match="says that it has"):
+    with pytest.raises(InvalidRecord, match="must bring one batch"):
         Shelf().append_batch(batch_of("a") + batch_of("b"))
 
 
@@ -245,10 +251,53 @@ def test_recompression_and_append_times_go_together() -> None:
     assert (record.value, record.timestamp_ms) == (b"a" * 500, NOW_MS)
 
 
-def test_a_batch_that_cannot_be_unpacked_is_refused_where_it_must_be() -> None:
+def test_a_batch_that_cannot_be_unpacked_is_refused() -> None:
     rubbish = build_batch(b"rubbish", record_count=1, attributes=Compression.GZIP)
-    with pytest.raises(CorruptBatch):
-        Shelf(PartitionSettings(compression=Compression.LZ4)).append_batch(rubbish)
+    with pytest.raises(InvalidRecord, match="cannot be unpacked"):
+        Shelf().append_batch(rubbish)
+
+
+# Records
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize(
+    "settings", [PartitionSettings(), PartitionSettings(is_append_time=True), COMPACTED]
+)
+def test_more_records_than_bytes_are_refused(
+    settings: PartitionSettings, codec: Compression
+) -> None:
+    packed = compress(codec, bytes(13))
+    batch = build_batch(packed, record_count=2**31 - 1, attributes=codec)
+    shelf = Shelf(settings)
+    with pytest.raises(InvalidRecord, match="more bytes than its batch has"):
+        shelf.append_batch(batch)
+    assert shelf.partition.end_offset == 0
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_a_batch_has_the_time_of_its_newest_record(codec: Compression) -> None:
+    records = [(0, Record(b"k", b"v", (), NOW_MS - 9)), (1, Record(b"k", b"v", (), NOW_MS - 5))]
+    payload = compress(codec, encode_records(records, base_timestamp=NOW_MS - 9))
+    times = {"base_timestamp": NOW_MS - 9, "max_timestamp": NOW_MS + 100 * HOUR_MS}
+    shelf = Shelf()
+    shelf.append_batch(build_batch(payload, record_count=2, attributes=codec, **times))
+    assert read_header(stored(shelf)).max_timestamp == NOW_MS - 5
+
+
+def test_the_records_with_bad_times_are_named() -> None:
+    times = [NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS, NOW_MS + 3 * HOUR_MS]
+    batch = encode_batch([Record(b"k", b"v", (), time) for time in times])
+    with pytest.raises(InvalidTimestamp) as refused:
+        Shelf().append_batch(batch)
+    assert list(refused.value.faults) == [1, 3]
+
+
+def test_only_so_many_of_them_are_named() -> None:
+    late = Record(b"k", b"v", (), NOW_MS + 2 * HOUR_MS)
+    with pytest.raises(InvalidTimestamp) as refused:
+        Shelf().append_batch(encode_batch([late] * (FAULTS_MAX + 5)))
+    assert len(refused.value.faults) == FAULTS_MAX
 
 
 # Keys
@@ -263,3 +312,15 @@ def test_a_compacted_topic_refuses_records_without_a_key(codec: Compression) -> 
 
 def test_other_topics_take_records_without_a_key() -> None:
     assert Shelf().append("a", key=None).base_offset == 0
+
+
+@pytest.mark.parametrize("is_append_time", [False, True])
+def test_a_batch_for_which_there_was_no_room_can_be_tried_again(is_append_time: bool) -> None:
+    shelf = Shelf(PartitionSettings(is_append_time=is_append_time))
+    shelf.append("a")
+    batch = batch_of("b")
+    shelf.disk.fill_after(0)
+    with pytest.raises(StorageFull):
+        shelf.append_batch(batch)
+    shelf.disk.make_room()
+    assert shelf.append_batch(batch).base_offset == 1

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import AcceptLoss, Conf, Folder, Master
 from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.cli.target import kafka_address
 
 
 @run.command()
@@ -34,7 +34,7 @@ def archive(
 
         done = pipelines.archive(
             spark,
-            current_call(ctx).bootstrap,
+            kafka_address(ctx),
             topics,
             to,
             layout=layout,

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import AcceptLoss, Conf, Folder, Master
 from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.cli.target import kafka_address
 
 
 @run.command()
@@ -35,7 +35,7 @@ def compact(
         done = pipelines.compact(
             spark,
             to,
-            bootstrap=current_call(ctx).bootstrap,
+            bootstrap=kafka_address(ctx),
             topic=topic,
             archive=archive,
             keeps_tombstones=not drop_tombstones,

@@ -13,6 +13,7 @@ from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import Conf, Master, Where
 from goqueue.cli.pipeline.session import spark_session
+from goqueue.cli.target import kafka_address
 
 
 @run.command()
@@ -48,7 +49,7 @@ def deadletters(
         groupings = by or list(letters.GROUPINGS)
         for one in groupings:
             letters.check_grouping(one)
-        found = letters.read_letters(spark, current_call(ctx).bootstrap, lying_in)
+        found = letters.read_letters(spark, kafka_address(ctx), lying_in)
         chosen = select(found, Selection(where=where))
         counted = letters.collect_triage(chosen, lying_in, groupings, time_ms=now_ms())
         if save is not None:

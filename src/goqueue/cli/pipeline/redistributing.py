@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import Conf, Mark, Master, NoVerify
 from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.cli.target import http_address, kafka_address
 
 
 @run.command()
@@ -34,14 +34,14 @@ def redistribute(
 
         done = pipelines.redistribute(
             spark,
-            current_call(ctx).bootstrap,
+            kafka_address(ctx),
             source,
             target,
             state,
             partitions=partitions,
             is_marked=mark,
             is_verified=not no_verify,
-            http=current_call(ctx).http_named,
+            http=http_address(ctx),
             on_progress=tick,
         )
     print_result(

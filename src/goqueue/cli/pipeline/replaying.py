@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_position
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
 from goqueue.cli.pipeline.session import need_spark, print_result, spark_session
 from goqueue.cli.redrive import read_header_filter, read_moment_ms
+from goqueue.cli.target import http_address, kafka_address
 from goqueue.client import Place
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def replay(
 
         done = pipelines.replay(
             spark,
-            current_call(ctx).bootstrap,
+            kafka_address(ctx),
             to,
             run_id=run_id,
             archive=archive,
@@ -69,7 +69,7 @@ def replay(
             partitioning=partitioning,
             is_marked=mark,
             is_verified=not no_verify,
-            http=current_call(ctx).http_named,
+            http=http_address(ctx),
             on_progress=tick,
         )
     print_result(

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.context import current_call
 from goqueue.cli.pipeline.commands import run
 from goqueue.cli.pipeline.options import AcceptLoss, Conf, Folder, Master
 from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.cli.target import http_address, kafka_address
 from goqueue.model.errors import InvalidRequest
 
 
@@ -42,7 +42,6 @@ def typed(
     conf: Conf = None,
 ) -> None:
     """Append what is new in a topic, or in an archive, to a typed table of Parquet files."""
-    call = current_call(ctx)
     if topic is None and archive is None:
         raise InvalidRequest("Name a topic, or an archive with --archive.")
     with spark_session(master, conf) as (spark, tick):
@@ -51,8 +50,8 @@ def typed(
         done = pipelines.typed(
             spark,
             to,
-            registry=registry or registry_beside(call.http),
-            bootstrap=call.bootstrap,
+            registry=registry or registry_beside(http_address(ctx)),
+            bootstrap=kafka_address(ctx),
             topic=topic,
             archive=archive,
             subject=subject,

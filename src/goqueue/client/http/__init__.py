@@ -45,6 +45,7 @@ from goqueue.wire.http.bodies.cluster import (
     Voter,
     Voters,
 )
+from goqueue.wire.http.bodies.groups import PartitionLag as GroupPartitionLag
 
 __all__ = [
     "AsyncClient",
@@ -64,6 +65,7 @@ __all__ = [
     "ConsumerSettings",
     "DeadLetter",
     "Drain",
+    "GroupPartitionLag",
     "HttpSettings",
     "Lanes",
     "LetterFilter",

@@ -58,6 +58,7 @@ class Groups(Shell[GroupRequests]):
 
     list_all = call(GroupRequests.list_all)
     put_queue = call(GroupRequests.put_queue)
+    configure_queue = call(GroupRequests.configure_queue)
     put_stream = call(GroupRequests.put_stream)
     describe = call(GroupRequests.describe)
     delete = call(GroupRequests.delete)
@@ -73,6 +74,7 @@ class AsyncGroups(AsyncShell[GroupRequests]):
 
     list_all = async_call(GroupRequests.list_all)
     put_queue = async_call(GroupRequests.put_queue)
+    configure_queue = async_call(GroupRequests.configure_queue)
     put_stream = async_call(GroupRequests.put_stream)
     describe = async_call(GroupRequests.describe)
     delete = async_call(GroupRequests.delete)

@@ -37,6 +37,7 @@ class Request(Generic[T]):
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     repeat: Repeat = Repeat.HARMLESS
+    headers: Mapping[str, str] = field(default_factory=dict)
     wait_ms: int = 0  # what the broker was asked to wait, on top of the usual time for an answer
 
 

@@ -140,7 +140,7 @@ def _arguments(request: Request[Any], settings: HttpSettings) -> dict[str, Any]:
         "url": request.path,
         "params": request.query or None,
         "content": request.body,
-        "headers": _JSON if request.body is not None else None,
+        "headers": {**_JSON, **request.headers} if request.body is not None else request.headers,
         "timeout": httpx.Timeout(
             _answer_seconds(request, settings), connect=settings.connect_ms_max / 1000
         ),

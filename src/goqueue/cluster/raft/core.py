@@ -21,6 +21,8 @@ from goqueue.cluster.raft.leading import Leadership
 from goqueue.cluster.raft.log import RaftLog
 from goqueue.cluster.raft.members import MemberChange, change_members
 from goqueue.cluster.raft.messages import (
+    COUNTER_JUMP_MAX,
+    COUNTER_MAX,
     Append,
     AppendAnswer,
     EntryKind,
@@ -36,6 +38,7 @@ from goqueue.cluster.raft.messages import (
     encode_members,
 )
 from goqueue.cluster.raft.outbox import Outbox
+from goqueue.cluster.raft.progress import Progress
 from goqueue.cluster.raft.ready import (
     START,
     HardState,
@@ -138,6 +141,10 @@ class Raft:
             return None
         return self._leadership.lag_of(node)
 
+    def progress_of(self, node: int) -> Progress | None:
+        """How far a member is, if this node leads and knows."""
+        return None if self._leadership is None else self._leadership.followers.get(node)
+
     # Inputs
 
     def tick(self, now_ms: int) -> None:
@@ -161,6 +168,7 @@ class Raft:
                 f"A message for node {message.to} has reached node {self.node_id}; check the "
                 "addresses of the peers."
             )
+        self._check_jump(message)
         if isinstance(message, PreVote):
             self._answer_pre_vote(message)
         elif isinstance(message, Vote) and self._is_led() and not message.is_transfer:
@@ -172,6 +180,21 @@ class Raft:
             if message.term > self.term:
                 self._become_follower(message.term, None)
             self._receive_in_term(message, now_ms)
+
+    def _check_jump(self, message: Message) -> None:
+        """Refuse what no cluster can have come to while this node was away."""
+        if self.term and message.term > self.term + COUNTER_JUMP_MAX:
+            raise MalformedRequest(
+                f"Node {message.sender} speaks in term {message.term}, and this node is in term "
+                f"{self.term}; that many elections cannot have been held."
+            )
+        if isinstance(message, SnapshotChunk) and self.log.last_index:
+            jump = message.last.index - self.log.last_index
+            if jump > COUNTER_JUMP_MAX:
+                raise MalformedRequest(
+                    f"Node {message.sender} has a snapshot of entry {message.last.index}, and this "
+                    f"node has {self.log.last_index}; that many cannot have been made."
+                )
 
     def miss(self, node: int, now_ms: int) -> None:
         """A node seems to be gone. If it leads, do not wait until its silence proves it.
@@ -300,7 +323,8 @@ class Raft:
 
         It may be the only one that has the entry that removes it, and then nobody else can win.
         """
-        return self.may_vote and any(
+        has_room = self.term < COUNTER_MAX and self.log.last_index < COUNTER_MAX
+        return (self.may_vote and has_room) and any(
             self.node_id in members.voters for members in self.log.possible_members()
         )
 
@@ -406,8 +430,8 @@ class Raft:
             if self.role is Role.PRE_CANDIDATE and is_for_this:
                 self._count_aye(message.sender)
         elif isinstance(message, StandNow):
-            is_voter = self.may_vote and self.node_id in self.members.voters
-            if self.role is Role.FOLLOWER and is_voter:
+            is_voter = self.node_id in self.members.voters
+            if self.role is Role.FOLLOWER and is_voter and self._may_stand():
                 self._stand(is_transfer=True)
         elif self._leadership is not None:
             if isinstance(message, AppendAnswer):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from crc32c import crc32c
 
-from goqueue.cluster.raft.messages import Entry, Position
+from goqueue.cluster.raft.messages import COUNTER_MAX, Entry, Position
 from goqueue.cluster.raft.ready import HardState
 
 _MAGIC = b"\xf1QRF"
@@ -48,11 +48,23 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def encode_frame(frame: Frame | None, sequence: int) -> bytes:
+    """The bytes of a frame; ValueError for one that could not be read back."""
+    if frame is not None:
+        _check_readable(frame)
     body = b"" if frame is None else _encoder.encode(frame)
     head_checksum = crc32c(_HEAD_CHECKED.pack(_MAGIC, len(body), sequence))
     checksum = crc32c(body, head_checksum)
     head = _HEAD.pack(_MAGIC, len(body), sequence, head_checksum, checksum)
     return head + body + _END
+
+
+def _check_readable(frame: Frame) -> None:
+    counters = [] if frame.hard_state is None else [frame.hard_state.term]
+    for place in (frame.base, *frame.entries):
+        if place is not None:
+            counters += [place.index, place.term]
+    if counters and not 0 <= min(counters) <= max(counters) <= COUNTER_MAX:
+        raise ValueError(f"A term or an index is not from 0 to {COUNTER_MAX}: {max(counters)}.")
 
 
 def decode_frame(path: str, body: bytes) -> Frame:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from goqueue.cluster.raft.log import RaftLog, entry_bytes
 from goqueue.cluster.raft.messages import (
+    COUNTER_MAX,
     Append,
     AppendAnswer,
     Entry,
@@ -24,6 +25,7 @@ from goqueue.cluster.raft.outbox import Outbox
 from goqueue.cluster.raft.progress import Pace, Progress
 from goqueue.cluster.raft.ready import Proposal, ReadDone, Refused
 from goqueue.cluster.raft.settings import RaftSettings
+from goqueue.model.errors import MalformedRequest
 
 _CHUNK_PATIENCE_HEARTBEATS = 4  # then a chunk counts as lost
 
@@ -94,6 +96,8 @@ class Leadership:
     def refusal(self, payload_bytes: int) -> Refused | None:
         """Why nothing can be proposed now, if so."""
         settings = self._settings
+        if self._log.last_index >= COUNTER_MAX:
+            return Refused("The log of the quorum is full; its cluster cannot decide any more.")
         if payload_bytes > settings.payload_bytes_max:
             return Refused(
                 f"A proposal of {payload_bytes} bytes is larger than the "
@@ -122,6 +126,11 @@ class Leadership:
         progress = self.followers.get(answer.sender)
         if progress is None:
             return
+        if answer.round > self._round or answer.match_index > self._log.last_index:
+            raise MalformedRequest(
+                f"Node {answer.sender} answers what was not asked: it has entry "
+                f"{answer.match_index} of {self._log.last_index}."
+            )
         progress.hear(now_ms, answer.round)
         if answer.is_accepted:
             if progress.accept(answer):

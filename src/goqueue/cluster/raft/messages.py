@@ -16,11 +16,17 @@ from goqueue.model.errors import MalformedRequest
 
 VERSION = 1
 MEMBERS_MAX = 1_000
-
-_INT63_MAX = (1 << 63) - 1
+ENTRIES_MAX = 100_000  # of one message
+# Terms and indexes count elections and decisions, so no cluster comes near this. What is stored has
+# the same bound as what is received, so whatever was accepted can be read back; and nobody stands
+# for election or adds an entry beyond it.
+COUNTER_MAX = 1 << 48
+# How far ahead of a node's own term or log the word of another may be. A node that was away lacks
+# thousands of elections, not thousands of millions. A new one knows nothing, and believes any.
+COUNTER_JUMP_MAX = 1 << 32
 
 NodeNumber = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Counter = Annotated[int, Meta(ge=0, le=_INT63_MAX)]
+Counter = Annotated[int, Meta(ge=0, le=COUNTER_MAX)]
 NodeNumbers = Annotated[tuple[NodeNumber, ...], Meta(max_length=MEMBERS_MAX)]
 
 
@@ -100,7 +106,7 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=5):
     to: NodeNumber
     term: Counter
     previous: Position
-    entries: list[Entry]
+    entries: Annotated[list[Entry], Meta(max_length=ENTRIES_MAX)]
     commit_index: Counter
     round: Counter
 

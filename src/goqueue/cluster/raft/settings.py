@@ -28,6 +28,15 @@ class RaftSettings:
     promotion_lag_max: int = 1_000  # entries that a learner may lack when it becomes a voter
     voters_max: int = 9  # more make every commit slower and no failure more survivable
 
+    @classmethod
+    def for_session(cls, session_ms: int) -> RaftSettings:
+        """Return settings for nodes that are missed after a session.
+
+        A longer session says that nodes may pause for longer, and so may a leader of the quorum:
+        elections that it does not wait for would replace a controller that is only slow.
+        """
+        return cls(election_ms=max(cls().election_ms, session_ms // 2))
+
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_ms < self.election_ms
         assert self.gone_ms > 0

@@ -33,7 +33,7 @@ from goqueue.cluster.raft.frames import (
     position_of,
     unmarked,
 )
-from goqueue.cluster.raft.messages import Entry, Members, Position
+from goqueue.cluster.raft.messages import COUNTER_MAX, Entry, Members, Position
 from goqueue.cluster.raft.ready import START, HardState, RaftState, Ready, Snapshot
 from goqueue.model.errors import StorageFailed, StorageFull
 from goqueue.storage.disk import Disk, File
@@ -227,6 +227,8 @@ class RaftStorage:
         return sorted(int(name[1]) for name in names if name)
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
+        if max(snapshot.last.index, snapshot.last.term) > COUNTER_MAX:
+            raise ValueError(f"A snapshot ends at {snapshot.last}, which could not be read back.")
         body = _encoder.encode(snapshot)
         head = _HEADER.pack(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, crc32c(body))
         self._disk.replace_whole(self._snapshot_path, head + body)

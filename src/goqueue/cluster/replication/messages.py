@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
+from goqueue.model.bounds import LeaderEpoch, Offset
 from goqueue.model.errors import MalformedRequest
 
 VERSION = 1
@@ -21,8 +22,8 @@ VERSION = 1
 TopicId = Annotated[bytes, Meta(max_length=16)]
 Incarnation = Annotated[bytes, Meta(max_length=64)]
 # In each of these, -1 stands for none.
-Number = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-Epoch = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+Number = Offset
+Epoch = LeaderEpoch
 
 
 class FetchStatus(IntEnum):
@@ -70,7 +71,7 @@ class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True)
     diverging_end: Number = -1
     # Where a follower that shares nothing begins: the leader's first batch.
     restart_offset: Number = -1
-    batches_bytes: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    batches_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

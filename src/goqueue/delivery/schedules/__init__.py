@@ -17,6 +17,14 @@ from goqueue.delivery.schedules.intents import (
     no_intent_record,
 )
 from goqueue.delivery.schedules.lateness import Lateness
+from goqueue.delivery.schedules.origins import (
+    NO_EPOCH,
+    forget_leader_epoch_record,
+    forget_origin_record,
+    leader_epoch_record,
+    origin_key,
+    origin_value,
+)
 from goqueue.delivery.schedules.payload import (
     PARTITION_OPEN,
     Origin,
@@ -34,6 +42,7 @@ from goqueue.delivery.schedules.timetable import NEVER_MS
 
 __all__ = [
     "NEVER_MS",
+    "NO_EPOCH",
     "PARTITION_OPEN",
     "Agenda",
     "Bucket",
@@ -50,12 +59,17 @@ __all__ = [
     "end_batch",
     "end_move_record",
     "end_record",
+    "forget_leader_epoch_record",
+    "forget_origin_record",
     "intent_record",
+    "leader_epoch_record",
     "message_batch",
     "message_record",
     "move_record",
     "no_intent_record",
     "number_key",
+    "origin_key",
+    "origin_value",
     "read_checkpoint",
     "read_key",
     "read_message",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from goqueue.delivery.schedules.buckets import Bucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, Target
 from goqueue.delivery.schedules.intents import Intent, LaneKey, read_intent, read_lane
-from goqueue.delivery.schedules.origins import Origins
+from goqueue.delivery.schedules.origins import LeaderEpochs, Origins, replay_source
 from goqueue.delivery.schedules.payload import (
     ScheduledMessage,
     is_release,
@@ -23,7 +23,7 @@ from goqueue.delivery.schedules.payload import (
     read_message,
     read_move,
 )
-from goqueue.delivery.schedules.pending import Pending
+from goqueue.delivery.schedules.pending import Pending, Stretch
 from goqueue.delivery.schedules.timetable import NEVER_MS, Timetable
 from goqueue.delivery.schedules.waiting import Released, Waiting
 from goqueue.model.batch import Record
@@ -41,6 +41,7 @@ class Agenda:
         self._folder = folder
         self.timetable = Timetable(disk, folder, self.is_current)
         self.origins = Origins()
+        self.leader_epochs = LeaderEpochs()
         self.pending = Pending()
         self.intents: dict[LaneKey, Intent] = {}  # the newest for each partition; many are over
         self.moved: dict[int, int] = {}  # due times that differ from the one in the message
@@ -59,7 +60,6 @@ class Agenda:
     def schedule(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
         """These messages are stored, one after the other, from the number `first` on."""
         self.activate(first, messages)
-        self._note_origins(first, messages)
 
     def activate(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
         """Let messages wait for their time: new ones, or those of a committed transaction."""
@@ -75,15 +75,27 @@ class Agenda:
             start = stop
         self.timetable.add_many(first, [message.due_ms for message in messages])
 
-    def pend(self, producer_id: int, first: int, messages: Sequence[ScheduledMessage]) -> None:
-        """These messages are stored too, and are scheduled if their transaction is committed."""
-        self.pending.add(producer_id, first, first + len(messages) - 1)
-        self._note_origins(first, messages)
+    def pend(self, producer_id: int, first: int, last: int) -> None:
+        """What is stored from one number to another is scheduled if its transaction commits."""
+        self.pending.add(producer_id, first, last)
 
-    def _note_origins(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
-        for number, message in enumerate(messages, first):
-            if message.origin is not None:
-                self.origins.note(message, number)
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[Stretch]:
+        """A producer's transaction is over; the stretches to be activated, if it is committed."""
+        stretches = self.pending.end(producer_id)
+        if is_commit:
+            return stretches
+        if stretches:
+            self.origins.forget_aborted(producer_id, stretches)
+        return []
+
+    def note_origin(self, number: int, message: ScheduledMessage, at_ms: int) -> None:
+        """Remember the producer of a message that is read back from the log.
+
+        What follows in the same batch says more, unless an earlier version has written it.
+        """
+        state = self.origins.after(message, number, now_ms=at_ms)
+        if state is not None:
+            self.origins.put(state)
 
     def move(self, number: int, due_ms: int) -> None:
         """A message that waits has a new due time."""
@@ -122,7 +134,8 @@ class Agenda:
         """Take one record of the log into account; raise `CorruptBatch` when it makes no sense."""
         known = read_key(record.key)
         if known is None:
-            self._replay_intent(record)
+            if not self.replay_source(record):
+                self._replay_intent(record)
             return
         number, is_move = known
         if record.value is None:
@@ -131,7 +144,13 @@ class Agenda:
         elif is_move:
             self.move(number, read_move(record.value))
         elif number == record.offset:
-            self.schedule(number, [read_message(record.value)])
+            message = read_message(record.value)
+            self.schedule(number, [message])
+            self.note_origin(number, message, record.timestamp_ms)
+
+    def replay_source(self, record: Record) -> bool:
+        """Take a record about producers and leaders into account; whether it is one."""
+        return replay_source(record, self.origins, self.leader_epochs)
 
     def _replay_intent(self, record: Record) -> None:
         lane = read_lane(record.key)
@@ -258,6 +277,7 @@ class Agenda:
             pending=self.pending.state(),
             leader_epoch=leader_epoch,
             intents=list(self.intents.values()),
+            leader_epochs=self.leader_epochs.state(),
         )
         return checkpoint, dirty
 
@@ -270,6 +290,7 @@ class Agenda:
         self._target_numbers = {one.topic_id: number for number, one in self._targets.items()}
         self.moved = checkpoint.moved
         self.origins = Origins(checkpoint.origins)
+        self.leader_epochs = LeaderEpochs(checkpoint.leader_epochs)
         self.pending = Pending(checkpoint.pending)
         self.intents = {intent.lane: intent for intent in checkpoint.intents}
         self.released_count = checkpoint.released_count

@@ -52,10 +52,11 @@ def message_batch(
     *,
     transaction: ProducerIdentity | None = None,
     base_sequence: int = NO_SEQUENCE,
+    trailer: tuple[bytes, bytes] | None = None,
 ) -> tuple[bytearray, list[int]]:
     """Messages from the number `first` on as one batch, and where in it each record begins.
 
-    In a transaction the batch is its producer's.
+    In a transaction the batch is its producer's. Key and value of `trailer` are a last record.
     """
     parts: list[bytes] = []
     starts: list[int] = []
@@ -80,9 +81,14 @@ def message_batch(
         parts.append(body)
         starts.append(position)
         position += len(length) + len(body)
+    if trailer is not None:
+        key, value = trailer
+        index = varint(len(messages))
+        body = join((_START, index, varint(len(key)), key, varint(len(value)), value, _NO_HEADERS))
+        parts += (varint(len(body)), body)
     batch = build_batch(
         b"".join(parts),
-        record_count=len(messages),
+        record_count=len(messages) + (trailer is not None),
         attributes=0 if transaction is None else TRANSACTIONAL,
         base_timestamp=now_ms,
         max_timestamp=now_ms,

@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.delivery.schedules.buckets import BucketState
 from goqueue.delivery.schedules.intents import Intent
-from goqueue.delivery.schedules.origins import OriginsState
+from goqueue.delivery.schedules.origins import OriginState
 from goqueue.delivery.schedules.pending import PendingState
 from goqueue.delivery.schedules.waiting import PAGE_NUMBERS, WaitingState
 from goqueue.model.compression import Compression, compress, decompress
@@ -23,7 +23,7 @@ from goqueue.storage.framed import read_framed, write_framed
 
 _FILE = "checkpoint"
 _MAGIC = b"GQSC"
-_VERSION = 1
+_VERSION = 2
 _PAGE_BYTES_MAX = 4 * PAGE_NUMBERS
 
 
@@ -46,7 +46,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     released: dict[int, bytes]
     targets: dict[int, Target]
     moved: dict[int, int]
-    origins: OriginsState
+    origins: list[OriginState]
     released_count: int
     cancelled_count: int
     clean_epoch: int = -1  # after a clean stop, the epoch of the producer that released last
@@ -54,6 +54,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     pending: PendingState = []
     leader_epoch: int = -1  # in which the record before `offset` was written
     intents: list[Intent] = []
+    leader_epochs: list[tuple[bytes, int, int]] = []  # of topic id and partition
 
 
 def write_checkpoint(disk: Disk, folder: str, checkpoint: Checkpoint) -> None:

@@ -31,6 +31,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
     base_sequence: int
+    last_sequence: int = -1  # not known where an earlier version has written it
 
 
 class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):

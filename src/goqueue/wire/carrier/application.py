@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from goqueue.broker.promise import Promise
+from goqueue.model.compression import meter
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
 from goqueue.wire.carrier.calls import Call, Raw, Request, promised
-from goqueue.wire.carrier.connection import Connection
+from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
 from goqueue.wire.carrier.dialects import Dialect, Told
 from goqueue.wire.carrier.handover import persist
+from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.carrier.problems import (
     ForeignOrigin,
     InternalError,
@@ -23,12 +26,17 @@ from goqueue.wire.carrier.problems import (
     UnsupportedMediaType,
 )
 from goqueue.wire.carrier.routing import Merge, Operation, Routes, encode
+from goqueue.wire.peers.complaints import Complaints
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.front_end import CarriedFrontEnd
 
 PATHS_KNOWN_MAX = 1000
 PATH_LENGTH_KNOWN_MAX = 500
+# Answers made in one turn of the event loop; then whoever asks for more waits for the next turn, in
+# which others are served as well.
+TURN_BYTES_MAX = 1 << 20
+TURN_UNPACKED_BYTES_MAX = 32 << 20
 STOP_MS_MAX = 5_000  # then whoever still waits for an answer gets none
 _JSON = b"application/json"
 _RETRY = b"retry-after: 1\r\n"
@@ -58,8 +66,14 @@ class Application:
         self._mounts = dict(mounts or {})
         self.limits = front.limits
         self.scheduler = front.broker.scheduler
+        self.hosts: Hosts | None = None  # the names that requests may use for this node; None: any
+        self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
         self.receiving_bytes = 0
+        self._turn_bytes = 0
+        self._unpacked_before = meter.bytes_total  # this turn
+        self._is_turn_ending = False
+        self._put_off: deque[Connection] = deque()
         self.is_stopping = False
         self._routes = Routes(front.operations)
         self._found: dict[tuple[str, str], tuple[Operation, dict[str, str], Dialect | None]] = {}
@@ -182,8 +196,8 @@ class Application:
 
     # Answers
 
-    def answer(self, operation: Operation, request: Request, value: Any) -> bytes:
-        """The bytes of an answer, head and body."""
+    def answer(self, operation: Operation, request: Request, value: Any) -> list[bytes]:
+        """The bytes of an answer: in one piece, or head and body where that is large."""
         status, media_type, body, more = self.told(operation, request, value)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
@@ -197,7 +211,7 @@ class Application:
             return request.dialect.answer(request, value)
         return Told(operation.status, _JSON, b"" if operation.status == 204 else encode(value))
 
-    def refusal(self, request: Request, error: Exception) -> bytes:
+    def refusal(self, request: Request, error: Exception) -> list[bytes]:
         """The bytes of a refusal."""
         status, media_type, body, more = self.refused(request, error)
         if isinstance(error, MethodNotAllowed):
@@ -243,20 +257,50 @@ class Application:
 
     def _whole(
         self, request: Request, status: int, media_type: bytes, body: bytes, more: bytes = b""
-    ) -> bytes:
+    ) -> list[bytes]:
         if not request.is_kept_alive:
             more += b"connection: close\r\n"
         if status == HTTPStatus.NO_CONTENT:
-            return b"%s%s\r\n" % (self.head(status, b""), more)
+            return [b"%s%s\r\n" % (self.head(status, b""), more)]
         length = len(body)
         if request.method == "HEAD":
             body = b""
-        return b"%s%scontent-length: %d\r\n\r\n%s" % (
-            self.head(status, media_type),
-            more,
-            length,
-            body,
+        head = b"%s%scontent-length: %d\r\n\r\n" % (self.head(status, media_type), more, length)
+        return [head, body] if len(body) >= LARGE_ANSWER_BYTES else [head + body]
+
+    # Turns
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether this turn of the event loop has made so many answers that others come first."""
+        return (
+            self._turn_bytes > TURN_BYTES_MAX
+            or meter.bytes_total - self._unpacked_before > TURN_UNPACKED_BYTES_MAX
         )
+
+    def made(self, count: int) -> None:
+        """An answer of so many bytes was made in this turn."""
+        self._turn_bytes += count
+        self.end_turn()
+
+    def put_off(self, connection: Connection) -> None:
+        """Have the connection work on its requests in a later turn."""
+        self._put_off.append(connection)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Have the next turn begin, when what is ready now has been served."""
+        if not self._is_turn_ending:
+            self._is_turn_ending = True
+            self.scheduler.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_bytes, self._unpacked_before = 0, meter.bytes_total
+        self._is_turn_ending = False
+        while self._put_off and not self.is_turn_over:
+            self._put_off.popleft().resume()
+        if self._put_off:
+            self.end_turn()
 
     # Stopping
 

@@ -24,8 +24,10 @@ from goqueue.wire.carrier.problems import (
     NodeStopping,
     ReceiveMemoryFull,
     SlowRequest,
+    UnknownHost,
 )
 from goqueue.wire.carrier.streams import Stream
+from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 
 if TYPE_CHECKING:
     from goqueue.broker.promise import Promise
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 HEAD_BYTES_MAX = 64 << 10
 WAITING_MAX = 16  # requests in line behind the one that is worked on
 WAITING_BYTES_MAX = 1 << 20  # of their bodies; the one that goes beyond is the last
-UNSENT_BYTES_MAX = 4 << 20  # then the client must take some before it may ask for more
+# Then the client must take some before the next of its requests is handled.
+UNSENT_BYTES_MAX = 1 << 20
+LARGE_ANSWER_BYTES = 64 << 10  # answers that count in the turn that makes them
 STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
 # A body beyond the limit is still read up to here and thrown away, because a client that is hung
 # up on while it sends never sees the answer that says why.
@@ -67,7 +71,7 @@ class Connection:
         self._send = send
         self._close = close
         self._unblock = unblock
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._unsent_bytes = 0
         self._is_last = False  # nothing is read any more; closed when all is sent
         self._url = b""
@@ -75,6 +79,7 @@ class Connection:
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._head_bytes = 0
+        self._header_bytes = 0
         self._is_in_head = False
         self._is_receiving = False
         self._receive_timer: Handle | None = None
@@ -84,9 +89,11 @@ class Connection:
         self._working: Request | None = None
         self._operation: Operation | None = None
         self._call: Call | None = None
+        self._answer: Promise[Any] | None = None  # of the call, while it is not there
         self._stream: Stream | None = None
         self._is_stream_held = False
         self._is_chunked = False
+        self._is_put_off = False  # works on in a later turn of the event loop
 
     # What the socket asks and tells
 
@@ -110,7 +117,10 @@ class Connection:
     @unsent_bytes.setter
     def unsent_bytes(self, count: int) -> None:
         """The socket keeps this figure; when it falls, whoever waited for that goes on."""
+        was_held = self._unsent_bytes > UNSENT_BYTES_MAX >= count
         self._unsent_bytes = count
+        if was_held and self._requests and self._working is None:
+            self._application.scheduler.call_soon(self.work)
         if self._is_stream_held and count < STREAM_UNSENT_BYTES_MAX:
             self._is_stream_held = False
             self._application.scheduler.call_soon(self._stream_on)
@@ -123,7 +133,7 @@ class Connection:
     def receive(self, data: memoryview) -> int:
         """Take all bytes; requests that are complete are worked on."""
         size = len(data)
-        if self._is_last:
+        if self._is_last or self._parser is None:
             return size
         self._head_bytes += size
         try:
@@ -136,25 +146,36 @@ class Connection:
             _log.exception("a request of %s could not be taken", self.client_host)
             self._refuse(InternalError())
         except httptools.HttpParserError:
+            protocol = protocol_of(bytes(data[:FIRST_BYTES]))
+            if protocol in ("TLS", "Kafka"):
+                text = explained(protocol, spoken="HTTP")
+                self._application.complaints.tell(self.client_host, text)
             self._refuse(MalformedHttp())
         if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
         elif self._is_receiving:
             self._reserve()
         if self._working is None:
-            self._work()
+            self.work()
         return size
 
     def closed(self) -> None:
         """The socket is gone; so is whoever wanted an answer."""
-        self.is_closed = True
+        self.is_closed = self._is_last = True
         self._stop_receiving()
         self._requests.clear()
+        self._body = []
         if self._call is not None:
             self._call.cancel()
+        if self._answer is not None:
+            self._answer.abandon()
         if self._stream is not None:
             self._stream.close()
+            self._stream = None
         self._rest()
+        # Parser and socket refer to this connection; all of them go at once when it lets go.
+        self._parser = None
+        self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
 
     def stop_waiting(self) -> None:
         """The node stops: end what would go on for long."""
@@ -168,14 +189,19 @@ class Connection:
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._body = b"", {}, []
-        self._body_bytes = self._head_bytes = 0
+        self._body_bytes = self._head_bytes = self._header_bytes = 0
         self._is_in_head = self._is_receiving = True
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        """One header, or one of those that may follow a body in chunks."""
+        self._header_bytes += len(name) + len(value) + 4
+        if self._header_bytes > HEAD_BYTES_MAX:
+            self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
+        else:
+            self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -200,7 +226,7 @@ class Connection:
 
     def on_message_complete(self) -> None:
         self._stop_receiving()
-        if self._is_last:
+        if self._is_last or self._parser is None:
             return
         limit = self._application.limits.body_bytes_max
         if self._body_bytes > limit:
@@ -239,7 +265,7 @@ class Connection:
         self._receive_timer = None
         self._refuse(SlowRequest())
         if self._working is None:
-            self._work()
+            self.work()
 
     def _stop_receiving(self) -> None:
         self._is_receiving = self._is_in_head = False
@@ -259,10 +285,16 @@ class Connection:
 
     # Working
 
-    def _work(self) -> None:
-        """Take requests out of the line until one has to wait."""
+    def work(self) -> None:
+        """Take requests out of the line until one has to wait, or the client for its answers."""
         application = self._application
-        while self._requests and self._working is None and not self.is_closed:
+        while (
+            self._requests
+            and self._working is None
+            and self._unsent_bytes <= UNSENT_BYTES_MAX
+            and not self._is_put_off
+            and not self.is_closed
+        ):
             was_blocked = self.is_blocked
             request = self._requests.popleft()
             if isinstance(request, Request):
@@ -277,6 +309,12 @@ class Connection:
                 request.is_kept_alive = False
                 self._finish(request, application.refusal(request, NodeStopping()))
                 continue
+            if application.hosts is not None:
+                host = request.header(b"host")
+                if not application.hosts.include(host):
+                    error = UnknownHost(host.decode("latin-1"))
+                    self._finish(request, application.refusal(request, error))
+                    continue
             self._begin(request)
 
     def _begin(self, request: Request) -> None:
@@ -286,6 +324,9 @@ class Connection:
         except GoQueueError as error:
             self._finish(request, application.refusal(request, error))
             return
+        if operation.is_waiting and application.is_turn_over:
+            self._put_off(request)
+            return
         call = Call(request.parameters, client_host=self.client_host)
         if operation.is_stream:
             call.last_event_id = request.header(b"last-event-id").decode("latin-1")
@@ -294,6 +335,7 @@ class Connection:
         request.body = b""  # it is decoded; an answer may take long
         if not promise.is_done:
             application.busy.add(self)
+            self._answer = promise
         promise.then(self._settled)
 
     def _settled(self, value: Any, error: Exception | None) -> None:
@@ -314,21 +356,35 @@ class Connection:
         self._rest()
         self._finish(request, answer)
         if self._requests:
-            application.scheduler.call_soon(self._work)
+            application.scheduler.call_soon(self.work)
 
     def _answer_error(self, error: GoQueueError) -> None:
         self._settled(None, error)
 
-    def _finish(self, request: Request, answer: bytes) -> None:
+    def _finish(self, request: Request, answer: list[bytes]) -> None:
         if not request.is_kept_alive:
             self._is_last = True
             self._requests.clear()
-        self._send([answer])
+        if len(answer) > 1:
+            self._application.made(len(answer[1]))
+        self._send(answer)
         if self._is_last and not self._unsent_bytes and not self.is_closed:
             self._close()
 
+    def resume(self) -> None:
+        """The later turn has come."""
+        self._is_put_off = False
+        self.work()
+
+    def _put_off(self, request: Request) -> None:
+        """Enough messages were read in this turn of the event loop: others come first."""
+        self._requests.appendleft(request)
+        self._waiting_bytes += len(request.body)
+        self._is_put_off = True
+        self._application.put_off(self)
+
     def _rest(self) -> None:
-        self._working = self._operation = self._call = None
+        self._working = self._operation = self._call = self._answer = None
         self._application.rested(self)
 
     # Streams
@@ -342,7 +398,7 @@ class Connection:
         if request.method == "HEAD":
             stream.close()
             self._rest()
-            self._finish(request, head + b"\r\n")
+            self._finish(request, [head + b"\r\n"])
             return
         application.busy.add(self)
         self._stream = stream
@@ -351,7 +407,12 @@ class Connection:
         application.scheduler.call_soon(self._stream_on)
 
     def _stream_on(self) -> None:
-        if self._stream is not None and not self._stream.is_over:
+        if self._stream is None or self._stream.is_over:
+            return
+        if self._application.is_turn_over:
+            self._application.end_turn()
+            self._application.scheduler.call_soon(self._stream_on)
+        else:
             self._stream.next().then(self._stream_arrived)
 
     def _stream_arrived(self, data: bytes | None, error: Exception | None) -> None:
@@ -365,6 +426,8 @@ class Connection:
             self._application.refusal(request, error)  # only for the log: the answer has begun
             self._end_stream()
             return
+        if len(data) >= LARGE_ANSWER_BYTES:
+            self._application.made(len(data))
         self._send(self._chunk(data))
         if stream.is_over:
             self._end_stream()
@@ -382,10 +445,18 @@ class Connection:
         stream.close()
         self._rest()
         request.is_kept_alive = False
-        self._finish(request, _LAST_CHUNK if self._is_chunked else b"")
+        self._finish(request, [_LAST_CHUNK if self._is_chunked else b""])
 
     def _chunk(self, data: bytes) -> list[bytes]:
         return [b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data]
+
+
+def _send_nothing(_: list[Any]) -> None:
+    """The socket is gone."""
+
+
+def _do_nothing() -> None:
+    """The socket is gone."""
 
 
 def _target(url: bytes) -> bytes:

@@ -13,6 +13,7 @@ from goqueue.wire.carrier.bodies import Body
 from goqueue.wire.carrier.problems import InvalidField, MalformedJson
 
 QUERY_FIELDS_MAX = 100
+_NOT_A_CHOICE = "Invalid enum value"
 _AT = re.compile(r"(.*) - at `(.*)`", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[[0-9.]*\]")
@@ -81,18 +82,40 @@ def explain(problem: str, kind: type[Body]) -> InvalidField:
             f"There is no field {name!r} {_place(path)}; known are: {known}.",
             field=f"{path}.{name}".removeprefix("$."),
         )
-    return InvalidField(f"{text} {_place(path)}.", field=path.removeprefix("$").removeprefix("."))
+    choices = ", ".join(_choices(kind, path)) if text.startswith(_NOT_A_CHOICE) else ""
+    remedy = f"; send one of {choices}" if choices else ""
+    field = path.removeprefix("$").removeprefix(".")
+    return InvalidField(f"{text} {_place(path)}{remedy}.", field=field)
 
 
 def _place(path: str) -> str:
     return "here" if path == "$" else f"at {path.removeprefix('$').removeprefix('.')[:200]}"
 
 
-def _known_fields(kind: Any, path: str) -> list[str]:
-    """The fields of the struct at a path such as `$.messages[3].headers[0]`."""
+def _choices(kind: Any, path: str) -> list[str]:
+    """What the field at a path may say, if only certain words will do."""
+    waiting, found = [_at(kind, path)], []
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, inspect.Metadata):
+            waiting.append(here.type)
+        elif isinstance(here, inspect.UnionType):
+            waiting += here.types
+        elif isinstance(here, inspect.LiteralType):
+            found += [str(one) for one in here.values]
+    return found
+
+
+def _at(kind: Any, path: str) -> inspect.Type:
     here = inspect.type_info(kind)
     for step in _STEP.finditer(path):
         here = _enter(here, step[1])
+    return here
+
+
+def _known_fields(kind: Any, path: str) -> list[str]:
+    """The fields of the struct at a path such as `$.messages[3].headers[0]`."""
+    here = _at(kind, path)
     here = _enter(here, None) if not isinstance(here, inspect.StructType) else here
     if isinstance(here, inspect.StructType):
         return [one.encode_name for one in here.fields]

@@ -98,6 +98,20 @@ class MalformedHttp(HttpError):
         super().__init__("These bytes are not a request of HTTP/1.1.")
 
 
+class UnknownHost(HttpError):
+    """A name that this node is not known by: a page of another site may be behind it."""
+
+    code = "unknown_host"
+    status = 421
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"This node is not known as {host[:200]!r}. If it should be, as that of a proxy or a "
+            "load balancer, add the name to the setting listeners.http_hosts; else use the address "
+            "of the node."
+        )
+
+
 class ForeignOrigin(HttpError):
     code = "foreign_origin"
     status = 403
@@ -198,6 +212,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.InvalidRecord: 400,
     errors.InvalidAttribute: 400,
     errors.CorruptBatch: 500,
+    errors.UnpacksTooLarge: 413,
     errors.RecordTooLarge: 413,
     errors.InvalidTimestamp: 400,
     errors.UnsupportedFormat: 400,
@@ -231,6 +246,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.UnsupportedAssignor: 400,
     errors.InvalidRegularExpression: 400,
     errors.GroupFull: 409,
+    errors.LimitReached: 409,
     errors.OffsetMetadataTooLarge: 400,
     errors.InvalidTransactionState: 409,
     errors.ConcurrentTransactions: 409,
@@ -253,6 +269,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.LeaseTooLong: 409,
     errors.InvalidReceipt: 400,
     errors.StaleReceipt: 409,
+    errors.DeadLettering: 503,
     errors.CorruptDeliveryState: 500,
     errors.UnknownSchedule: 404,
     errors.ScheduleReleased: 409,
@@ -300,4 +317,7 @@ def problem_from(problem: Problem) -> GoQueueError:
     return error
 
 
-_BY_CODE = {kind.code: kind for kind in STATUSES}
+_BY_CODE: dict[str, type[GoQueueError]] = {
+    **{kind.code: kind for kind in STATUSES},
+    NoOwner.code: NoOwner,  # so that whoever asked for another node's answer tries again
+}

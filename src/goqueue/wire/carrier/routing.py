@@ -70,7 +70,11 @@ class Operation:
     @cached_property
     def all_errors(self) -> list[type[GoQueueError]]:
         """Those of the table, and those that any request of this form can meet."""
-        common: list[type[GoQueueError]] = [problems.InvalidField, problems.InternalError]
+        common: list[type[GoQueueError]] = [
+            problems.InvalidField,
+            problems.InternalError,
+            problems.UnknownHost,
+        ]
         if self.has_body:
             common += [
                 problems.MalformedJson,
@@ -138,8 +142,15 @@ class Routes:
             node.methods.setdefault("HEAD", operation)
 
 
-_encode = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
 
 
 def encode(answer: Any) -> bytes:
-    return _encode(answer)
+    """The JSON of an answer.
+
+    Without memory for it this raises MemoryError; the encoder's own buffer, when it cannot grow,
+    ends the process instead.
+    """
+    buffer = bytearray()
+    _encode_into(answer, buffer)
+    return bytes(buffer)

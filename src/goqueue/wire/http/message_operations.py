@@ -9,6 +9,7 @@ from goqueue.wire.http.handlers import publishing, reading
 
 _PUBLISHING = (
     errors.UnknownTopic,
+    errors.InvalidTopicName,
     errors.UnknownPartition,
     errors.InternalTopic,
     errors.InvalidRecord,
@@ -44,7 +45,12 @@ MESSAGES = (
         area="messages",
         request=bodies.PublishMany,
         answer=bodies.PublishedMany,
-        errors=(errors.UnknownTopic, errors.InternalTopic),
+        errors=(
+            errors.UnknownTopic,
+            errors.InvalidTopicName,
+            errors.InternalTopic,
+            *STORING,
+        ),
         example={"messages": [{"value": "one"}, {"value": "dHdv", "value_encoding": "base64"}]},
     ),
     Operation(

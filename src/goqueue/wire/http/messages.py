@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from goqueue.model import attributes
@@ -17,6 +17,11 @@ from goqueue.model.batch import Record
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import Header, HeaderRead, Message, Publish
 from goqueue.wire.http.fields import Encoding
+
+LARGE_BYTES = 64 << 10
+HEADERS_PER_REQUEST_MAX = 50_000
+# Each takes six bytes in JSON, where others take one or two.
+_CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
 
 
 def message_id(topic: str, partition: int, offset: int) -> str:
@@ -34,12 +39,20 @@ class Shown(NamedTuple):
 def show(content: bytes | None, wanted: Encoding) -> Shown:
     if content is None:
         return Shown(None, wanted)
-    if wanted == "utf8":
+    if wanted == "utf8" and not _grows_much(content):
         try:
             return Shown(content.decode(), "utf8")
         except UnicodeDecodeError:
             pass
     return Shown(b64encode(content).decode("ascii"), "base64")
+
+
+def _grows_much(content: bytes) -> bool:
+    """Whether this is text of which JSON would make several times as much: control characters."""
+    if len(content) < LARGE_BYTES:
+        return False
+    plain = len(content.translate(None, _CONTROL_CHARACTERS))
+    return len(content) - plain > len(content) // 16
 
 
 def read(text: str | None, encoding: Encoding, field: str) -> bytes | None:
@@ -87,6 +100,16 @@ def show_headers(headers: Iterable[RecordHeader], wanted: Encoding) -> list[Head
         text, encoding = show(content, wanted)
         shown.append(HeaderRead(name=name, value=text, encoding=encoding))
     return shown
+
+
+def check_header_count(messages: Sequence[Publish]) -> None:
+    """Refuse a request whose messages have so many headers that others would wait for it."""
+    if sum(len(one.headers) for one in messages) > HEADERS_PER_REQUEST_MAX:
+        raise InvalidField(
+            f"The messages of one request may have {HEADERS_PER_REQUEST_MAX} headers together; "
+            "send fewer at once.",
+            field="messages",
+        )
 
 
 def to_record(publish: Publish, *, now_ms: int) -> Record:

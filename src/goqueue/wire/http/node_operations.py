@@ -10,6 +10,16 @@ from goqueue.wire.http.handlers import node
 
 NODE = (
     Operation(
+        "welcome",
+        "GET",
+        "/",
+        node.welcome,
+        "What this is, and where to go on.",
+        area="node",
+        is_early=True,
+        answer=bodies.Welcome,
+    ),
+    Operation(
         "health",
         "GET",
         "/healthz",
@@ -46,7 +56,7 @@ NODE = (
         "GET",
         "/version",
         node.show_version,
-        "Which version this is.",
+        "Which version, node and cluster this is.",
         area="node",
         is_early=True,
         answer=bodies.Version,

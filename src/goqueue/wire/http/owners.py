@@ -44,18 +44,20 @@ def of_group(front: FrontEnd, call: Call, arguments: Any) -> int:
 def of_receiving(
     front: FrontEnd, call: Call, arguments: Any
 ) -> int | Coroutine[Any, Any, int] | None:
-    """The owner of a queue group, which is made first if it is not there."""
+    """The owner of a queue group, which is made first if it is not there, as is its topic."""
     name = group_of(call)
     if front.broker.queues.is_known(name):
         return front.broker.queues.owner_of(name)
-    if front.broker.topics.find(arguments.topic) is None:
-        return None  # Whoever is asked can say so.
     return _made(front, call, arguments)
 
 
 async def _made(front: FrontEnd, call: Call, arguments: Any) -> int:
-    """Have a queue group made where it is known that no stream group has its name."""
+    """Have a queue group made where it is known that no stream group has its name.
+
+    Its topic comes first: a group of a topic that cannot be made is not made either.
+    """
     broker, name = front.broker, group_of(call)
+    await broker.topic_in_use(arguments.topic)
     node = of_name(front, call, arguments)
     if node == broker.node_id:
         await broker.queues.create(name)
@@ -78,9 +80,9 @@ def of_letters(front: FrontEnd, call: Call, _: object) -> int:
 
 
 def of_beginning(front: FrontEnd, call: Call, arguments: Any) -> int | None:
-    """Who gives no name of its own gets one that is coordinated where it asks."""
+    """Who gives no name of its own gets one that is coordinated where it asks, if any is."""
     if arguments.transactional_id is None:
-        return None
+        return front.broker.transactions.owner_of_any()
     return front.broker.transactions.owner_of(arguments.transactional_id)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.delivery import LANE_NAMES, TAILS
+from goqueue.delivery import LANE_NAMES
 from goqueue.model.columns import at_places
 from goqueue.model.decoding import decoder
 from goqueue.wire.carrier.routing import encode
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from goqueue.delivery import Lease
     from goqueue.model.decode_reference import JsonColumn
 
-_TAILS = [tail.encode() for tail in TAILS]
 _LANES = [encode(name) for name in LANE_NAMES]
 _NO_CONTENTS = (
     b',"key":null,"key_encoding":"utf8","value":null,"value_encoding":"utf8","headers":[]'
@@ -109,7 +108,7 @@ class _Run:
 
     def json(self) -> bytes:
         rows, lease, of_lease = self.rows, self._lease, self._of_lease
-        rows.add(b',"receipt":"%s' % lease.head.encode(), _TAILS[of_lease])
+        rows.add(b',"receipt":"%s' % lease.head.encode(), lease.tails_at(of_lease))
         rows.add_named(b'","priority":', lease.lanes[of_lease])
         attempts = list(lease.attempts[of_lease])
         if attempts.count(1) == len(attempts):

@@ -23,6 +23,7 @@ TOPICS = (
             errors.TopicExists,
             errors.InvalidTopicName,
             errors.InvalidPartitionCount,
+            errors.LimitReached,
             errors.InvalidReplicationFactor,
             errors.InvalidTopicSetting,
             *STORING,
@@ -90,7 +91,13 @@ TOPICS = (
         area="topics",
         request=bodies.Grow,
         answer=bodies.Partitions,
-        errors=(errors.UnknownTopic, errors.InvalidPartitionCount, errors.InternalTopic, *STORING),
+        errors=(
+            errors.UnknownTopic,
+            errors.InvalidPartitionCount,
+            errors.LimitReached,
+            errors.InternalTopic,
+            *STORING,
+        ),
         example={"partitions": 6},
     ),
     Operation(

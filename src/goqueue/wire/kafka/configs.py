@@ -1,112 +1,243 @@
-"""Settings of topics and of the node, by the names and in the forms Kafka tools know."""
+"""Settings of topics, nodes and groups, described as Kafka tools expect them.
+
+A value comes from the first of several layers that has one; the layers below it are its synonyms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
-from goqueue.broker.topic_settings import ACCEPTED_SETTINGS, TOPIC_SETTINGS
+from goqueue.broker.dynamic_settings import HEARTBEAT_MS, SESSION_MS
+from goqueue.broker.topic_settings import (
+    ACCEPTED_SETTINGS,
+    DYNAMIC_DEFAULTS,
+    TOPIC_SETTINGS,
+    TopicDefaults,
+)
 from goqueue.config import Settings
+from goqueue.wire.kafka.config_names import OF_GROUP, OF_NODE, RATES, wire_name
 
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2
+SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
-
-# What can be changed of a node while it runs.
-FEEDING_RATE = "leader.replication.throttled.rate"
-CATCHING_UP_RATE = "follower.replication.throttled.rate"
-# Tools take it back together with those. A node has one folder: nothing moves between several.
-FOLDERS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+SOURCE_GROUP = 8
 
 _TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+_SETTINGS = dict(sorted({**TOPIC_SETTINGS, **ACCEPTED_SETTINGS}.items()))
+
+
+class Synonym(NamedTuple):
+    """A layer that has a value for a setting."""
+
+    name: str
+    value: str | None
+    source: int
 
 
 class Config(NamedTuple):
     name: str
-    value: str
+    value: str | None
     config_source: int
     config_type: int
-    about: str
-    default: str
+    about: str = ""
     is_read_only: bool = False
+    synonyms: tuple[Synonym, ...] = ()
 
 
-def core_name(name: str) -> str:
-    """`retention.ms` is `retention_ms` inside."""
-    return name.replace(".", "_")
+class Dynamic(NamedTuple):
+    """What was changed while the node runs: for it alone, and for all nodes."""
+
+    node: Mapping[str, str] = {}
+    all_nodes: Mapping[str, str] = {}
 
 
-def wire_name(name: str) -> str:
-    return name.replace("_", ".")
+UNCHANGED = Dynamic()
 
 
-def describe_topic(defaults: Mapping[str, str], own: Mapping[str, str]) -> list[Config]:
+@cache
+def _built_in() -> Mapping[str, str]:
+    """The defaults of topics on a node that nobody has configured."""
+    plain = Settings()
+    return TopicDefaults(plain.storage, plain.compaction, plain.topics).static
+
+
+def describe_topic(
+    defaults: TopicDefaults, own: Mapping[str, str], dynamic: Dynamic = UNCHANGED
+) -> list[Config]:
     """All settings of a topic: its own, and the node's where it has none."""
     configs = []
-    for name, setting in sorted({**TOPIC_SETTINGS, **ACCEPTED_SETTINGS}.items()):
-        default = defaults[name]
+    for name, setting in _SETTINGS.items():
+        layers = _default_layers(defaults, name, dynamic)
+        if name in own:
+            layers = (Synonym(wire_name(name), own[name], SOURCE_TOPIC), *layers)
+        value = layers[0].value if layers else defaults.values[name]
+        source = layers[0].source if layers else SOURCE_DEFAULT
+        kind = _TYPES[setting.kind]
+        configs.append(Config(wire_name(name), value, source, kind, setting.about, synonyms=layers))
+    return configs
+
+
+def _default_layers(defaults: TopicDefaults, name: str, dynamic: Dynamic) -> tuple[Synonym, ...]:
+    """What a topic's setting is by default, from the layer that counts down to the last."""
+    node_name = OF_NODE.get(name)
+    if node_name is None:
+        return ()
+    layers = []
+    if name in dynamic.node:
+        layers.append(Synonym(node_name, dynamic.node[name], SOURCE_DYNAMIC_BROKER))
+    if name in dynamic.all_nodes:
+        layers.append(Synonym(node_name, dynamic.all_nodes[name], SOURCE_DYNAMIC_DEFAULT))
+    static, built_in = defaults.static[name], _built_in()[name]
+    if static != built_in:
+        layers.append(Synonym(node_name, static, SOURCE_STATIC_BROKER))
+    return (*layers, Synonym(node_name, built_in, SOURCE_DEFAULT))
+
+
+def describe_group(settings: Settings, own: Mapping[str, str]) -> list[Config]:
+    """The settings of a group whose members' assignment the broker computes."""
+    node, plain = _group_times(settings), _group_times(Settings())
+    configs = []
+    for name, node_name in OF_GROUP.items():
+        layers = [Synonym(node_name, plain[name], SOURCE_DEFAULT)]
+        if node[name] != plain[name]:
+            layers.insert(0, Synonym(node_name, node[name], SOURCE_STATIC_BROKER))
+        if name in own:
+            layers.insert(0, Synonym(wire_name(name), own[name], SOURCE_GROUP))
+        first = layers[0]
         configs.append(
             Config(
-                wire_name(name),
-                own.get(name, default),
-                SOURCE_TOPIC if name in own else SOURCE_DEFAULT,
-                _TYPES[setting.kind],
-                setting.about,
-                default,
+                wire_name(name), first.value, first.source, _TYPES["int"], synonyms=tuple(layers)
             )
         )
     return configs
 
 
-def describe_throttles(rates: Mapping[str, int]) -> list[Config]:
+def _group_times(settings: Settings) -> dict[str, str]:
+    groups = settings.groups
+    return {
+        SESSION_MS: str(groups.consumer_session_ms),
+        HEARTBEAT_MS: str(groups.consumer_heartbeat_ms),
+    }
+
+
+def describe_all_nodes(dynamic: Dynamic) -> list[Config]:
+    """What was changed for all nodes, and nothing else."""
+    configs = []
+    for name in sorted(dynamic.all_nodes.keys() & OF_NODE.keys()):
+        layer = Synonym(OF_NODE[name], dynamic.all_nodes[name], SOURCE_DYNAMIC_DEFAULT)
+        kind = _TYPES[_SETTINGS[name].kind]
+        configs.append(Config(layer.name, layer.value, layer.source, kind, synonyms=(layer,)))
+    return configs
+
+
+def describe_node(
+    settings: Settings,
+    defaults: TopicDefaults,
+    dynamic: Dynamic,
+    rates: Mapping[str, int],
+    *,
+    advertised: str,
+    http: str,
+) -> list[Config]:
+    """The settings of a node that Kafka tools look for."""
+    configs = [*_topic_defaults(defaults, dynamic), *_throttles(rates)]
+    plain = _node_values(Settings())
+    for name, (value, kind) in _node_values(settings).items():
+        layers = [Synonym(name, plain[name][0], SOURCE_DEFAULT)]
+        if value != plain[name][0]:
+            layers.insert(0, Synonym(name, value, SOURCE_STATIC_BROKER))
+        layers = [] if value is None else layers
+        source = layers[0].source if layers else SOURCE_DEFAULT
+        configs.append(
+            Config(name, value, source, _TYPES[kind], is_read_only=True, synonyms=tuple(layers))
+        )
+    for name, value in (
+        ("advertised.listeners", f"PLAINTEXT://{advertised}"),
+        ("goqueue.http.listener", http),
+        ("listeners", f"PLAINTEXT://{settings.listeners.kafka}"),
+        ("log.dirs", str(settings.node.data_dir)),
+    ):
+        layer = Synonym(name, value, SOURCE_STATIC_BROKER)
+        configs.append(
+            Config(
+                name,
+                value,
+                layer.source,
+                _TYPES["list"],
+                is_read_only=True,
+                synonyms=(layer,),
+            )
+        )
+    return sorted(configs)
+
+
+def _topic_defaults(defaults: TopicDefaults, dynamic: Dynamic) -> list[Config]:
+    configs = []
+    for name, node_name in OF_NODE.items():
+        layers = _default_layers(defaults, name, dynamic)
+        configs.append(
+            Config(
+                node_name,
+                layers[0].value,
+                layers[0].source,
+                _TYPES[_SETTINGS[name].kind],
+                _SETTINGS[name].about,
+                is_read_only=name not in DYNAMIC_DEFAULTS,
+                synonyms=layers,
+            )
+        )
+    return configs
+
+
+def _throttles(rates: Mapping[str, int]) -> list[Config]:
     """The throttles that a node has been given while it runs."""
     about = "Bytes per second to or of copies that are not in sync."
     return [
-        Config(name, str(rate), SOURCE_DYNAMIC_BROKER, _TYPES["long"], about, "")
-        for name, rate in sorted(rates.items())
-        if rate
+        Config(
+            name,
+            str(rates[name]),
+            SOURCE_DYNAMIC_BROKER,
+            _TYPES["long"],
+            about,
+            synonyms=(Synonym(name, str(rates[name]), SOURCE_DYNAMIC_BROKER),),
+        )
+        for name in RATES
+        if rates.get(name)
     ]
 
 
-def describe_node(settings: Settings, *, advertised: str) -> list[Config]:
-    """The node's settings that Kafka tools look for. They are changed in its configuration."""
-    listener = f"PLAINTEXT://{settings.listeners.kafka}"
-    values: dict[str, tuple[str, str]] = {
-        "advertised.listeners": (f"PLAINTEXT://{advertised}", "string"),
+def _node_values(settings: Settings) -> dict[str, tuple[str | None, str]]:
+    """Values and kinds of what is set in the node's configuration alone."""
+    groups, transactions = settings.groups, settings.transactions
+    return {
         "auto.create.topics.enable": (_boolean(settings.topics.auto_create), "boolean"),
         "broker.id": (str(settings.node.id), "int"),
-        "node.id": (str(settings.node.id), "int"),
-        "compression.type": (settings.topics.compression, "string"),
-        "default.replication.factor": ("1", "int"),
+        "broker.rack": (settings.cluster.rack or None, "string"),
+        "default.replication.factor": (str(settings.cluster.replication_factor), "int"),
         "delete.topic.enable": (_boolean(settings.topics.delete_enabled), "boolean"),
-        "goqueue.http.listener": (str(settings.listeners.http), "string"),
-        "group.initial.rebalance.delay.ms": (
-            str(settings.groups.initial_rebalance_delay_ms),
-            "int",
-        ),
-        "group.max.session.timeout.ms": (str(settings.groups.session_ms_max), "int"),
-        "group.min.session.timeout.ms": (str(settings.groups.session_ms_min), "int"),
-        "listeners": (listener, "string"),
-        "log.cleanup.policy": (settings.topics.cleanup_policy, "list"),
-        "log.dirs": (str(settings.node.data_dir), "string"),
-        "log.message.timestamp.type": (settings.topics.timestamp_type, "string"),
-        "log.retention.bytes": (str(settings.storage.retention_bytes), "long"),
-        "log.retention.ms": (str(settings.storage.retention_ms), "long"),
-        "log.segment.bytes": (str(settings.storage.segment_bytes), "int"),
-        "message.max.bytes": (str(settings.topics.message_bytes_max), "int"),
-        "min.insync.replicas": ("1", "int"),
+        "group.consumer.heartbeat.interval.ms": (str(groups.consumer_heartbeat_ms), "int"),
+        "group.consumer.max.session.timeout.ms": (str(groups.session_ms_max), "int"),
+        "group.consumer.min.session.timeout.ms": (str(groups.session_ms_min), "int"),
+        "group.consumer.session.timeout.ms": (str(groups.consumer_session_ms), "int"),
+        "group.initial.rebalance.delay.ms": (str(groups.initial_rebalance_delay_ms), "int"),
+        "group.max.session.timeout.ms": (str(groups.session_ms_max), "int"),
+        "group.min.session.timeout.ms": (str(groups.session_ms_min), "int"),
+        "log.cleaner.backoff.ms": (str(settings.compaction.check_ms), "long"),
+        "log.retention.check.interval.ms": (str(settings.storage.retention_check_ms), "long"),
+        "node.id": (str(settings.node.id), "int"),
         "num.partitions": (str(settings.topics.partitions), "int"),
-        "offsets.retention.minutes": (
-            str(settings.groups.offsets_retention_ms // 60_000),
-            "int",
-        ),
-        "offsets.topic.num.partitions": (str(settings.groups.offsets_partitions), "int"),
+        "offset.metadata.max.bytes": (str(groups.offset_metadata_bytes_max), "int"),
+        "offsets.retention.minutes": (str(groups.offsets_retention_ms // 60_000), "int"),
+        "offsets.topic.num.partitions": (str(groups.offsets_partitions), "int"),
+        "replica.lag.time.max.ms": (str(settings.replication.lag_ms), "long"),
+        "transaction.max.timeout.ms": (str(transactions.timeout_ms_max), "int"),
+        "transaction.state.log.num.partitions": (str(transactions.state_partitions), "int"),
+        "transactional.id.expiration.ms": (str(transactions.id_expiration_ms), "int"),
     }
-    return [
-        Config(name, value, SOURCE_STATIC_BROKER, _TYPES[kind], "", value, is_read_only=True)
-        for name, (value, kind) in sorted(values.items())
-    ]
 
 
 def _boolean(value: bool) -> str:

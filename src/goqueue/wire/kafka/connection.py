@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.broker.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
+from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
 from goqueue.wire.kafka.produce_gathering import RUN_REQUESTS_MAX, read_run
@@ -95,6 +96,8 @@ class Call:
         self.parts = parts
         self.is_done = True
         self.connection.advance()
+        if self.parts:  # It waits for those before it.
+            self.connection.early_bytes += length
 
     def answer_nothing(self) -> None:
         """The client wants no answer."""
@@ -128,6 +131,7 @@ class Connection:
         "_unblock",
         "cancellations",
         "client_host",
+        "early_bytes",
         "is_closed",
         "is_flushing",
         "round_heard",
@@ -158,6 +162,7 @@ class Connection:
         self.is_flushing = False
         self.round_heard = -1  # when the gatherer of small batches has last taken one from here
         self.unsent_bytes = 0  # kept up to date by whoever owns the socket
+        self.early_bytes = 0  # of answers that are made and wait for those before them
         self.cancellations: dict[object, Callable[[], None]] = {}
 
     @property
@@ -167,7 +172,7 @@ class Connection:
         return (
             len(self._calls) >= front.requests_in_flight_max
             or self._is_held
-            or self.unsent_bytes + self._outbox_bytes > front.unsent_bytes_max
+            or self.unsent_bytes + self._outbox_bytes + self.early_bytes > front.unsent_bytes_max
         )
 
     @property
@@ -193,11 +198,18 @@ class Connection:
                 one_by_one = 0 if run is None else run[2] - 1
             (length,) = _LENGTH.unpack_from(data, at)
             if not 8 <= length <= front.request_bytes_max:
+                protocol = protocol_of(bytes(data[at : at + FIRST_BYTES]))
+                if protocol in ("TLS", "HTTP"):
+                    raise MalformedRequest(explained(protocol, spoken="Kafka"))
                 raise _wrong_length(length, front.request_bytes_max)
             stop = at + 4 + length
             if stop > end:
                 break
             if not front.is_ready and self._must_wait(data[at + 4 : stop]):
+                break
+            if front.is_turn_over and _HEAD.unpack_from(data, at + 4)[0] == _PRODUCE_KEY:
+                self._is_held = True
+                front.put_off(self)
                 break
             if self.round_heard == gatherer.rounds:
                 gatherer.store()  # What this client has sent before comes first.
@@ -231,10 +243,15 @@ class Connection:
         """Send the answers at the head of the line, together with what else this turn brings."""
         calls, outbox = self._calls, self._outbox
         was_full = len(calls) >= self._front.requests_in_flight_max
+        was_early = self.early_bytes > 0
         while calls and calls[0].is_done:
-            parts = calls.popleft().parts
-            self._outbox_bytes += sum(map(len, parts))
-            outbox += parts
+            call = calls.popleft()
+            self._outbox_bytes += sum(map(len, call.parts))
+            outbox += call.parts
+            call.parts = []
+        if was_early:
+            early = [part for call in calls if call.is_done for part in call.parts]
+            self.early_bytes = sum(map(len, early))
         if outbox and not self.is_flushing:
             self.is_flushing = True
             self._front.flush_later(self)
@@ -270,6 +287,8 @@ class Connection:
         self._outbox.clear()
         if self._is_held:
             self._front.let_go(self)
+        # The socket's side refers to this one; both go at once when this one lets go of it.
+        self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
 
     def fail(self, what: str, error: Exception) -> None:
         _log.error("%s from %s failed", what, self.client_host, exc_info=error)
@@ -339,6 +358,14 @@ class Connection:
         self._client_id = client_id
         self._client_id_bytes = bytes(frame[8 : 10 + len(client_id.encode())])
         return body
+
+
+def _send_nothing(_: list[Part]) -> None:
+    """The socket is gone."""
+
+
+def _do_nothing() -> None:
+    """The socket is gone."""
 
 
 def _wrong_length(length: int, most: int) -> MalformedRequest:

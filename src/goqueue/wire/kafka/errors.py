@@ -16,6 +16,7 @@ class ErrorCode(IntEnum):
     LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
@@ -52,6 +53,7 @@ class ErrorCode(IntEnum):
     TRANSACTION_COORDINATOR_FENCED = 52
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
@@ -84,6 +86,8 @@ class ErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
     TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
@@ -128,6 +132,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidAttribute: ErrorCode.INVALID_RECORD,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.UnpacksTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -161,6 +166,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
     errors.InvalidRegularExpression: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.LimitReached: ErrorCode.POLICY_VIOLATION,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.GroupKindMismatch: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroupSettings: ErrorCode.INVALID_CONFIG,
@@ -173,6 +179,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.LeaseTooLong: ErrorCode.INVALID_REQUEST,
     errors.InvalidReceipt: ErrorCode.INVALID_REQUEST,
     errors.StaleReceipt: ErrorCode.INVALID_REQUEST,
+    errors.DeadLettering: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CorruptDeliveryState: ErrorCode.INVALID_REQUEST,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from goqueue.broker import Broker
+from goqueue.model.compression import meter
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
@@ -56,6 +57,9 @@ class Served:
         return version >= self._flexible_from and self.key != API_VERSIONS_KEY
 
 
+# Unpacked in one turn of the event loop; then producers wait for the next, in which others are
+# served too.
+TURN_UNPACKED_BYTES_MAX = 32 << 20
 _LISTENER = "kafka"  # as nodes call it when they tell each other their addresses
 
 
@@ -97,6 +101,8 @@ class FrontEnd:
         }
         self.is_ready = True  # False while the node is not yet one that its cluster counts on
         self._held: set[Connection] = set()
+        self._put_off: list[Connection] = []
+        self._unpacked_before = meter.bytes_total  # this turn
         self.routes: dict[bytes, Route] = {}
         self.gatherer = Gatherer(self)
         self._to_flush: list[Connection] = []
@@ -124,6 +130,13 @@ class FrontEnd:
             if _LISTENER in node.addresses and cluster.is_there(node.id)
         }
 
+    def rack_of(self, node: int) -> str:
+        """The rack of a node; empty where it has none."""
+        cluster = self.broker.cluster
+        if cluster is None:
+            return self.broker.settings.cluster.rack
+        return next((one.rack for one in cluster.nodes() if one.id == node), "")
+
     def controller_id(self) -> int:
         """The controller, if clients can be sent there; else this node, which asks it for them."""
         controller = self.broker.controller_id
@@ -141,6 +154,23 @@ class FrontEnd:
         self.is_ready = True
         held, self._held = self._held, set()
         for connection in held:
+            connection.release()
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether so much was unpacked in this turn of the event loop that others come first."""
+        return meter.bytes_total - self._unpacked_before > TURN_UNPACKED_BYTES_MAX
+
+    def put_off(self, connection: Connection) -> None:
+        """Have the connection go on with its requests in the next turn."""
+        if not self._put_off:
+            self.broker.scheduler.call_soon(self._next_turn)
+        self._put_off.append(connection)
+
+    def _next_turn(self) -> None:
+        self._unpacked_before = meter.bytes_total
+        connections, self._put_off = self._put_off, []
+        for connection in connections:
             connection.release()
 
     def flush_later(self, connection: Connection) -> None:
@@ -165,6 +195,7 @@ class FrontEnd:
 
     def flush_all(self) -> None:
         """Flush the connections that have answers to send."""
+        self._unpacked_before = meter.bytes_total
         connections, self._to_flush = self._to_flush, []
         sending = self.sending
         if sending is None or len(connections) == 1:

@@ -7,11 +7,12 @@ from struct import Struct
 from struct import error as StructError
 
 from goqueue.model.batch import NO_TIMESTAMP, Record, encode_batch
-from goqueue.model.compression import UNPACKED_BYTES_MAX, Compression, codec_of, decompress
+from goqueue.model.compression import Compression, codec_of, decompress, meter
 from goqueue.model.errors import (
     CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
+    RecordTooLarge,
     UnsupportedFormat,
 )
 
@@ -20,6 +21,7 @@ _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _MAGIC_AT = 16
 _CRC_END = 16
+MESSAGES_MAX = 50_000  # in one set: each of them is converted by Python, while others wait
 _MESSAGE_BYTES_MIN = 14  # checksum, format, attributes, and two lengths
 
 
@@ -28,7 +30,7 @@ def convert_old_records(data: memoryview) -> memoryview:
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         return data
     try:
-        records, codec = _read_set(data, UNPACKED_BYTES_MAX, is_nested=False)
+        records, codec = _read_set(data, meter.bytes_max, is_nested=False)
     except (StructError, IndexError) as error:
         raise CorruptBatch("A message set ends in the middle of a message.") from error
     if not records:
@@ -71,6 +73,11 @@ def _read_set(
             unpacked_bytes_max -= len(unpacked)
             nested, _ = _read_set(memoryview(unpacked), 0, is_nested=True)
             records += nested
+        if len(records) > MESSAGES_MAX:
+            raise RecordTooLarge(
+                f"A set of more than {MESSAGES_MAX} messages in an old format is too large; send "
+                "smaller batches, or use a client that knows message format 2."
+            )
         at = end
     return records, used
 

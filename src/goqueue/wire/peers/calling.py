@@ -12,17 +12,18 @@ from goqueue.broker.scheduler import Handle, Scheduler
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
+    FRAME_BYTES_MAX,
+    HANDSHAKE_FRAME_BYTES_MAX,
     NO_CALL,
     Frame,
     Hello,
     Role,
     frame_parts,
-    hello_parts,
-    read_hello,
     read_refusal,
     take_frame,
     wanted_bytes,
 )
+from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CallerHandshake, Credentials
 from goqueue.wire.peers.refusals import error_of
 
 CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
@@ -37,12 +38,22 @@ class _Pending(NamedTuple):
 class Calling:
     """What this node asks of one other node."""
 
-    def __init__(self, scheduler: Scheduler, node_id: int, hello: Callable[[], Hello]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        node_id: int,
+        hello: Callable[[], Hello],
+        credentials: Credentials | None,
+    ) -> None:
+        """Without credentials the connections themselves must authenticate both sides (TLS)."""
         self.node_id = node_id
         self.unsent_bytes = 0
         self.complaint = ""  # why the last connection came to nothing, if one of the two said so
         self._scheduler = scheduler
         self._hello = hello
+        self._credentials = credentials
+        self._handshake: CallerHandshake | None = None
+        self._alarm: Handle | None = None  # for the handshake
         self._pending: dict[int, _Pending] = {}
         self._last_call = NO_CALL
         self._send: Callable[[list[Part]], None] | None = None
@@ -123,8 +134,21 @@ class Calling:
         return self
 
     def _introduce(self, send: Callable[[list[Part]], None]) -> None:
-        if self._send is send:
-            send(hello_parts(self._hello()))
+        if self._send is not send:
+            return
+        self._handshake = CallerHandshake(self._credentials, self._hello(), self.node_id)
+        self._alarm = self._scheduler.call_later(HANDSHAKE_MS_MAX, self._give_up)
+        send(self._handshake.begin())
+
+    def _give_up(self) -> None:
+        """Whoever listens there takes too long to say who it is."""
+        self._hang_up(f"node {self.node_id}: no answer within {HANDSHAKE_MS_MAX} ms")
+
+    def _end_handshake(self) -> None:
+        self._handshake = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     @property
     def is_blocked(self) -> bool:
@@ -137,7 +161,8 @@ class Calling:
     def receive(self, data: memoryview) -> int:
         at = 0
         while self._send is not None:
-            taken = take_frame(data[at:])
+            bytes_max = FRAME_BYTES_MAX if self._is_met else HANDSHAKE_FRAME_BYTES_MAX
+            taken = take_frame(data[at:], bytes_max)
             if taken is None:
                 break
             frame, length = taken
@@ -152,6 +177,7 @@ class Calling:
         """The connection broke: nobody knows what became of the calls under way."""
         self._send = self._close = None
         self._is_met = False
+        self._end_handshake()
         self._waiting.clear()
         self._waiting_bytes = 0
         pending, self._pending = self._pending, {}
@@ -176,10 +202,17 @@ class Calling:
             raise MalformedRequest(f"A call is not answered by a {frame.role.name}.")
 
     def _meet(self, frame: Frame) -> None:
-        if frame.role is Role.REFUSAL:
-            self._hang_up(f"node {self.node_id} refuses us: {read_refusal(frame).text}")
+        if self._handshake is None or self._send is None:
+            raise MalformedRequest("A node must not answer before it is asked.")
+        try:
+            step = self._handshake.receive(frame)
+        except GoQueueError as error:
+            self._hang_up(f"node {self.node_id}: {error}")
             return
-        hello = read_hello(frame)
+        if not isinstance(step, Hello):
+            self._send(step)
+            return
+        hello = step
         if hello.node_id != self.node_id:
             self._hang_up(
                 f"this should be the address of node {self.node_id} and is that of node "
@@ -187,6 +220,7 @@ class Calling:
             )
             return
         self._is_met = True
+        self._end_handshake()
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0
         for parts in waiting:

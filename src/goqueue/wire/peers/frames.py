@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.wire.parts import Part
 
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX = 128 << 20
+HANDSHAKE_FRAME_BYTES_MAX = 2_048  # of a frame of somebody who has not proved who it is
 NO_CALL = 0
+# Whoever only asks who is there is no node, and can ask its own address too.
+ASKING_ID = -1
+NONCE_BYTES = 32
+PROOF_BYTES = 32
 
 _HEAD = Struct(">IBBQI")  # length of what follows it, role, kind, call, length of the head
 _LENGTH = Struct(">I")
@@ -35,6 +41,8 @@ class Role(IntEnum):
     ANSWER = 2
     REFUSAL = 3
     NOTICE = 4
+    CHALLENGE = 5
+    PROOF = 6
 
 
 class Frame(NamedTuple):
@@ -48,10 +56,22 @@ class Frame(NamedTuple):
 class Hello(msgspec.Struct, frozen=True, array_like=True):
     """Who speaks. The first frame in each direction, before anything is believed."""
 
-    cluster_id: str
-    node_id: int
-    version: int = PROTOCOL_VERSION
+    cluster_id: Annotated[str, Meta(max_length=256)]
+    node_id: Annotated[int, Meta(ge=ASKING_ID, le=(1 << 31) - 1)]
+    version: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = PROTOCOL_VERSION
     magic: bytes = _MAGIC
+    # Where a secret authenticates the nodes: see `handshake`.
+    nonce: Annotated[bytes, Meta(max_length=NONCE_BYTES)] = b""
+    key_ids: Annotated[list[bytes], Meta(max_length=16)] = []
+    proof: Annotated[bytes, Meta(max_length=PROOF_BYTES)] = b""
+    callee_id: int = ASKING_ID  # the node that the caller means to call
+
+
+class Challenge(msgspec.Struct, frozen=True, array_like=True):
+    """What the callee has the caller prove that it knows the secret by."""
+
+    nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+    key_id: Annotated[bytes, Meta(max_length=NONCE_BYTES)]
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
@@ -63,6 +83,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
+_challenge_decoder = msgspec.msgpack.Decoder(Challenge)
 _refusal_decoder = msgspec.msgpack.Decoder(Refusal)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -81,18 +102,26 @@ def hello_parts(hello: Hello) -> list[Part]:
     return frame_parts(Role.HELLO, 0, NO_CALL, _encode(hello))
 
 
+def challenge_parts(nonce: bytes, key_id: bytes) -> list[Part]:
+    return frame_parts(Role.CHALLENGE, 0, NO_CALL, _encode(Challenge(nonce, key_id)))
+
+
+def proof_parts(proof: bytes) -> list[Part]:
+    return frame_parts(Role.PROOF, 0, NO_CALL, proof)
+
+
 def refusal_parts(kind: int, call: int, refusal: Refusal) -> list[Part]:
     return frame_parts(Role.REFUSAL, kind, call, _encode(refusal))
 
 
-def take_frame(data: memoryview) -> tuple[Frame, int] | None:
+def take_frame(data: memoryview, bytes_max: int = FRAME_BYTES_MAX) -> tuple[Frame, int] | None:
     """The frame that `data` begins with and its length, or None while it has not come whole."""
     if len(data) < _HEAD.size:
         if len(data) >= _LENGTH.size:
-            _check_length(_LENGTH.unpack_from(data)[0])
+            _check_length(_LENGTH.unpack_from(data)[0], bytes_max)
         return None
     length, role, kind, call, head_length = _HEAD.unpack_from(data)
-    _check_length(length)
+    _check_length(length, bytes_max)
     end = _LENGTH.size + length
     head_end = _HEAD.size + head_length
     if head_end > end:
@@ -125,6 +154,19 @@ def read_hello(frame: Frame) -> Hello:
     return hello
 
 
+def read_challenge(frame: Frame) -> Challenge:
+    try:
+        return _challenge_decoder.decode(frame.head)
+    except msgspec.MsgspecError as error:
+        raise MalformedRequest(f"This is not how a node asks for a proof: {error}.") from error
+
+
+def read_proof(frame: Frame) -> bytes:
+    if frame.role is not Role.PROOF or len(frame.head) != PROOF_BYTES:
+        raise MalformedRequest("A node must prove that it knows the secret of the cluster.")
+    return frame.head
+
+
 def read_refusal(frame: Frame) -> Refusal:
     try:
         return _refusal_decoder.decode(frame.head)
@@ -132,10 +174,8 @@ def read_refusal(frame: Frame) -> Refusal:
         raise MalformedRequest(f"This is not how a node refuses: {error}.") from error
 
 
-def _check_length(length: int) -> None:
+def _check_length(length: int, bytes_max: int) -> None:
     if length < _AFTER_LENGTH:
         raise MalformedRequest(f"A frame between nodes cannot have {length} bytes.")
-    if length > FRAME_BYTES_MAX:
-        raise RequestTooLarge(
-            f"A frame between nodes has at most {FRAME_BYTES_MAX} bytes, not {length}."
-        )
+    if length > bytes_max:
+        raise RequestTooLarge(f"A frame between nodes has at most {bytes_max} bytes, not {length}.")

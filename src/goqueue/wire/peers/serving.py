@@ -6,28 +6,35 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from goqueue.broker.peers import Answer, Handler, NoticeHandler
+from goqueue.broker.scheduler import Scheduler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import (
+    ASKING_ID,
+    HANDSHAKE_FRAME_BYTES_MAX,
     NO_CALL,
-    PROTOCOL_VERSION,
     Frame,
     Hello,
     Refusal,
     Role,
     frame_parts,
-    hello_parts,
-    read_hello,
     refusal_parts,
     take_frame,
     wanted_bytes,
 )
+from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CalleeHandshake, Credentials, Unproven
 from goqueue.wire.peers.refusals import refusal_of
 
 CALLS_MAX = 1_000  # of one connection that may wait for their answers
 UNSENT_BYTES_MAX = 64 << 20
+# Connections that have not proved anything yet. One more takes the place of the oldest, so that
+# nobody can keep nodes out by holding all of them.
+STRANGERS_MAX = 256
+STRANGERS_PER_ADDRESS_MAX = 64  # as many nodes as one machine may have
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +42,17 @@ _log = logging.getLogger(__name__)
 class PeerServer:
     """What this node does for others, by kind of message."""
 
-    def __init__(self, hello: Callable[[], Hello]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, hello: Callable[[], Hello], credentials: Credentials | None
+    ) -> None:
+        """Without credentials the connections themselves must authenticate both sides (TLS)."""
+        self.scheduler = scheduler
         self.hello = hello  # what this node says of itself, as far as it knows by now
+        self.credentials = credentials
         self.handlers: dict[int, Handler] = {}
         self.notice_handlers: dict[int, NoticeHandler] = {}
-        self.complaints = Complaints(_log)
+        self.complaints = Complaints(_log, now_ms=scheduler.now_ms)
+        self._strangers: dict[Serving, str] = {}  # with their addresses, the oldest first
         # Told who has made a connection: a sign that it can be reached too.
         self.on_met: Callable[[int], None] = lambda node: None
 
@@ -51,7 +64,22 @@ class PeerServer:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Serving:
-        return Serving(self, client_host, send=send, close=close, unblock=unblock)
+        serving = Serving(self, client_host, send=send, close=close, unblock=unblock)
+        self._make_room(client_host)
+        self._strangers[serving] = client_host
+        return serving
+
+    def _make_room(self, host: str) -> None:
+        of_host = [one for one, address in self._strangers.items() if address == host]
+        if len(of_host) >= STRANGERS_PER_ADDRESS_MAX:
+            of_host[0].turn_away("too many connections at once that prove nothing")
+        elif len(self._strangers) >= STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            oldest.turn_away("too many connections at once that prove nothing")
+
+    def known(self, serving: Serving) -> None:
+        """A connection has proved who makes it, or is closed."""
+        self._strangers.pop(serving, None)
 
 
 class Serving:
@@ -72,7 +100,9 @@ class Serving:
         self._send = send
         self._close = close
         self._unblock = unblock
+        self._handshake = CalleeHandshake(server.credentials)
         self._caller: Hello | None = None
+        self._alarm = server.scheduler.call_later(HANDSHAKE_MS_MAX, self._expire)
         self._calls = 0
         self._is_closed = False
 
@@ -88,12 +118,18 @@ class Serving:
         """Handle the whole frames that `data` begins with; return how many bytes they have."""
         at = 0
         while not self._is_closed and not self.is_blocked:
+            if self._caller is None:
+                length = self._shake_hands(data[at:])
+                if not length:
+                    break
+                at += length
+                continue
             taken = take_frame(data[at:])
             if taken is None:
                 break
             frame, length = taken
             at += length
-            self._handle(frame)
+            self._handle(self._caller, frame)
         return at
 
     def wanted_bytes(self, data: memoryview) -> int:
@@ -101,14 +137,51 @@ class Serving:
 
     def closed(self) -> None:
         self._is_closed = True
+        self._alarm.cancel()
+        self._server.known(self)
 
-    def _handle(self, frame: Frame) -> None:
-        if self._caller is None:
-            self._meet(read_hello(frame))
-        elif frame.role is Role.NOTICE:
-            self._note(self._caller.node_id, frame)
+    # Before it is known who calls
+
+    def _shake_hands(self, data: memoryview) -> int:
+        """Take one frame of somebody unproven; how many bytes it has, 0 while it is not whole."""
+        try:
+            taken = take_frame(data, HANDSHAKE_FRAME_BYTES_MAX)
+            if taken is None:
+                return 0
+            step = self._handshake.receive(taken[0], self._server.hello())
+        except GoQueueError as error:
+            # Frames that make no sense have as many reasons as their senders like.
+            is_known = isinstance(error, Unproven)
+            self.turn_away(
+                str(error) if is_known else "it does not speak as a node does", tells=is_known
+            )
+            return len(data)
+        if isinstance(step, Hello):
+            self._meet(step)
+        else:
+            self._send(step)
+        return taken[1]
+
+    def _expire(self) -> None:
+        self.turn_away(f"it has not proved who it is within {HANDSHAKE_MS_MAX} ms")
+
+    def turn_away(self, reason: str, *, tells: bool = False) -> None:
+        """End a connection that has proved nothing; with `tells` the other hears why."""
+        if self._is_closed or self._caller is not None:
+            return
+        self._server.complaints.tell(self._host, f"turned away: {reason}")
+        if tells:
+            self._send(refusal_parts(0, NO_CALL, Refusal("invalid_request", reason)))
+        self._server.known(self)
+        self._close()
+
+    # Calls and notices
+
+    def _handle(self, caller: Hello, frame: Frame) -> None:
+        if frame.role is Role.NOTICE:
+            self._note(caller.node_id, frame)
         elif frame.role is Role.CALL:
-            self._call(self._caller.node_id, frame)
+            self._call(caller.node_id, frame)
         else:
             raise MalformedRequest(f"A caller does not send a frame of the role {frame.role.name}.")
 
@@ -133,8 +206,14 @@ class Serving:
             self._close()
             return
         self._server.complaints.settle(name)
+        self._server.complaints.settle(self._host)
+        self._server.known(self)
+        self._alarm.cancel()
+        self._send(self._handshake.welcome(caller, mine))
+        if caller.node_id == ASKING_ID:
+            self._close()  # It has its answer. What it has proved is good for nothing else.
+            return
         self._caller = caller
-        self._send(hello_parts(mine))
         self._server.on_met(caller.node_id)
 
     def _call(self, caller: int, frame: Frame) -> None:
@@ -157,6 +236,9 @@ class Serving:
         self._calls -= 1
         if self._is_closed:
             return
+        if isinstance(error, msgspec.MsgspecError):
+            # Some of what is in a call comes from clients, who must not break the connection.
+            error = InvalidRequest(f"A call of the kind {kind} cannot be read: {error}.")
         if isinstance(error, GoQueueError):
             self._send(refusal_parts(kind, call, refusal_of(error)))
         elif error is not None:
@@ -176,11 +258,6 @@ class Serving:
 
 def _unwelcome(caller: Hello, mine: Hello) -> str | None:
     """Why a node may not speak to this one, if so."""
-    if caller.version != PROTOCOL_VERSION:
-        return (
-            f"Node {caller.node_id} speaks version {caller.version} of the protocol between "
-            f"nodes, and this one {PROTOCOL_VERSION}; run the same release on both."
-        )
     if mine.cluster_id and caller.cluster_id and caller.cluster_id != mine.cluster_id:
         return (
             f"Node {caller.node_id} belongs to cluster {caller.cluster_id}, and this one to "

@@ -19,15 +19,19 @@ from goqueue.wire.carrier.dialects import Told
 from goqueue.wire.carrier.problems import ForeignOrigin
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
-from goqueue.wire.sqs.errors import InvalidAction, MissingAction, told
+from goqueue.wire.sqs.errors import InvalidAction, MissingAction, UnknownOperation, told
 from goqueue.wire.sqs.front_end import SqsFrontEnd
 from goqueue.wire.sqs.ids import Ids
+from goqueue.wire.sqs.message_attributes import read_trace
+from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.shapes import SHAPES
 
 ACTION = "Action"  # the parameter that names the action of a request
 _TARGET = b"x-amz-target"
 _PREFIX = "AmazonSQS."
 _XML = b"text/xml"
+_TRACE = b"x-amzn-trace-id"
+_NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")  # they are not asked of the address of a queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,12 @@ class Asked:
 
     body: Any
     base_url: str  # what addresses of queues begin with
-    region: str
+    site: Site
+    trace: str | None = None
+
+    def url_of(self, name: str) -> str:
+        """The address of a queue as this client reaches it."""
+        return f"{self.base_url}/{self.site.account}/{name}"
 
     @property
     def wait_ms(self) -> int:
@@ -51,11 +60,11 @@ class SqsDialect:
         self,
         operations: Mapping[str, Operation],
         *,
-        region: str,
+        site: Site,
         random: Random,
     ) -> None:
         self._operations = operations
-        self._region = region
+        self._site = site
         self._request_ids = Ids(random)
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
@@ -71,6 +80,10 @@ class SqsDialect:
         else:
             request.parameters = query_codec.read_form(request.query, request.body)
             action = request.parameters.get(ACTION, "")
+            if not action and request.method == "GET":
+                raise UnknownOperation
+            if action in _NOT_OF_A_QUEUE and _is_of_queue(request):
+                raise InvalidAction(action)
         operation = self._operations.get(action)
         if operation is None:
             raise InvalidAction(action) if action else MissingAction
@@ -83,10 +96,10 @@ class SqsDialect:
         else:
             body = query_codec.decode(request.parameters, shape)
             # The older protocol is spoken at the address of the queue itself.
-            if getattr(body, "queue_url", "") is None and request.path.count("/") > 1:
+            if getattr(body, "queue_url", "") is None and _is_of_queue(request):
                 body.queue_url = request.path
-        region = signatures.region_of(request) or self._region
-        return Asked(body, _base_url(request), region)
+        self._site.check_region(signatures.region_of(request) or "")
+        return Asked(body, _base_url(request), self._site, read_trace(request.header(_TRACE)))
 
     def answer(self, request: Request, value: Any) -> Told:
         request_id = self._request_ids.next()
@@ -100,6 +113,8 @@ class SqsDialect:
         refusal = told(error)
         request_id = self._request_ids.next()
         head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
+        if isinstance(refusal, UnknownOperation) and _TARGET not in request.headers:
+            return Told(refusal.status, _XML, b"<UnknownOperationException/>", head)
         if _is_json(request):
             whose = "Sender" if refusal.is_of_sender else "Receiver"
             head += f"x-amzn-query-error: {refusal.query_name};{whose}\r\n".encode("ascii")
@@ -117,12 +132,13 @@ class SqsApplication(Application):
         b"x-forwarded-proto",
         b"x-amz-target",
         b"authorization",  # only for the region in it
+        b"x-amzn-trace-id",
     )
 
     def __init__(self, front: SqsFrontEnd) -> None:
         operations = {one.name: one for one in front.operations}
         rules = front.rules
-        self._sqs = SqsDialect(operations, region=rules.region, random=front.broker.random)
+        self._sqs = SqsDialect(operations, site=rules.site, random=front.broker.random)
         self._keys = dict(rules.access_keys)
         super().__init__(front, self._sqs)
 
@@ -155,6 +171,11 @@ def _check_site(request: Request) -> None:
     site = request.header(b"sec-fetch-site")
     if site in (b"cross-site", b"same-site"):
         raise ForeignOrigin(site.decode("ascii"))
+
+
+def _is_of_queue(request: Request) -> bool:
+    """Whether a request is sent to the address of a queue: an account and a name."""
+    return request.path.count("/") > 1
 
 
 def _is_json(request: Request) -> bool:

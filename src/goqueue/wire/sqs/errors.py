@@ -198,6 +198,20 @@ class InvalidAction(SqsError):
         super().__init__(f"The action {action[:100]} is not valid for this endpoint.")
 
 
+class InvalidAddress(SqsError):
+    name = query_name = "InvalidAddress"
+
+
+class UnknownOperation(SqsError):
+    """An address that was opened without an action, as by a browser."""
+
+    name, query_name, space = "UnknownOperationException", "UnknownOperationException", _PLATFORM
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("Name an action in the parameter Action.")
+
+
 class MissingAction(SqsError):
     name, query_name, space = "UnknownOperationException", "MissingAction", _PLATFORM
 
@@ -293,7 +307,7 @@ def told(error: GoQueueError) -> SqsError:
         return ServiceUnavailable(str(error))
     if status >= 500:
         return InternalFailure(str(error))
-    if isinstance(error, HttpError) and status == 403:
+    if isinstance(error, HttpError) and status in (403, 421):
         return AccessDenied(str(error))
     return InvalidRequest(str(error))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
 from goqueue.wire.sqs.attempts import Attempts
-from goqueue.wire.sqs.deleted import Deleted
+from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.purges import Purges
 from goqueue.wire.sqs.resting_names import RestingNames
 
@@ -23,7 +23,7 @@ LONG_DELAY_SECONDS_MAX = 100 * 366 * 24 * 3600
 class SqsRules(NamedTuple):
     """What a node was told about its SQS clients."""
 
-    region: str = "us-east-1"
+    site: Site = Site("us-east-1", "000000000000")
     access_keys: Mapping[str, str] = {}
     message_bytes_max: int = 1 << 20
     has_long_delays: bool = False
@@ -49,5 +49,4 @@ class SqsFrontEnd(CarriedFrontEnd):
         self.rules = rules
         self.attempts = Attempts()
         self.purges = Purges()
-        self.deleted = Deleted()
         self.resting_names = RestingNames()

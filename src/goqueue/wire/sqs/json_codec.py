@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from goqueue.wire.carrier.routing import encode
 from goqueue.wire.sqs.errors import MalformedInput, SqsError
 from goqueue.wire.sqs.shapes import Shape
 
 MEDIA_TYPE = b"application/x-amz-json-1.0"
 
-encode_answer = msgspec.json.Encoder().encode
+encode_answer = encode
 
 
 def decode(body: bytes, shape: type[Shape]) -> Any:

@@ -70,9 +70,15 @@ def check_trace(attributes: Attributes | None) -> str | None:
             raise InvalidParameterValue(
                 f"The message system attribute '{TRACE}' must contain a value of type 'String'."
             )
-        encode_text(one.string_value)
+        _check_text(name, one.string_value)
         return one.string_value
     return None
+
+
+def read_trace(header: bytes) -> str | None:
+    """The trace that a request belongs to by its HTTP header; None if there is none."""
+    text = decode_text(header.strip())
+    return text or None
 
 
 def encode_text(text: str) -> bytes:
@@ -87,6 +93,15 @@ def encode_text(text: str) -> bytes:
             "#xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF."
         )
     return content
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        encode_text(text)
+    except InvalidMessageContents as error:
+        raise InvalidParameterValue(
+            f"The value of the message attribute '{name[:100]}' is invalid. {error}"
+        ) from None
 
 
 def _check_name(name: str) -> None:
@@ -125,7 +140,7 @@ def _check_value(name: str, one: AttributeValue) -> None:
             f"Message (user) attribute '{name}' must contain a non-empty value of type '{base}'."
         )
     if isinstance(value, str):
-        encode_text(value)
+        _check_text(name, value)
         if base == "Number" and not _NUMBER.fullmatch(value):
             raise InvalidParameterValue(
                 f"Can't cast the value of message (user) attribute '{name}' to a number."
@@ -220,7 +235,7 @@ def wanted(attributes: Attributes, names: Iterable[str]) -> dict[str, AttributeV
     exact = set()
     prefixes = []
     for name in names:
-        if name in ("All", ".*"):
+        if name in ("All", ".*", "*"):
             return dict(attributes)
         if name.endswith(".*"):
             prefixes.append(name[:-2])

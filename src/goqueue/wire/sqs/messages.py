@@ -10,13 +10,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.broker.queue_host import Received
-from goqueue.delivery import TAILS, Lease
+from goqueue.delivery import Lease
 from goqueue.model.batch import Header
 from goqueue.model.columns import Columns
 from goqueue.model.dead_letters import read_origin
 from goqueue.wire.sqs import digests
 from goqueue.wire.sqs.message_attributes import ENCODING, Read, read_headers, wanted
-from goqueue.wire.sqs.names import ACCOUNT
 from goqueue.wire.sqs.shapes import AttributeValue, Message
 from goqueue.wire.sqs.text import decode_text
 
@@ -43,6 +42,7 @@ class Reader:
     system_names: Collection[str]
     attribute_names: Collection[str]
     source_arn: Callable[[str], str | None]  # of the queue that has this group
+    account: str
 
     def show(self, received: Received) -> list[Message]:
         """All messages that a call received, in order."""
@@ -67,7 +67,7 @@ class Reader:
         return Message(
             message_id=read.message_id
             or foreign_id(self.topic_id, at.lease.partition, at.lease.offsets[at.leased]),
-            receipt_handle=at.lease.head + TAILS[at.leased],
+            receipt_handle=at.lease.head + at.lease.tails[at.leased],
             md5_of_body=digests.of_body(content),
             body=body,
             attributes=self._system(at, headers, read) if self.system_names else None,
@@ -79,7 +79,7 @@ class Reader:
         sent_ms = at.columns.timestamps[at.place] if read.sent_ms is None else read.sent_ms
         origin = read_origin(headers) if headers else None
         known: dict[str, str | None] = {
-            "SenderId": ACCOUNT,
+            "SenderId": self.account,
             "SentTimestamp": str(sent_ms),
             # A message that was given up has been received before, and that counts.
             "ApproximateReceiveCount": str(

@@ -1,20 +1,73 @@
 """Queues by name, address and ARN.
 
-An address is `http://HOST/000000000000/NAME`. There is one account; addresses and ARNs that name
-another one are understood all the same, so that programs which know a queue by them need no change.
+An address is `http://HOST/ACCOUNT/NAME`. A node has one region and one account. Requests that name
+another one are refused: elsewhere a queue of that name would be another queue.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from goqueue.wire.sqs.errors import InvalidParameterValue, MissingParameter, QueueDoesNotExist
+from goqueue.wire.sqs.errors import (
+    InvalidAddress,
+    InvalidParameterValue,
+    MissingParameter,
+    QueueDoesNotExist,
+    SignatureDoesNotMatch,
+)
 
-ACCOUNT = "000000000000"
+ACCOUNT_LENGTH = 12
 FIFO_SUFFIX = ".fifo"
 NAME_LENGTH_MAX = 80
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_ARN = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:\d{12}:([A-Za-z0-9_.-]{1,80})")
+_ACCOUNT_AND_NAME = re.compile(r"(?:.*/)?(\d{12})/[^/]+")
+_ARN = re.compile(r"arn:[a-z-]+:sqs:([a-z0-9-]*):(\d{12}):([A-Za-z0-9_.-]{1,80})")
+
+
+class Site(NamedTuple):
+    """The region and the account that a node serves."""
+
+    region: str
+    account: str
+
+    def check_region(self, region: str) -> None:
+        """Refuse a request that is signed for another region."""
+        if region and region != self.region:
+            raise SignatureDoesNotMatch(
+                f"Credential should be scoped to a valid region, not '{region[:50]}': this node "
+                f"serves {self.region}. Use that region, or change the setting sqs.region."
+            )
+
+    def check_account(self, account: str | None) -> None:
+        if account and account != self.account:
+            raise InvalidAddress(
+                f"Account {account[:50]} is not served here: this node has the account "
+                f"{self.account}. Use that account, or change the setting sqs.account_id."
+            )
+
+    def name_of_url(self, url: str | None) -> str:
+        """The name of the queue that an address means; the name alone will do too."""
+        if not url:
+            raise MissingParameter("QueueUrl")
+        path = url.partition("?")[0].rstrip("/")
+        found = _ACCOUNT_AND_NAME.fullmatch(path)
+        if found is not None:
+            self.check_account(found[1])
+        name = path.rpartition("/")[2]
+        if not name:
+            raise QueueDoesNotExist
+        return name
+
+    def name_of_arn(self, arn: str) -> str | None:
+        """The name of the queue that an ARN means; None if it is of another region or account."""
+        found = _ARN.fullmatch(arn)
+        if found is None or found[2] != self.account or found[1] not in ("", self.region):
+            return None
+        return found[3]
+
+    def arn_of(self, name: str) -> str:
+        return f"arn:aws:sqs:{self.region}:{self.account}:{name}"
 
 
 def check_name(name: str | None, *, is_fifo: bool) -> str:
@@ -36,25 +89,7 @@ def check_name(name: str | None, *, is_fifo: bool) -> str:
     return name
 
 
-def name_of_url(url: str | None) -> str:
-    """The name of the queue that an address means; the name alone will do too."""
-    if not url:
-        raise MissingParameter("QueueUrl")
-    name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
-    if not name:
-        raise QueueDoesNotExist
-    return name
-
-
 def name_of_arn(arn: str) -> str | None:
-    """The name of the queue that an ARN means; None if it is no ARN of a queue."""
+    """The name in the ARN of a queue; None if it is no such ARN."""
     found = _ARN.fullmatch(arn)
-    return found[1] if found else None
-
-
-def url_of(name: str, base_url: str) -> str:
-    return f"{base_url}/{ACCOUNT}/{name}"
-
-
-def arn_of(name: str, region: str) -> str:
-    return f"arn:aws:sqs:{region}:{ACCOUNT}:{name}"
+    return found[3] if found else None

@@ -13,7 +13,7 @@ from goqueue.wire.sqs.errors import (
     MissingParameter,
     OverLimit,
 )
-from goqueue.wire.sqs.names import ACCOUNT, arn_of, name_of_arn
+from goqueue.wire.sqs.names import ACCOUNT_LENGTH, Site, name_of_arn
 
 RECEIVE_COUNT_MAX = 1000
 SOURCES_MAX = 10
@@ -131,13 +131,13 @@ def check_policy(text: str) -> None:
 
 
 def add_statement(
-    policy: str, *, queue: str, region: str, label: str, accounts: list[str], actions: list[str]
+    policy: str, *, queue: str, site: Site, label: str, accounts: list[str], actions: list[str]
 ) -> str:
     """A policy that lets accounts do these actions. It is kept for whoever reads it."""
     _check_permission(label, accounts, actions)
     document = _object(policy) or {
         "Version": "2008-10-17",
-        "Id": f"{arn_of(queue, region)}/SQSDefaultPolicy",
+        "Id": f"{site.arn_of(queue)}/SQSDefaultPolicy",
         "Statement": [],
     }
     statements = _statements(document)
@@ -152,7 +152,7 @@ def add_statement(
         "Effect": "Allow",
         "Principal": {"AWS": principals[0] if len(principals) == 1 else principals},
         "Action": names[0] if len(names) == 1 else names,
-        "Resource": arn_of(queue, region),
+        "Resource": site.arn_of(queue),
     }
     return _encode({**document, "Statement": [*statements, statement]}).decode()
 
@@ -165,7 +165,7 @@ def _check_permission(label: str, accounts: list[str], actions: list[str]) -> No
     if not actions:
         raise MissingParameter("Actions")
     for one in accounts:
-        if not (one.isascii() and one.isdigit() and len(one) == len(ACCOUNT)):
+        if not (one.isascii() and one.isdigit() and len(one) == ACCOUNT_LENGTH):
             raise InvalidParameterValue.of("PrincipalId", f"[{one}]", "Unable to verify.")
     for one in actions:
         if one.removeprefix("SQS:") not in _GRANTABLE:

@@ -99,7 +99,7 @@ def check_attributes(
     checked = {}
     for name, text in given.items():
         if name == FIFO:
-            _check_kind(text.lower(), is_of_fifo=is_of_fifo, is_new=is_new)
+            _check_kind(text.lower(), is_of_fifo=is_of_fifo)
             checked[name] = "true"
         elif name == TOPIC and is_new:
             checked[name] = text
@@ -107,18 +107,31 @@ def check_attributes(
             checked[name] = _normal_policy(name, text)
         else:
             checked[name] = _check_one(name, text, rules, is_of_fifo=is_of_fifo)
-    if checked.get("KmsMasterKeyId"):
-        checked.setdefault("SqsManagedSseEnabled", "false")  # Only one of the two encrypts.
+    _check_encryption(checked)
     return checked
 
 
-def _check_kind(text: str, *, is_of_fifo: bool, is_new: bool) -> None:
-    """Whether a queue keeps order is decided when it is made."""
-    if is_of_fifo and text == "true":
-        return
-    if is_new or text == "true":
+def _check_encryption(checked: dict[str, str]) -> None:
+    """Let one kind of encryption take the place of the other."""
+    is_managed = checked.get("SqsManagedSseEnabled") == "true"
+    if checked.get("KmsMasterKeyId"):
+        if is_managed:
+            raise InvalidAttributeName(
+                "SqsManagedSseEnabled",
+                "You can use one type of server-side encryption (SSE) at one time. You can either "
+                "enable KMS SSE or SQS SSE.",
+            )
+        checked.setdefault("SqsManagedSseEnabled", "false")
+    elif is_managed:
+        checked.setdefault("KmsMasterKeyId", "")
+
+
+def _check_kind(text: str, *, is_of_fifo: bool) -> None:
+    """Whether a queue keeps order is decided when it is made; others do not have the attribute."""
+    if not is_of_fifo:
         raise InvalidAttributeName(FIFO)
-    raise InvalidAttributeValue(FIFO, "Modifying queue type is not supported.")
+    if text != "true":
+        raise InvalidAttributeValue(FIFO, "Modifying queue type is not supported.")
 
 
 def with_defaults(checked: Mapping[str, str], rules: SqsRules) -> dict[str, str]:

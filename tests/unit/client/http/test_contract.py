@@ -95,6 +95,7 @@ REQUESTS: dict[str, Request[Any]] = {
     "readMessage": MESSAGES.read_one("orders", partition=0, offset=3),
     "listGroups": GROUPS.list_all(kind="queue", prefix="b"),
     "putGroup": GROUPS.put_queue("billing", {"deliveries_max": 5, "key_order": True}),
+    "changeGroup": GROUPS.configure_queue("billing", {"deliveries_max": 5, "key_order": None}),
     "describeGroup": GROUPS.describe("billing"),
     "deleteGroup": GROUPS.delete("billing"),
     "showLag": GROUPS.lag("billing"),
@@ -189,6 +190,7 @@ def test_every_route_has_a_request_or_a_reason() -> None:
         "streamMessages",  # `follow` reads by long polls, which resume and retry like any request
         "ready",
         "alive",
+        "welcome",
         "openapi",
         "docs",
     }

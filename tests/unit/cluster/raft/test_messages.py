@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from goqueue.cluster.raft import Entry, EntryKind, Members, Message, Position, decode, encode
 from goqueue.cluster.raft.messages import (
+    COUNTER_MAX,
     Append,
     AppendAnswer,
     PreVote,
@@ -31,7 +32,7 @@ MESSAGES: list[Message] = [
     Append(
         1,
         2,
-        (1 << 63) - 1,
+        COUNTER_MAX,
         Position(4, 3),
         [
             Entry(5, 3, EntryKind.PAYLOAD, bytes(range(256))),

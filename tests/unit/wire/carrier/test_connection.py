@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +57,62 @@ def test_a_client_that_sends_too_many_at_once_is_not_read(small: Client) -> None
     small.world.run_until(lambda: whole(wire, limits_of.WAITING_MAX + 1))
     assert not wire.connection.is_blocked
     assert wire.unblocked > 0
+
+
+def test_a_client_that_takes_nothing_has_no_further_request_handled(world: World) -> None:
+    world.create("orders")
+    client = Client(world)
+    client.post(PUBLISH, {"value": "x" * 1_000_000})
+    client.post(PUBLISH, {"value": "x" * 1_000_000})
+    wire = client.wire()
+    wire.is_stuck = True
+    wire.feed(request("GET", "/v1/topics/orders/messages") * 5)
+    world.run_until(lambda: whole(wire))
+    world.run_for(1_000)
+    assert len(wire.answers) == 1
+    assert wire.connection.is_blocked
+    wire.is_stuck = False
+    wire.connection.unsent_bytes = 0
+    world.run_until(lambda: whole(wire, 5))
+    assert {one.status for one in wire.answers} == {200}
+
+
+def test_large_pages_of_many_clients_leave_turns_to_others(world: World) -> None:
+    world.create("orders")
+    client = Client(world)
+    client.post(PUBLISH, {"value": "x" * 1_000_000})
+    client.post(PUBLISH, {"value": "x" * 1_000_000})
+    wires = [client.wire() for _ in range(5)]
+    for wire in wires:
+        wire.feed(request("GET", "/v1/topics/orders/messages"))
+    assert [len(wire.answers) for wire in wires] == [1, 0, 0, 0, 0]
+    small = client.wire()
+    small.feed(request("GET", "/livez"))
+    assert whole(small), "it waits behind those who ask for much"
+    world.run_until(lambda: all(whole(wire) for wire in wires))
+
+
+def test_a_connection_that_is_closed_is_freed_at_once(world: World) -> None:
+    world.create("orders")
+    client = Client(world)
+    client.post(PUBLISH, {"value": "x" * 1_000_000})
+    gc.collect()
+    gc.disable()
+    try:
+        for asked in (
+            "/v1/topics/orders/messages?wait_ms=1000&from=latest",
+            "/livez",
+            "/v1/topics",
+        ):
+            wire = client.wire()
+            wire.feed(request("GET", asked))
+            seen = weakref.ref(wire.connection)
+            wire.close()
+            world.run_for(10)
+            del wire
+            assert seen() is None, f"after {asked} it waits for the garbage collector"
+    finally:
+        gc.enable()
 
 
 def test_bodies_in_line_take_no_more_than_their_share(world: World) -> None:

@@ -22,7 +22,7 @@ read = QueryDecoder(Read)
         (b'{"valeu": "x"}', "valeu", "known are: value, key,"),
         (b'{"value": 1}', "value", "Expected `str | null`, got `int`"),
         (b"{}", "", "missing required field `value`"),
-        (b'{"value": "x", "priority": "urgent"}', "priority", "Invalid enum value 'urgent'"),
+        (b'{"value": "x", "priority": "urgent"}', "priority", "one of background, critical,"),
         (b'{"value": "x", "delay_ms": -1}', "delay_ms", ">= 0"),
         (b'{"value": "x", "headers": [{"name": "a", "value": 5}]}', "headers[0].value", "str"),
         (b'{"value": "x", "headers": [{"nam": "a"}]}', "headers[0].nam", "known are: name, value"),

@@ -340,3 +340,27 @@ def test_a_pattern_subscribes_to_topics_that_come_later(world: World, client: Cl
     beat = {"member_id": "one", "member_epoch": joined["member_epoch"]}
     told = client.post(f"{GROUP}/heartbeat", beat)
     assert told["assignment"] == [{"topic": "new-1", "partitions": [0]}]
+
+
+def test_lag_counts_partitions_without_a_commit_from_the_start_of_their_log(
+    world: World, client: Client
+) -> None:
+    for number in range(4):
+        world.produce("orders", [str(one) for one in range(10)], partition=number)
+    commit = {"offsets": [{"topic": "orders", "partition": 1, "offset": 7}]}
+    client.post(f"{GROUP}/commit", commit)
+    found = client.get(f"{GROUP}/lag")
+    assert found["lag"] == 33
+    assert [(one["offset"], one["lag"]) for one in found["partitions"]] == [
+        (None, 10),
+        (7, 3),
+        (None, 10),
+        (None, 10),
+    ]
+
+
+def test_lag_of_a_topic_that_a_member_only_subscribes_to(world: World, client: Client) -> None:
+    join(client, "one")
+    world.produce("orders", ["a", "b"], partition=3)
+    join(client, "two")
+    assert client.get(f"{GROUP}/lag")["lag"] == 2

@@ -125,7 +125,7 @@ def test_a_batch_has_a_result_for_each_message(client: Client) -> None:
 
 def test_a_batch_for_no_topic_is_refused_as_a_whole(client: Client) -> None:
     body = {"messages": [{"value": "a"}]}
-    assert client.refused("POST", "/v1/topics/none/batch", body).status == 404
+    assert client.refused("POST", "/v1/topics/no%20good/batch", body).status == 400
     assert client.refused("POST", "/v1/topics/orders/batch", {"messages": []}).status == 400
 
 

@@ -87,7 +87,7 @@ def test_what_is_prepared_takes_no_more_messages_and_can_be_aborted(node: QueryN
 
 
 def test_calls_that_make_no_sense_are_refused(node: QueryNode) -> None:
-    assert node.get("/v1/queries/totals", status=503)["code"] == "coordinator_not_available"
+    assert node.get("/v1/queries/totals", status=404)["code"] == "unknown_transaction"
     node.open()
     assert node.get("/v1/queries/other", status=404)["code"] == "unknown_transaction"
     assert node.post("/v1/queries/a~b/open", status=400)["code"] == "invalid_request"

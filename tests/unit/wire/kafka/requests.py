@@ -18,6 +18,7 @@ from goqueue.wire.kafka.messages import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -31,6 +32,7 @@ from goqueue.wire.kafka.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -42,6 +44,7 @@ from goqueue.wire.kafka.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -55,6 +58,7 @@ from goqueue.wire.kafka.messages import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    update_features,
     write_txn_markers,
 )
 
@@ -458,6 +462,30 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
         groups=[one.group]
     ),
     "ListGroups": lambda version, one: list_groups.ListGroupsRequest(),
+    "ListConfigResources": lambda version, one: list_config_resources.ListConfigResourcesRequest(),
+    "DescribeQuorum": lambda version, one: describe_quorum.DescribeQuorumRequest(
+        [
+            describe_quorum.RequestTopicData(
+                "__cluster_metadata" if one.topic == "orders" else one.topic,
+                [describe_quorum.RequestPartitionData(one.partition)],
+            )
+        ]
+    ),
+    "UpdateFeatures": lambda version, one: update_features.UpdateFeaturesRequest(
+        feature_updates=[
+            update_features.FeatureUpdateKey(
+                "group.version" if one.topic == "orders" else one.topic, 1
+            )
+        ]
+    ),
+    "AlterReplicaLogDirs": lambda version, one: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+        [
+            alter_replica_log_dirs.AlterReplicaLogDir(
+                "data",
+                [alter_replica_log_dirs.AlterReplicaLogDirTopic(one.topic, [one.partition])],
+            )
+        ]
+    ),
     "ApiVersions": lambda version, one: api_versions.ApiVersionsRequest(
         client_software_name="peer", client_software_version="1"
     ),

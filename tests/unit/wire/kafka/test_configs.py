@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.topic_settings import ACCEPTED_SETTINGS, TOPIC_SETTINGS, TopicDefaults
+from goqueue.broker.topic_settings import (
+    ACCEPTED_SETTINGS,
+    DYNAMIC_DEFAULTS,
+    TOPIC_SETTINGS,
+    TopicDefaults,
+)
 from goqueue.config import load
+from goqueue.wire.kafka.config_names import OF_NODE, core_name, wire_name
 from goqueue.wire.kafka.configs import (
     SOURCE_DEFAULT,
     SOURCE_STATIC_BROKER,
     SOURCE_TOPIC,
-    core_name,
+    UNCHANGED,
     describe_node,
     describe_topic,
-    wire_name,
 )
 
 SETTINGS = load(environ={}, overrides={})
-DEFAULTS = TopicDefaults(SETTINGS.storage, SETTINGS.compaction, SETTINGS.topics).values
+DEFAULTS = TopicDefaults(SETTINGS.storage, SETTINGS.compaction, SETTINGS.topics)
 
 # As Kafka's documentation of topic configurations spells them.
 KNOWN_TO_KAFKA = [
@@ -66,16 +71,30 @@ def test_a_setting_of_the_topic_is_told_from_one_of_the_node() -> None:
     configs = {one.name: one for one in describe_topic(DEFAULTS, {"retention_ms": "5"})}
     own, other = configs["retention.ms"], configs["retention.bytes"]
     assert (own.value, own.config_source) == ("5", SOURCE_TOPIC)
-    assert own.default == DEFAULTS["retention_ms"]
-    assert (other.value, other.config_source) == (DEFAULTS["retention_bytes"], SOURCE_DEFAULT)
+    assert own.synonyms[-1] == ("log.retention.ms", DEFAULTS.values["retention_ms"], SOURCE_DEFAULT)
+    assert (other.value, other.config_source) == ("-1", SOURCE_DEFAULT)
     assert not own.is_read_only
 
 
 def test_the_nodes_settings_are_read_only_and_sorted() -> None:
-    configs = describe_node(SETTINGS, advertised="queue.example:9092")
+    settings = load(environ={}, overrides={"cluster.rack": "r1", "storage.retention_ms": "5s"})
+    configs = describe_node(
+        settings,
+        TopicDefaults(settings.storage, settings.compaction, settings.topics),
+        UNCHANGED,
+        {},
+        advertised="queue.example:9092",
+        http="queue.example:8080",
+    )
     assert [one.name for one in configs] == sorted(one.name for one in configs)
-    assert {one.config_source for one in configs} == {SOURCE_STATIC_BROKER}
-    assert all(one.is_read_only for one in configs)
+    found = {one.name: one for one in configs}
+    assert found["broker.rack"].config_source == SOURCE_STATIC_BROKER
+    assert found["log.retention.ms"].config_source == SOURCE_STATIC_BROKER
+    assert found["log.retention.bytes"].config_source == SOURCE_DEFAULT
+    assert {name for name, one in found.items() if not one.is_read_only} == {
+        OF_NODE[name] for name in OF_NODE.keys() & DYNAMIC_DEFAULTS
+    }
     values = {one.name: one.value for one in configs}
     assert values["num.partitions"] == str(SETTINGS.topics.partitions)
     assert values["auto.create.topics.enable"] in ("true", "false")
+    assert values["goqueue.http.listener"] == "queue.example:8080"

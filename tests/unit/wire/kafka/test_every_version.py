@@ -21,6 +21,7 @@ ALWAYS_SUCCEED = {
     "InitProducerId",
     "JoinGroup",
     "ListGroups",
+    "ListConfigResources",
     "ListTransactions",
     "ConsumerGroupHeartbeat",
     "OffsetFetch",

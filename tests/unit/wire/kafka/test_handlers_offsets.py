@@ -13,6 +13,7 @@ from tests.unit.wire.kafka.client import Client, about
 from tests.unit.wire.kafka.requests import delete_records_request, epoch_end_request, list_request
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = range(-1, -6, -1)
+RECORDS_END = -1000  # an extension
 LIST_VERSIONS = range(1, 12)
 
 
@@ -42,6 +43,7 @@ def list_offset(client: Client, timestamp: int, version: int = 11, **fields: Any
         (MAX_TIMESTAMP, 1, 40),
         (EARLIEST_LOCAL, 1, -1),
         (LATEST_TIERED, -1, -1),
+        (RECORDS_END, 4, -1),
         (0, 1, 40),
         (15, 1, 40),
         (40, 1, 40),

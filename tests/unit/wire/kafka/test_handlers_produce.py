@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.compression import Compression
+from goqueue.model.errors import NotEnoughReplicas
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages import API_BY_NAME
 from goqueue.wire.kafka.messages.produce import (
@@ -125,7 +126,7 @@ def test_damaged_records_are_refused(version: int) -> None:
 @pytest.mark.parametrize("version", [3, 8, NEWEST])
 def test_old_formats_are_refused_where_clients_know_better(version: int) -> None:
     answer = produce(Client(), version, old_records(b"a" * 50, magic=1))
-    assert answer.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -190,7 +191,8 @@ def test_one_request_may_bring_batches_for_many_partitions_good_and_bad(
     )
     answer = client.call("Produce", request, version)
     codes = [[one.error_code for one in t.partition_responses] for t in answer.responses]
-    assert codes[0] == [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    cut_short = ErrorCode.CORRUPT_MESSAGE if version < 3 else ErrorCode.INVALID_RECORD
+    assert codes[0] == [0, cut_short, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
     assert codes[1][0] != 0
     assert client.node.values("orders", partition=2) == [b"a"]
     assert failures == []
@@ -231,3 +233,25 @@ def test_the_first_offset_left_is_told_where_there_is_room_for_it(version: int) 
     answer = produce(client, version, records_for(version, b"c"))
     assert answer.log_start_offset == (2 if version >= 5 else -1)
     assert error_codes(answer) == set()
+
+
+def test_while_replicas_are_short_a_new_producer_does_not_lose_its_first_batch() -> None:
+    """A partition that does not know a producer takes any sequence number for its first."""
+    client = Client()
+    partition = client.node.broker.topics.get("orders").partitions[0]
+
+    def send(sequence: int) -> int:
+        batch = encode_batch(
+            [Record(b"k", b"%d" % sequence)],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        return int(produce(client, NEWEST, bytes(batch)).error_code)
+
+    partition.set_shortage(NotEnoughReplicas("Too few replicas are in sync; retry."))
+    assert [send(0), send(1)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    partition.set_shortage(None)
+    assert send(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # It was on its way meanwhile.
+    assert [send(0), send(1), send(2)] == [ErrorCode.NONE] * 3
+    assert client.node.values("orders") == [b"0", b"1", b"2"]

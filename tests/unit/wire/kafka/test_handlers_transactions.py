@@ -431,13 +431,24 @@ def test_producers_are_described_with_the_transaction_they_have_open(client: Cli
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_marker_ends_what_another_node_coordinates_and_not_our_own(
+def test_a_marker_of_an_operator_aborts_a_known_transaction_as_a_whole(
     client: Client, version: int
 ) -> None:
     client.have_transaction()
     write(client, b"ours")
+    commit = markers_request(client.subject)
+    commit.markers[0].transaction_result = True
+    answer = client.call("WriteTxnMarkers", commit, version)
+    assert error_codes(answer) == {ErrorCode.INVALID_TXN_STATE}, "only its producer commits"
+    later = about(client.subject, {"producer_epoch": client.subject.producer_epoch + 1})
+    answer = client.call("WriteTxnMarkers", markers_request(later), version)
+    assert error_codes(answer) == {ErrorCode.INVALID_PRODUCER_EPOCH}, "that is another one"
     answer = client.call("WriteTxnMarkers", markers_request(client.subject), version)
-    assert error_codes(answer) == {ErrorCode.INVALID_TXN_STATE}
+    assert error_codes(answer) == set()
+    (state,) = client.ask("DescribeTransactions").transaction_states
+    assert (state.transaction_state, state.topics) == ("CompleteAbort", [])
+    partition = client.node.broker.topics.get("orders").partition(0)
+    assert partition.last_stable_offset == partition.high_watermark
     stranger = about(client.subject, {"producer_id": 123_456})
     answer = client.call("WriteTxnMarkers", markers_request(stranger), version)
     assert error_codes(answer) == set()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.model import compression
 from goqueue.model.batch import Record, check_batch, decode_batch, encode_batch
 from goqueue.model.compression import Compression
 from goqueue.model.errors import (
@@ -19,7 +20,6 @@ from goqueue.model.errors import (
     InvalidTimestamp,
     UnsupportedFormat,
 )
-from goqueue.wire.kafka import old_format
 from goqueue.wire.kafka.old_format import convert_old_records
 from tests.unit.wire.kafka.requests import old_records
 
@@ -139,7 +139,7 @@ def test_a_time_before_all_times_is_refused() -> None:
 
 
 def test_many_small_bombs_are_bounded_like_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_format, "UNPACKED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(compression.meter, "bytes_max", 10_000)
     bomb = old_records(b"0" * 4_000, magic=1, codec=1)
     assert len(convert(2 * bomb)) == 2
     with pytest.raises(CorruptBatch, match="unpacks to more than"):

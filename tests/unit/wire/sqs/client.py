@@ -13,7 +13,7 @@ from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.operations import OPERATIONS
-from tests.integration.sqs import Queue, connect
+from tests.integration.sqs import REGION, Queue, connect
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Answer, Wire
 
@@ -28,9 +28,16 @@ class Node:
         self.front = SqsFrontEnd(world.broker, Limits(), OPERATIONS, rules or SqsRules())
         self.application = SqsApplication(self.front)
 
-    def boto3(self, protocol: str = "json", *, key: str = "id", secret: str = "secret") -> Any:
+    def boto3(
+        self,
+        protocol: str = "json",
+        *,
+        key: str = "id",
+        secret: str = "secret",
+        region: str = REGION,
+    ) -> Any:
         """A client that speaks one of the protocols to this node."""
-        client = connect(ENDPOINT, protocol=protocol, key=key, secret=secret)
+        client = connect(ENDPOINT, protocol=protocol, key=key, secret=secret, region=region)
         client._endpoint.http_session = _Session(self)
         return client
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from goqueue.model.batch import Record
 from goqueue.wire.sqs.errors import QueueDeletedRecently
@@ -122,6 +123,7 @@ def test_a_message_is_sent_received_held_and_deleted(sqs: Any, world: World) -> 
         (["a.x"], {"a.x"}),
         (["a.*"], {"a.x", "a.y"}),
         ([".*"], {"a.x", "a.y", "b"}),
+        (["*"], {"a.x", "a.y", "b"}),
         (["All"], {"a.x", "a.y", "b"}),
         (["c"], set()),
         ([], set()),
@@ -177,6 +179,69 @@ def test_a_queue_is_purged_once_a_minute(sqs: Any, world: World) -> None:
     assert (code, status) == ("AWS.SimpleQueueService.PurgeQueueInProgress", 403)
     world.run_for(60_000)
     sqs.purge_queue(QueueUrl=made.url)
+
+
+def test_a_purge_lets_deduplication_ids_be_used_again(sqs: Any, world: World) -> None:
+    made = queue(sqs, "ordered.fifo")
+    first = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    made.send("one", **first)
+    sqs.purge_queue(QueueUrl=made.url)
+    made.send("two", **first)
+    world.crash()
+    world.start()
+    again = Node(world).boto3()
+    second = again.send_message(QueueUrl=made.url, MessageBody="three", **first)
+    [message] = again.receive_message(QueueUrl=made.url, MaxNumberOfMessages=10)["Messages"]
+    assert message["Body"] == "two"
+    assert message["MessageId"] == second["MessageId"]
+
+
+@pytest.mark.parametrize("given", [None, "Root=1-own"])
+def test_the_trace_of_a_request_is_that_of_its_messages(sqs: Any, given: str | None) -> None:
+    made = queue(sqs)
+    trace = "Root=1-3152b799-8954dae64eda91bc9a23a7e8;Parent=7fa8c0f79203be72;Sampled=1"
+
+    def add_header(request: Any, **_: object) -> None:
+        request.headers["X-Amzn-Trace-Id"] = trace
+
+    sqs.meta.events.register("before-send.sqs", add_header)
+    system = {"AWSTraceHeader": {"DataType": "String", "StringValue": given}}
+    sent = made.send("a", **({} if given is None else {"MessageSystemAttributes": system}))
+    assert ("MD5OfMessageSystemAttributes" in sent) == (given is not None)
+    made.client.send_message_batch(QueueUrl=made.url, Entries=[{"Id": "1", "MessageBody": "b"}])
+    names = ["AWSTraceHeader"]
+    messages = made.receive_all(2, MessageSystemAttributeNames=names)
+    found = {one["Body"]: one["Attributes"]["AWSTraceHeader"] for one in messages}
+    assert found == {"a": given or trace, "b": trace}
+
+
+def test_attributes_that_exclude_each_other_are_refused_as_aws_refuses_them(sqs: Any) -> None:
+    made = queue(sqs)
+
+    def refused(**attributes: str) -> tuple[str, str]:
+        with pytest.raises(ClientError) as caught:
+            sqs.set_queue_attributes(QueueUrl=made.url, Attributes=attributes)
+        error = caught.value.response["Error"]
+        return error["Code"], error["Message"]
+
+    for text in ("true", "false"):
+        assert refused(FifoQueue=text) == ("InvalidAttributeName", "Unknown Attribute FifoQueue.")
+    assert refused(KmsMasterKeyId="a", SqsManagedSseEnabled="true") == (
+        "InvalidAttributeName",
+        "You can use one type of server-side encryption (SSE) at one time. You can either enable "
+        "KMS SSE or SQS SSE.",
+    )
+    sqs.set_queue_attributes(QueueUrl=made.url, Attributes={"KmsMasterKeyId": "a"})
+    assert made.attributes("All")["SqsManagedSseEnabled"] == "false"
+    sqs.set_queue_attributes(QueueUrl=made.url, Attributes={"SqsManagedSseEnabled": "true"})
+    assert "KmsMasterKeyId" not in made.attributes("All")
+
+
+def test_control_characters_in_an_attribute_are_an_invalid_parameter(sqs: Any) -> None:
+    made = queue(sqs)
+    attributes = {"a": {"DataType": "String", "StringValue": "x\x08"}}
+    with pytest.raises(ClientError, match="InvalidParameterValue"):
+        made.send("a", MessageAttributes=attributes)
 
 
 def test_a_receive_waits_as_long_as_it_says(sqs: Any, world: World) -> None:

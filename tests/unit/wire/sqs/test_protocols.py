@@ -7,6 +7,7 @@ from random import Random
 from urllib.parse import urlencode
 
 import pytest
+from botocore.exceptions import ClientError
 
 from goqueue.wire.sqs.shapes import SHAPES
 from tests.unit.wire.http.client import Wire
@@ -30,6 +31,41 @@ def test_an_address_of_a_queue_may_be_asked_with_get(node: Node) -> None:
     target = "/000000000000/orders?Action=SendMessage&MessageBody=a%20b"
     assert node.ask(b"", headers={}, method="GET", target=target).status == 200
     assert made.receive_one()["Body"] == "a b"
+
+
+@pytest.mark.parametrize("target", ["/000000000000/orders", "/"])
+@pytest.mark.parametrize("headers", [{}, {"accept": "application/json"}])
+def test_an_address_without_an_action_is_unknown(
+    node: Node, target: str, headers: dict[str, str]
+) -> None:
+    answer = node.ask(b"", headers=headers, method="GET", target=target)
+    assert (answer.status, answer.body) == (404, b"<UnknownOperationException/>")
+
+
+@pytest.mark.parametrize("action", ["CreateQueue", "ListQueues"])
+def test_actions_of_the_account_are_not_asked_of_a_queue(node: Node, action: str) -> None:
+    queue(node.boto3())
+    target = f"/000000000000/orders?Action={action}&QueueName=other"
+    answer = node.ask(b"", headers={}, method="GET", target=target)
+    assert answer.status == 400
+    assert b"<Code>InvalidAction</Code>" in answer.body
+    text = f"<Message>The action {action} is not valid for this endpoint.</Message>"
+    assert text.encode() in answer.body
+
+
+@pytest.mark.parametrize("protocol", ["json", "query"])
+def test_a_request_for_another_region_or_account_is_refused(node: Node, protocol: str) -> None:
+    made = queue(node.boto3(protocol))
+    elsewhere = node.boto3(protocol, region="eu-west-1")
+    with pytest.raises(ClientError, match="serves us-east-1") as refused:
+        elsewhere.send_message(QueueUrl=made.url, MessageBody="x")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    other_account = made.url.replace("000000000000", "123456789012")
+    with pytest.raises(ClientError, match=r"InvalidAddress.*sqs\.account_id"):
+        made.client.send_message(QueueUrl=other_account, MessageBody="x")
+    with pytest.raises(ClientError, match="InvalidAddress"):
+        made.client.get_queue_url(QueueName="orders", QueueOwnerAWSAccountId="123456789012")
+    assert made.client.get_queue_url(QueueName="orders", QueueOwnerAWSAccountId="000000000000")
 
 
 @pytest.mark.parametrize(

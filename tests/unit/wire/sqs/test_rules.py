@@ -20,11 +20,10 @@ from goqueue.wire.sqs.attempts import (
     BODIES_BYTES_MAX,
     Attempts,
 )
-from goqueue.wire.sqs.deleted import RECEIPTS_MAX, Deleted
 from goqueue.wire.sqs.errors import SqsError, told
 from goqueue.wire.sqs.front_end import SqsRules
 from goqueue.wire.sqs.ids import new_id, new_ids
-from goqueue.wire.sqs.names import check_name, name_of_arn, name_of_url
+from goqueue.wire.sqs.names import Site, check_name, name_of_arn
 from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.purges import Purges
 from goqueue.wire.sqs.shapes import AttributeValue, Message
@@ -32,6 +31,7 @@ from goqueue.wire.sqs.task_handles import read_handle, write_handle
 from goqueue.wire.sqs.text import FORBIDDEN, decode_text, is_plain
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:dead"
+SITE = Site("us-east-1", "000000000000")
 
 
 def _errors(module: Any) -> list[type[GoQueueError]]:
@@ -82,13 +82,28 @@ def test_bad_names_of_fifo_queues(name: str) -> None:
     "url",
     [
         "http://localhost:9324/000000000000/orders",
-        "https://sqs.eu-west-1.amazonaws.com/123456789012/orders/",
+        "https://sqs.eu-west-1.amazonaws.com/000000000000/orders/",
         "/000000000000/orders?x=1",
+        "/orders",
         "orders",
     ],
 )
 def test_a_queue_is_known_by_its_address(url: str) -> None:
-    assert name_of_url(url) == "orders"
+    assert SITE.name_of_url(url) == "orders"
+
+
+def test_an_address_of_another_account_is_refused() -> None:
+    with pytest.raises(SqsError, match=r"sqs\.account_id"):
+        SITE.name_of_url("http://localhost:9324/123456789012/orders")
+    assert Site("us-east-1", "123456789012").name_of_url("/123456789012/orders") == "orders"
+
+
+def test_an_arn_of_another_region_or_account_is_no_queue_of_this_node() -> None:
+    assert SITE.name_of_arn(ARN) == "dead"
+    assert SITE.name_of_arn(ARN.replace("us-east-1", "")) == "dead"
+    assert SITE.name_of_arn(ARN.replace("us-east-1", "eu-west-1")) is None
+    assert SITE.name_of_arn(ARN.replace("000000000000", "123456789012")) is None
+    assert SITE.arn_of("dead") == ARN
 
 
 @pytest.mark.parametrize("arn", ["", "dead", "arn:aws:sns:us-east-1:000000000000:dead", ARN + ":x"])
@@ -360,14 +375,6 @@ def test_attempts_take_so_much_memory_and_no_more() -> None:
     attempts.forget(b"q", "b")
     attempts.keep(b"q", "d", [large, large], 0)
     assert attempts.find(b"q", "d", 0) is not None
-
-
-def test_deleted_receipts_are_bounded() -> None:
-    deleted = Deleted()
-    for number in range(RECEIPTS_MAX + 1):
-        deleted.add(str(number))
-    assert "0" not in deleted
-    assert str(RECEIPTS_MAX) in deleted
 
 
 def test_a_purge_that_failed_may_be_tried_again() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from goqueue.client.http.moments import Place, place_text
 from goqueue.client.http.queue_answers import QueueGroup, StreamGroup
 from goqueue.client.http.request import (
@@ -47,9 +49,17 @@ class GroupRequests:
     def put_queue(
         self, group: str, settings: Mapping[str, object] | None = None
     ) -> Request[QueueGroup]:
-        """Make a queue group or change it; settings that are not named have their default."""
-        body = body_with(kind="queue", settings=dict(settings or {}))
+        """Make a queue group or replace its settings; those not named have their default.
+
+        Without `settings` a group that exists stays as it is.
+        """
+        body = body_with(kind="queue", settings=None if settings is None else dict(settings))
         return Request("PUT", path_of("groups", group), _read_queue_group, body=body)
+
+    def configure_queue(self, group: str, settings: Mapping[str, object]) -> Request[QueueGroup]:
+        """Change settings of a queue group; None takes one back to its default."""
+        body = msgspec.json.encode({"settings": dict(settings)})
+        return Request("PATCH", path_of("groups", group), _read_queue_group, body=body)
 
     def put_stream(
         self, group: str, topics: Iterable[str], *, start: Start = "earliest"

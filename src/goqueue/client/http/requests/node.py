@@ -15,5 +15,5 @@ class NodeRequests:
         return Request("GET", "/healthz", _read_health)
 
     def version(self) -> Request[Version]:
-        """Which version the node has."""
+        """Which version the node has, and which node of which cluster it is."""
         return Request("GET", "/version", _read_version)

@@ -24,6 +24,8 @@ Level = Literal[
     "FULL_TRANSITIVE",
 ]
 LATEST = "latest"
+# Without it the registry answers as if to a client that knows neither guids nor versions.
+_NEW_FIELDS = {"confluent-accept-unknown-properties": "true"}
 
 
 class SchemaReference(msgspec.Struct, frozen=True):
@@ -91,6 +93,7 @@ class SchemaRequests:
             lambda data: msgspec.structs.replace(_read_version(data), subject=subject, text=text),
             _flags(normalize=normalize),
             body_of(_schema(text, kind, references)),
+            headers=_NEW_FIELDS,
         )
 
     def get(
@@ -98,7 +101,7 @@ class SchemaRequests:
     ) -> Request[SchemaVersion]:
         """A version of a subject."""
         path = _path("subjects", subject, "versions", version)
-        return Request("GET", path, _read_version, _flags(deleted=deleted))
+        return Request("GET", path, _read_version, _flags(deleted=deleted), headers=_NEW_FIELDS)
 
     def get_by_id(self, schema_id: int) -> Request[SchemaVersion]:
         """What an id stands for; it says nothing of subjects."""
@@ -107,7 +110,7 @@ class SchemaRequests:
             tree = reading(dict[str, object])(data)
             return _read_version(msgspec.json.encode({"id": schema_id, **tree}))
 
-        return Request("GET", _path("schemas", "ids", schema_id), read)
+        return Request("GET", _path("schemas", "ids", schema_id), read, headers=_NEW_FIELDS)
 
     def subjects(self, *, prefix: str = "", deleted: bool = False) -> Request[list[str]]:
         """The names of the subjects that have a version."""

@@ -245,7 +245,11 @@ class Offsets(Answer, kw_only=True):
 
 
 class PartitionLag(Answer, kw_only=True):
-    """`lag` is how many offsets are still to be read or to be acknowledged."""
+    """`lag` is how many offsets are still to be read or to be acknowledged.
+
+    A partition without a committed offset counts from the start of its log. Markers of transactions
+    and aborted records after the last record do not count.
+    """
 
     topic: str
     partition: int

@@ -33,7 +33,7 @@ HEADERS_MAX = 1000
 Text = Annotated[str, Meta(description="In the encoding that is named beside it.")]
 
 
-class Header(Body, kw_only=True):
+class Header(Body, kw_only=True, gc=False):
     """One header; a list of them keeps their order and allows repeats."""
 
     name: Annotated[str, Meta(min_length=1, max_length=1000, examples=["trace"])]
@@ -53,7 +53,10 @@ class Publish(Body, kw_only=True, gc=False):
     delay_ms: Annotated[DurationMs | None, Meta(description="Deliver this much later.")] = None
     deliver_at: Annotated[
         Timestamp | str | None,
-        Meta(description="Deliver then: milliseconds since 1970 or an RFC 3339 time."),
+        Meta(
+            description="Deliver then: milliseconds since 1970 or an RFC 3339 time. One that has "
+            "passed means at once; the answer then has an offset and no `schedule_id`."
+        ),
     ] = None
     ttl_ms: Annotated[
         DurationMs | None, Meta(description="Queue groups no longer receive it after this.")
@@ -113,7 +116,7 @@ class PublishedMany(Answer, kw_only=True):
     failed: Annotated[int, Meta(description="How many were not published.")]
 
 
-class HeaderRead(Answer, kw_only=True):
+class HeaderRead(Answer, kw_only=True, gc=False):
     name: str
     value: str | None
     encoding: Encoding

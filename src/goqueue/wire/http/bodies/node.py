@@ -22,7 +22,21 @@ class Alive(Answer, kw_only=True):
     status: Literal["ok"] = "ok"
 
 
+class Welcome(Answer, kw_only=True):
+    """What answers here, and where to go on."""
+
+    name: str = "GoQueue"
+    version: str
+    node_id: int
+    cluster_id: str
+    links: Annotated[dict[str, str], Meta(description="Pages of this node, by what they are.")]
+
+
 class Version(Answer, kw_only=True):
     version: str
     python: str
     api: Annotated[str, Meta(description="The version of this HTTP API.")]
+    node_id: int = -1
+    cluster_id: Annotated[
+        str, Meta(description="Empty while a new node does not know its cluster yet.")
+    ] = ""

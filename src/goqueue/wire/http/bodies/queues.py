@@ -38,16 +38,25 @@ MessageState = Literal[
 
 
 class PutGroup(Body, kw_only=True):
-    """Make a group or change it.
+    """Make a group or replace its settings.
 
-    A queue group has `settings`; those that are not named have their default. A stream group
-    begins in `topics` at `start`, where it has not committed anything yet.
+    A queue group has `settings`: those that are not named have their default. Without `settings`
+    a group that exists stays as it is. A stream group begins in `topics` at `start`, where it has
+    not committed anything yet.
     """
 
     kind: GroupKind = "queue"
     settings: QueueSettings | None = None
     topics: Annotated[list[TopicName], Meta(max_length=TOPICS_MAX)] = []
     start: Start = "earliest"
+
+
+class ChangeGroup(Body, kw_only=True):
+    """A setting that is `null` goes back to its default; one that is not named stays."""
+
+    settings: Annotated[
+        dict[str, str | bool | int | float | None], Meta(examples=[{"visibility_ms": 60_000}])
+    ]
 
 
 class StreamGroup(Answer, kw_only=True, tag_field="kind", tag="stream"):

@@ -27,7 +27,7 @@ NUMBERS: dict[SchemaRefusal, int] = {
     SchemaRefusal.VERSION_NOT_DELETED: 40407,
     SchemaRefusal.NO_CONFIG: 40408,
     SchemaRefusal.NO_MODE: 40409,
-    SchemaRefusal.INCOMPATIBLE: 409,
+    SchemaRefusal.INCOMPATIBLE: 40901,
     SchemaRefusal.INVALID_VERSION: 42202,
     SchemaRefusal.INVALID_LEVEL: 42203,
     SchemaRefusal.INVALID_MODE: 42204,
@@ -74,17 +74,17 @@ class ConfigBody(OpenBody, kw_only=True):
     compatibility: str | UnsetType | None = UNSET
     normalize: bool | UnsetType | None = UNSET
     compatibilityGroup: Name | UnsetType | None = UNSET
-    # What only other registries can do is refused rather than forgotten.
-    alias: Any = None
+    alias: Name | UnsetType | None = UNSET
+    defaultMetadata: dict[str, Any] | UnsetType | None = UNSET
+    overrideMetadata: dict[str, Any] | UnsetType | None = UNSET
+    defaultRuleSet: dict[str, Any] | UnsetType | None = UNSET
+    overrideRuleSet: dict[str, Any] | UnsetType | None = UNSET
+    # What only other registries can do is refused rather than ignored.
     aliasForDeks: Any = None
     compatibilityPolicy: Any = None
     validateFields: Any = None
     validateNewSchemas: Any = None
     validateRules: Any = None
-    defaultMetadata: Any = None
-    overrideMetadata: Any = None
-    defaultRuleSet: Any = None
-    overrideRuleSet: Any = None
 
 
 class ModeBody(OpenBody, kw_only=True):

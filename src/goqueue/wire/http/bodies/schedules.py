@@ -83,7 +83,10 @@ class Reschedule(Body, kw_only=True):
     delay_ms: Annotated[DurationMs | None, Meta(description="From now on.")] = None
     deliver_at: Annotated[
         Timestamp | str | None,
-        Meta(description="Milliseconds since 1970 or an RFC 3339 time."),
+        Meta(
+            description="Milliseconds since 1970 or an RFC 3339 time; one that has passed means at "
+            "once."
+        ),
     ] = None
 
 

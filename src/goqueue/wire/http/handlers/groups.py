@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
+from goqueue.delivery import QueueSettings
 from goqueue.groups import (
     CommitOffsets,
     GroupDescription,
@@ -16,14 +17,18 @@ from goqueue.groups import (
     nest,
 )
 from goqueue.groups import Partition as GroupPartition
+from goqueue.groups.classic_roster import read_topics
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
+    GroupKindMismatch,
     GroupNotEmpty,
     UnknownGroup,
     UnknownMember,
 )
 from goqueue.wire.carrier.calls import Request
+from goqueue.wire.carrier.decoding import BodyDecoder
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 GROUP_NAME_LENGTH_MAX = 249
 NO_MEMBER = -1
+_SETTINGS = BodyDecoder(queue_bodies.PutGroup)
 _QUEUE_STATE = "Stable"  # a queue group has no members that could come and go
 
 
@@ -71,7 +77,7 @@ async def put(
     if body.kind == "queue":
         if body.topics:
             raise InvalidField("A queue group receives from any topic.", field="topics")
-        settings = {} if body.settings is None else msgspec.to_builtins(body.settings)
+        settings = None if body.settings is None else msgspec.to_builtins(body.settings)
         await front.broker.queues.create(name, settings)
         return await _describe_made(front, name)
     if body.settings is not None:
@@ -80,6 +86,30 @@ async def put(
         raise InvalidField("Name the topics that the group shall read.", field="topics")
     await _begin(front, name, body)
     return describe(front, call, None)
+
+
+async def change(
+    front: FrontEnd, call: Call, body: queue_bodies.ChangeGroup
+) -> queue_bodies.QueueGroup:
+    """Change some settings of a queue group; the result is checked as a whole before it counts."""
+    name = group_of(call)
+    if not front.broker.queues.is_known(name):
+        describe_stream(front, name)
+        raise GroupKindMismatch(name, is_queue=False)
+
+    def changed(settings: dict[str, Any]) -> Mapping[str, Any]:
+        fields = QueueSettings.__struct_fields__
+        kept = {
+            one: value
+            for one, value in {**settings, **body.settings}.items()
+            if value is not None or one not in fields
+        }
+        whole: queue_bodies.PutGroup = _SETTINGS(msgspec.json.encode({"settings": kept}))
+        checked: Mapping[str, Any] = msgspec.to_builtins(whole.settings)
+        return checked
+
+    await front.broker.queues.change(name, changed)
+    return await _describe_made(front, name)
 
 
 async def _describe_made(front: FrontEnd, name: str) -> queue_bodies.QueueGroup:
@@ -147,23 +177,22 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
 
 
 async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
-    """Of every partition that the group has received from, committed or is assigned."""
+    """The lag of a group in every partition of the topics it reads."""
     name = group_of(call)
     if front.broker.queues.is_known(name):
         return _queue_lag(front, name)
     await front.broker.groups.confirm(name)
     group = describe_stream(front, name)
     committed = front.broker.groups.fetch_offsets(name)
-    wanted = {(topic, number) for topic, found in committed.items() for number in found}
-    for member in group.members:
-        wanted |= member.assigned
     partitions = []
-    for topic, numbers in nest(wanted).items():
+    for topic in sorted({*committed, *_topics_read(group)}):
         known = front.broker.topics.find(topic)
         if known is None:
             continue  # deleted since
-        there = [number for number in numbers if number < len(known.partitions)]
-        for partition in await front.broker.look(known, there, may_guess=True):
+        numbers = range(len(known.partitions))
+        for partition in await front.broker.look(
+            known, numbers, may_guess=True, with_records_end=True
+        ):
             number = partition.name.partition
             offset = committed.get(topic, {}).get(number)
             begin = partition.start_offset if offset is None else offset.offset
@@ -173,11 +202,21 @@ async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
                     partition=number,
                     offset=None if offset is None else offset.offset,
                     end_offset=partition.high_watermark,
-                    lag=max(0, partition.high_watermark - max(begin, partition.start_offset)),
+                    lag=max(0, partition.records_end() - max(begin, partition.start_offset)),
                 )
             )
     total = sum(one.lag for one in partitions)
     return bodies.Lag(group=name, kind="stream", lag=total, partitions=partitions)
+
+
+def _topics_read(group: GroupDescription) -> set[str]:
+    """The topics that members subscribe to by name or have partitions of."""
+    topics = {topic for member in group.members for topic, _ in member.assigned}
+    for member in group.members:
+        topics.update(member.subscribed_topics)
+        if member.is_classic and group.protocol_type == PROTOCOL_TYPE:
+            topics |= read_topics(member.metadata) or frozenset()
+    return topics
 
 
 def _queue_lag(front: FrontEnd, name: str) -> bodies.Lag:

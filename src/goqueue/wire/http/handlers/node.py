@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from base64 import b64encode
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -10,11 +12,31 @@ from typing import TYPE_CHECKING
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.carrier.routing import encode
 from goqueue.wire.http import openapi
-from goqueue.wire.http.bodies.node import Alive, Health, Version
+from goqueue.wire.http.bodies.node import Alive, Health, Version, Welcome
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
+
+
+_LINKS = {
+    "documentation": "/docs",
+    "openapi": "/openapi.json",
+    "health": "/healthz",
+    "topics": "/v1/topics",
+    "groups": "/v1/groups",
+    "cluster": "/v1/admin/cluster",
+}
+
+
+def welcome(front: FrontEnd, call: Call, _: object) -> Welcome:
+    """For whoever opens the address in a browser or asks what this is."""
+    return Welcome(
+        version=version("goqueue"),
+        node_id=front.broker.node_id,
+        cluster_id=front.broker.cluster_id,
+        links=_LINKS,
+    )
 
 
 def health(front: FrontEnd, call: Call, _: object) -> Raw:
@@ -54,7 +76,11 @@ def alive(front: FrontEnd, call: Call, _: object) -> Alive:
 
 def show_version(front: FrontEnd, call: Call, _: object) -> Version:
     return Version(
-        version=version("goqueue"), python=platform.python_version(), api=openapi.API_VERSION
+        version=version("goqueue"),
+        python=platform.python_version(),
+        api=openapi.API_VERSION,
+        node_id=front.broker.node_id,
+        cluster_id=front.broker.cluster_id,
     )
 
 
@@ -67,4 +93,24 @@ def document(front: FrontEnd, call: Call, _: object) -> Raw:
 def page(front: FrontEnd, call: Call, _: object) -> Raw:
     """The interactive documentation: one file that needs nothing from elsewhere."""
     text = files("goqueue.wire.http").joinpath("docs.html").read_bytes()
-    return Raw(text, b"text/html; charset=utf-8")
+    return Raw(text, b"text/html; charset=utf-8", headers=_page_headers(text))
+
+
+def _page_headers(text: bytes) -> bytes:
+    """Nothing runs in the page but its own script, and no other site may show it in a frame."""
+    script, style = (
+        b"'sha256-%s'" % b64encode(sha256(_inside(text, tag)).digest())
+        for tag in (b"script", b"style")
+    )
+    policy = (
+        b"default-src 'none'; script-src %s; style-src %s; connect-src 'self'; img-src data:; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'" % (script, style)
+    )
+    return (
+        b"content-security-policy: %s\r\nx-content-type-options: nosniff\r\n"
+        b"x-frame-options: DENY\r\nreferrer-policy: no-referrer\r\n" % policy
+    )
+
+
+def _inside(text: bytes, tag: bytes) -> bytes:
+    return text.partition(b"<%s>" % tag)[2].partition(b"</%s>" % tag)[0]

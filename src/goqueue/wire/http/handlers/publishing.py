@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.promise import Promise
+from goqueue.broker.promise import Promise, start
 from goqueue.broker.publishing import Published, PublishResult, Scheduled
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError, InternalTopic
+from goqueue.model.errors import GoQueueError, InternalTopic, UnknownTopic
 from goqueue.wire.carrier.problems import problem_of
 from goqueue.wire.http.bodies import messages as bodies
-from goqueue.wire.http.messages import message_id, to_record
+from goqueue.wire.http.messages import check_header_count, message_id, to_record
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 Results = list[PublishResult]
+Store = Callable[[], Promise[Results]]
 
 
 def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bodies.Published]:
@@ -26,6 +27,11 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
     now_ms = front.now_ms()
     record = to_record(body, now_ms=now_ms)
     promise: Promise[bodies.Published] = Promise()
+
+    def store() -> Promise[Results]:
+        return front.broker.publish(
+            topic, [record], partition=body.partition, waits=body.acks != "none", now_ms=now_ms
+        )
 
     def done(results: Results | None, error: Exception | None) -> None:
         if results is None:
@@ -35,11 +41,20 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
         else:
             promise.resolve(_published(topic, results[0]))
 
-    publishing = front.broker.publish(
-        topic, [record], partition=body.partition, waits=body.acks != "none", now_ms=now_ms
-    )
-    publishing.then(done)
+    def tried(results: Results | None, error: Exception | None) -> None:
+        if type(error) is UnknownTopic:
+            start(_store_in_new(front, topic, store), done)
+        else:
+            done(results, error)
+
+    store().then(tried)
     return promise
+
+
+async def _store_in_new(front: FrontEnd, topic: str, store: Store) -> Results:
+    """Make a topic at its first use, if settings allow that, and store what is for it."""
+    await front.broker.topic_in_use(topic)
+    return await store()
 
 
 async def publish_many(
@@ -47,8 +62,9 @@ async def publish_many(
 ) -> bodies.PublishedMany:
     """One call for each partition that is named, and one for all messages that name none."""
     topic = call.text("topic")
-    if front.broker.topics.get(topic).is_internal:
+    if (await front.broker.topic_in_use(topic)).is_internal:
         raise InternalTopic(topic)
+    check_header_count(body.messages)
     now_ms = front.now_ms()
     results: list[PublishResult | None] = [None] * len(body.messages)
     groups: dict[int | None, tuple[list[int], list[Record]]] = {}

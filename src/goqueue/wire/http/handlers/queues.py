@@ -30,6 +30,8 @@ _JSON = b"application/json"
 
 async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
     queues, group = front.broker.queues, group_of(call)
+    if front.broker.topics.find(body.topic) is None:
+        await front.broker.topic_in_use(body.topic)
     outcomes = None
     if body.acks:
         queues.served(group, body.topic)  # Else nothing is acknowledged.

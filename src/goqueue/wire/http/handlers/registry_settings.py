@@ -23,17 +23,19 @@ CONTEXTS_LISTED_MAX = 20_000
 Tree = dict[str, Any]
 
 _ELSEWHERE = (
-    "alias",
     "aliasForDeks",
     "compatibilityPolicy",
     "validateFields",
     "validateNewSchemas",
     "validateRules",
-    "defaultMetadata",
-    "overrideMetadata",
-    "defaultRuleSet",
-    "overrideRuleSet",
 )
+# The fields of a body and of `Additions`.
+_ADDITIONS = {
+    "defaultMetadata": "default_metadata",
+    "overrideMetadata": "override_metadata",
+    "defaultRuleSet": "default_rule_set",
+    "overrideRuleSet": "override_rule_set",
+}
 
 
 async def show_config(front: FrontEnd, call: Call, given: Given) -> Tree:
@@ -66,7 +68,11 @@ async def set_config(front: FrontEnd, call: Call, given: Given) -> Tree:
             config = replace(config, normalize=body.normalize)
         if not isinstance(body.compatibilityGroup, UnsetType):
             config = replace(config, group=body.compatibilityGroup)
-        return config
+        if not isinstance(body.alias, UnsetType):
+            config = replace(config, alias=body.alias or None)
+        given = {ours: getattr(body, theirs) for theirs, ours in _ADDITIONS.items()}
+        added = {name: value for name, value in given.items() if not isinstance(value, UnsetType)}
+        return replace(config, additions=replace(config.additions, **added)) if added else config
 
     config = await front.broker.schemas.set_config(_subject(call, given), update)
     return _shown(config, "compatibility")
@@ -134,4 +140,7 @@ def _shown(config: Config, level_name: str) -> Tree:
         tree["normalize"] = config.normalize
     if config.group is not None:
         tree["compatibilityGroup"] = config.group
-    return tree
+    if config.alias is not None:
+        tree["alias"] = config.alias
+    additions = {theirs: getattr(config.additions, ours) for theirs, ours in _ADDITIONS.items()}
+    return tree | {name: value for name, value in additions.items() if value is not None}

@@ -101,7 +101,8 @@ async def delete_records(
         raise InvalidField("An offset is one of a partition; name it too.", field="partition")
     if query.before_offset is not None and query.before is not None:
         raise InvalidField("Give before_offset or before, not both.", field="before")
-    if not topic.settings.log.is_deleting:
+    policy = topic.settings.log
+    if policy.is_compacting and not policy.is_deleting:
         raise RecordsKept(topic.name)
     numbers = range(len(topic.partitions)) if query.partition is None else [query.partition]
     now_ms = front.now_ms()

@@ -16,7 +16,7 @@ from goqueue.wire.http.bodies import transactions as bodies
 from goqueue.wire.http.handlers.offsets import commit_in
 from goqueue.wire.http.handlers.publishing import published_many
 from goqueue.wire.http.handlers.queues import settled
-from goqueue.wire.http.messages import to_record
+from goqueue.wire.http.messages import check_header_count, to_record
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call, Raw
@@ -74,6 +74,7 @@ async def publish(
     front: FrontEnd, call: Call, body: bodies.PublishInTransaction
 ) -> message_bodies.PublishedMany:
     transaction = _transaction(front, call)
+    check_header_count(body.messages)
     now_ms = front.now_ms()
     messages: list[Addressed] = []
     refused: dict[int, GoQueueError] = {}
@@ -82,6 +83,12 @@ async def publish(
             messages.append(Addressed(one.topic, to_record(one, now_ms=now_ms), one.partition))
         except GoQueueError as error:
             refused[place] = error
+    for name in {one.topic for one in messages}:
+        try:
+            await front.broker.topic_in_use(name)
+        except GoQueueError as error:
+            places = [place for place, one in enumerate(body.messages) if one.topic == name]
+            refused |= dict.fromkeys(places, error)
     if refused:
         results = all_refused(len(body.messages), refused)
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.kafka import authorized, features
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages.api_versions import (
     ApiVersionsRequest,
@@ -32,6 +33,7 @@ from goqueue.wire.kafka.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
+    from goqueue.broker.promise import Promise
     from goqueue.broker.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
@@ -40,29 +42,18 @@ _GROUP_KEY = 0
 _TRANSACTION_KEY = 1
 _FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 _ENDPOINT_BROKERS = 1
-
-
-# At level 2 every transaction has an epoch of its own, and partitions join by being written to.
-_TRANSACTION_FEATURE = "transaction.version"
-_TRANSACTION_LEVEL_MAX = 2
-# Features belong to the cluster and are never changed here, so their epoch stays the first.
-_FEATURES_EPOCH = 0
-_FIRST_VERSION_WITH_LEVEL_ZERO = 4
+_ENDPOINT_CONTROLLERS = 2
 
 
 def api_versions(front: FrontEnd, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    # Older clients cannot read that a feature may be absent, which is level 0.
-    level_min = 0 if call.version >= _FIRST_VERSION_WITH_LEVEL_ZERO else 1
     return ApiVersionsResponse(
         api_keys=front.api_versions(),
         supported_features=[
-            SupportedFeatureKey(_TRANSACTION_FEATURE, level_min, _TRANSACTION_LEVEL_MAX)
+            SupportedFeatureKey(name, level, level) for name, level in features.LEVELS.items()
         ],
-        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features_epoch=features.EPOCH,
         finalized_features=[
-            FinalizedFeatureKey(
-                _TRANSACTION_FEATURE, _TRANSACTION_LEVEL_MAX, _TRANSACTION_LEVEL_MAX
-            )
+            FinalizedFeatureKey(name, level, level) for name, level in features.LEVELS.items()
         ],
     )
 
@@ -70,18 +61,29 @@ def api_versions(front: FrontEnd, call: Call, request: ApiVersionsRequest) -> Ap
 def describe_cluster(
     front: FrontEnd, call: Call, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
+    if request.endpoint_type == _ENDPOINT_CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This is an endpoint of brokers; controllers have none of their own.",
+        )
     if request.endpoint_type != _ENDPOINT_BROKERS:
         return DescribeClusterResponse(
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message="Only brokers have endpoints here.",
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Endpoints of type {request.endpoint_type} do not exist.",
         )
+    is_told = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=front.broker.cluster_id,
         controller_id=front.controller_id(),
         brokers=[
-            DescribeClusterBroker(broker_id=node, host=host, port=port)
+            DescribeClusterBroker(
+                broker_id=node, host=host, port=port, rack=front.rack_of(node) or None
+            )
             for node, (host, port) in front.brokers().items()
         ],
+        cluster_authorized_operations=(
+            authorized.OF_CLUSTER if is_told else authorized.NOT_ASKED_FOR
+        ),
     )
 
 
@@ -98,6 +100,7 @@ async def find_coordinator(
             else:
                 topic = await front.broker.transactions.ensure_topic()
                 number_of = front.broker.transactions.partition_of
+            await _until_led(front, topic, {number_of(key) for key in keys})
             found = [_coordinator(front, topic, number_of(key), key) for key in keys]
         except GoQueueError as error:
             found = [_refused(key, code_of(error), str(error)) for key in keys]
@@ -114,6 +117,16 @@ async def find_coordinator(
         host=only.host,
         port=only.port,
     )
+
+
+def _until_led(front: FrontEnd, topic: Topic, numbers: set[int]) -> Promise[None]:
+    """Resolves when clients can be sent to all these coordinators, or after a short time."""
+
+    def is_led() -> bool:
+        brokers = front.brokers()
+        return all(front.broker.placement(topic, one).leader in brokers for one in numbers)
+
+    return front.broker.topics.internal.until(is_led)
 
 
 def _coordinator(front: FrontEnd, topic: Topic, number: int, key: str) -> Coordinator:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.broker.fetching import Fetched, Wanted
 from goqueue.broker.promise import Promise
-from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
+from goqueue.partition.copy import NO_LEADER
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.fetch_sessions import (
     FINAL_EPOCH,
@@ -34,12 +36,16 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_WITH_RACKS = 11
 _READ_COMMITTED = 1
 # Below this, one read and one send cost less than sending from the file.
 _SEND_FROM_FILE_BYTES_MIN = 32 << 10
 # But an answer larger than this should be on its way before all of it has been read.
 _READ_AT_ONCE_BYTES_MAX = 1 << 20
 _SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 16 << 10
+# What an answer keeps in memory until the client takes it; beyond it small pieces too are sent from
+# their files.
+_MEMORY_BYTES_MAX = 2 << 20
 
 
 def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
@@ -53,7 +59,10 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     is_incremental = session is not None and request.session_epoch != INITIAL_EPOCH
     places = _places(session, request, uses_topic_ids)
     is_committed_only = request.isolation_level == _READ_COMMITTED
-    wanted = [_want(front, key, place, is_committed_only) for key, place in places]
+    may_follow = call.version >= _FIRST_VERSION_WITH_RACKS
+    wanted = [_want(front, key, place, is_committed_only, may_follow) for key, place in places]
+    # A consumer with a replica nearer to it is sent there at once.
+    nearer = _nearer(front, places, request.rack_id) if request.rack_id else {}
 
     def done(results: list[Fetched]) -> None:
         call.connection.cancellations.pop(promise, None)
@@ -61,13 +70,13 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
             return
         response = FetchResponse(
             session_id=session.id if session is not None else NO_SESSION,
-            responses=_topics(places, results, session, is_incremental, is_committed_only),
+            responses=_topics(places, results, session, is_incremental, is_committed_only, nearer),
         )
         promise.resolve(response)
 
     waiting = front.broker.fetch(
         wanted,
-        bytes_min=request.min_bytes,
+        bytes_min=0 if nearer else request.min_bytes,
         bytes_max=min(request.max_bytes, front.limits.fetch_bytes_max),
         wait_ms=request.max_wait_ms,
         done=done,
@@ -103,15 +112,23 @@ def _places(
 
 
 def _want(
-    front: FrontEnd, key: PartitionRef, wanted: FetchPartition, is_committed_only: bool
+    front: FrontEnd,
+    key: PartitionRef,
+    wanted: FetchPartition,
+    is_committed_only: bool,
+    may_follow: bool,
 ) -> Wanted:
     topics, (topic_ref, number) = front.broker.topics, key
     partition: Partition | GoQueueError
+    from_follower = False
     try:
         if isinstance(topic_ref, bytes):
-            partition = topics.get_by_id(topic_ref).partition(number)
+            topic = topics.get_by_id(topic_ref)
         else:
-            partition = topics.get(topic_ref).partition(number)
+            topic = topics.get(topic_ref)
+        partition = topic.partition(number)
+        if partition.is_following and may_follow:
+            from_follower = front.broker.nearest.may_serve(topic, number)
     except GoQueueError as error:
         partition = error
     return Wanted(
@@ -120,7 +137,24 @@ def _want(
         wanted.partition_max_bytes,
         wanted.current_leader_epoch,
         is_committed_only,
+        from_follower,
     )
+
+
+def _nearer(front: FrontEnd, places: list[Place], rack: str) -> dict[PartitionRef, int]:
+    """The followers that a consumer of a rack should read from, where there are any."""
+    nearest, topics = front.broker.nearest, front.broker.topics
+    racks = nearest.racks(rack)
+    found: dict[PartitionRef, int] = {}
+    if not racks:
+        return found
+    for key, _ in places:
+        ref, number = key
+        topic = topics.find_by_id(ref) if isinstance(ref, bytes) else topics.find(ref)
+        node = None if topic is None else nearest.find(topic, number, racks)
+        if node is not None:
+            found[key] = node
+    return found
 
 
 def _topics(
@@ -129,14 +163,23 @@ def _topics(
     session: FetchSession | None,
     is_incremental: bool,
     is_committed_only: bool,
+    nearer: Mapping[PartitionRef, int],
 ) -> list[FetchableTopicResponse]:
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     served: list[PartitionRef] = []
     size = sum([one.batches.length for one in results if one.batches is not None])
     is_much = size > _READ_AT_ONCE_BYTES_MAX
     in_file_min = _SEND_FROM_FILE_BYTES_MIN_OF_MUCH if is_much else _SEND_FROM_FILE_BYTES_MIN
+    memory_bytes = 0
     for (key, _), result in zip(places, results, strict=True):
-        data = _partition_data(key[1], result, is_committed_only, in_file_min)
+        if nearer and key in nearer and result.error is None:
+            data = _elsewhere(key[1], result, nearer[key])
+        else:
+            data = _partition_data(key[1], result, is_committed_only, in_file_min)
+        if data.records.__class__ is bytes:
+            memory_bytes += len(data.records)
+            if memory_bytes > _MEMORY_BYTES_MAX:
+                in_file_min = 1
         known = session.partitions.get(key) if session is not None else None
         if known is not None and not _has_news(known, data) and is_incremental:
             continue
@@ -162,6 +205,7 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
         or data.error_code != 0
         or data.high_watermark != known.high_watermark
         or data.log_start_offset != known.log_start_offset
+        or data.preferred_read_replica >= 0
     )
     # An error is told again and again, so it is forgotten here.
     known.high_watermark = -1 if data.error_code else data.high_watermark
@@ -178,7 +222,10 @@ def _partition_data(
         try:
             records = _records(result, in_file_min)
         except CorruptBatch as damage:
-            error = damage
+            # Another replica can be read instead of a follower.
+            assert partition is not None
+            is_replaceable = partition.is_following
+            error = NotLeader(partition.name, NO_LEADER) if is_replaceable else damage
         except OSError as failure:
             assert partition is not None
             error = partition.unreadable(failure)
@@ -195,6 +242,21 @@ def _partition_data(
         log_start_offset=partition.log.start_offset,
         aborted_transactions=_aborted(result) if is_committed_only else None,
         records=records,  # type: ignore[arg-type]
+    )
+
+
+def _elsewhere(number: int, result: Fetched, node: int) -> PartitionData:
+    """Send the consumer to a replica that is nearer to it."""
+    partition = result.partition
+    assert partition is not None
+    return PartitionData(
+        partition_index=number,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=node,
+        records=b"",
     )
 
 
@@ -218,7 +280,7 @@ def _records(result: Fetched, in_file_min: int) -> bytes | FileRange:
     if batches.is_trusted and batches.length >= in_file_min:
         return FileRange(batches.segment.file, batches.position, batches.length)
     data = batches.read()
-    if len(data) < _SEND_FROM_FILE_BYTES_MIN:
+    if len(data) < min(_SEND_FROM_FILE_BYTES_MIN, 2 * in_file_min):
         return data
     return FileRange(batches.segment.file, batches.position, len(data))
 

@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     MemberIdRequired,
     UnknownGroup,
 )
+from goqueue.wire.kafka import authorized
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages import consumer_group_describe as described
 from goqueue.wire.kafka.messages.consumer_group_heartbeat import (
@@ -284,9 +285,10 @@ def _lowered(words: list[str]) -> set[str]:
 def describe_groups(
     front: FrontEnd, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
-        groups=[_describe_classic(front, call, group) for group in request.groups]
-    )
+    groups = [_describe_classic(front, call, group) for group in request.groups]
+    if request.include_authorized_operations:
+        _authorize(groups)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> DescribedGroup:
@@ -328,9 +330,17 @@ def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> DescribedGr
 def consumer_group_describe(
     front: FrontEnd, call: Call, request: described.ConsumerGroupDescribeRequest
 ) -> described.ConsumerGroupDescribeResponse:
-    return described.ConsumerGroupDescribeResponse(
-        groups=[_describe_consumer(front, group) for group in request.group_ids]
-    )
+    groups = [_describe_consumer(front, group) for group in request.group_ids]
+    if request.include_authorized_operations:
+        _authorize(groups)
+    return described.ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _authorize(groups: Iterable[DescribedGroup | described.DescribedGroup]) -> None:
+    """Say what may be done with the groups that were found."""
+    for one in groups:
+        if one.error_code == ErrorCode.NONE:
+            one.authorized_operations = authorized.OF_GROUP
 
 
 def _describe_consumer(front: FrontEnd, group_id: str) -> described.DescribedGroup:

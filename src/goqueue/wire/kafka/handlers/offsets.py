@@ -40,6 +40,9 @@ _EARLIEST = -2
 _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+# An extension: the offset after the last record, where markers and aborted records do not count.
+# Apache Kafka answers UNSUPPORTED_VERSION to it, and the numbers of its own go down from -1.
+_RECORDS_END = -1000
 _READ_COMMITTED = 1
 _FIRST_LIST_VERSION_WITH_EPOCHS = 4
 
@@ -98,6 +101,9 @@ def _find(
         record = partition.find_newest(is_committed_only=is_committed_only)
     elif timestamp == _LATEST_TIERED:
         answer.leader_epoch = -1  # Nothing is kept anywhere but here.
+    elif timestamp == _RECORDS_END:
+        answer.offset = partition.records_end()
+        answer.leader_epoch = partition.leader_epoch
     elif timestamp < 0:
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:

@@ -148,7 +148,7 @@ def _append(
         return
     partition = topic.partition(data.index)
     if request.acks == _ACKS_ALL and partition.shortage is not None:
-        raise partition.shortage
+        raise front.broker.refused(partition, data.records or b"", partition.shortage)
     records = data.records
     if not records:
         raise InvalidRecord("A produce request must bring a batch for each of its partitions.")
@@ -188,7 +188,7 @@ def _refuse(result: PartitionProduceResponse, error: GoQueueError, version: int)
         )
     result.error_message = str(error)
     result.base_offset = -1
-    if isinstance(error, errors.SchemaMismatch):
+    if isinstance(error, errors.RecordFaults):
         result.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
             for index, text in error.faults.items()

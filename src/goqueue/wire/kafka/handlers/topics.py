@@ -13,8 +13,11 @@ from goqueue.model.errors import (
     InvalidRequest,
     InvalidTopicSetting,
 )
-from goqueue.wire.kafka.configs import core_name, describe_topic
+from goqueue.wire.kafka import authorized
+from goqueue.wire.kafka.config_names import core_name
+from goqueue.wire.kafka.configs import describe_topic
 from goqueue.wire.kafka.errors import ErrorCode, code_of, message_of
+from goqueue.wire.kafka.handlers.configs import dynamic
 from goqueue.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -75,14 +78,24 @@ async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> Met
             await _look_up(front, call, one, may_create=request.allow_auto_topic_creation)
             for one in request.topics or ()
         ]
+    if request.include_topic_authorized_operations:
+        for one in topics:
+            one.topic_authorized_operations = authorized.OF_TOPIC
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node, host=host, port=port)
+            MetadataResponseBroker(
+                node_id=node, host=host, port=port, rack=front.rack_of(node) or None
+            )
             for node, (host, port) in front.brokers().items()
         ],
         cluster_id=broker.cluster_id,
         controller_id=front.controller_id(),
         topics=topics,
+        cluster_authorized_operations=(
+            authorized.OF_CLUSTER
+            if request.include_cluster_authorized_operations
+            else authorized.NOT_ASKED_FOR
+        ),
     )
 
 
@@ -161,7 +174,9 @@ def describe_topic_partitions(
         if topic is None:
             answers.append(
                 DescribeTopicPartitionsResponseTopic(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    name=name,
+                    topic_authorized_operations=authorized.OF_TOPIC,
                 )
             )
             continue
@@ -187,6 +202,7 @@ def _describe_page(
     places = [front.broker.placement(topic, number) for number in range(first, last)]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
+        topic_authorized_operations=authorized.OF_TOPIC,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
@@ -257,7 +273,7 @@ async def _create(
         replication_factor=_replication_factor(front, wanted, topic_id),
         configs=[
             CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.config_source)
-            for one in describe_topic(broker.topics.defaults.values, settings)
+            for one in describe_topic(broker.topics.defaults, settings, dynamic(front))
         ],
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from goqueue.wire.sqs.errors import MissingParameter, QueueDoesNotExist, ResourceNotFound
-from goqueue.wire.sqs.names import name_of_arn, name_of_url
 from goqueue.wire.sqs.queue_attributes import ALL, COUNTS
 from goqueue.wire.sqs.task_handles import read_handle
 
@@ -21,7 +20,7 @@ Owner = int | Coroutine[Any, Any, int | None] | None
 
 async def queue_of(front: SqsFrontEnd, asked: Asked) -> NamedQueue:
     """The queue of a request; also one that another node has made a moment ago."""
-    return await named(front, name_of_url(asked.body.queue_url))
+    return await named(front, asked.site.name_of_url(asked.body.queue_url))
 
 
 async def named(front: SqsFrontEnd, name: str) -> NamedQueue:
@@ -32,11 +31,11 @@ async def named(front: SqsFrontEnd, name: str) -> NamedQueue:
     return queue
 
 
-async def of_arn(front: SqsFrontEnd, arn: str | None) -> NamedQueue:
+async def of_arn(front: SqsFrontEnd, asked: Asked, arn: str | None) -> NamedQueue:
     """The queue that an ARN means."""
     if not arn:
         raise MissingParameter("SourceArn")
-    name = name_of_arn(arn)
+    name = asked.site.name_of_arn(arn)
     queue = None if name is None else await front.broker.named_queues.find_surely(name)
     if queue is None:
         raise ResourceNotFound(
@@ -58,13 +57,13 @@ def of_deleted(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
     """Any node deletes a queue; where names rest, the one that makes queues must know of it."""
     if not front.rules.has_resting_names:
         return None
-    return front.broker.named_queues.maker_of(name_of_url(asked.body.queue_url))
+    return front.broker.named_queues.maker_of(asked.site.name_of_url(asked.body.queue_url))
 
 
 def of_messages(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
     """Who has the leases of a queue."""
     queues = front.broker.named_queues
-    queue = queues.find(name_of_url(asked.body.queue_url))
+    queue = queues.find(asked.site.name_of_url(asked.body.queue_url))
     return _of_late(front, asked) if queue is None else queues.owner_of(queue)
 
 
@@ -74,7 +73,7 @@ async def _of_late(front: SqsFrontEnd, asked: Asked) -> int:
 
 def of_sending(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
     """Any node stores messages; what must not be stored twice is decided by one."""
-    queue = front.broker.named_queues.find(name_of_url(asked.body.queue_url))
+    queue = front.broker.named_queues.find(asked.site.name_of_url(asked.body.queue_url))
     if queue is None:
         return _of_late_sending(front, asked)
     return front.broker.named_queues.owner_of(queue) if queue.is_ordered else None
@@ -93,9 +92,9 @@ def of_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> Owner:
 
 async def of_source(front: SqsFrontEnd, call: Call, asked: Asked) -> int:
     """Who moves messages out of a queue."""
-    return front.broker.named_queues.owner_of(await of_arn(front, asked.body.source_arn))
+    return front.broker.named_queues.owner_of(await of_arn(front, asked, asked.body.source_arn))
 
 
 async def of_task(front: SqsFrontEnd, call: Call, asked: Asked) -> int:
     source_arn, _ = read_handle(asked.body.task_handle)
-    return front.broker.named_queues.owner_of(await of_arn(front, source_arn))
+    return front.broker.named_queues.owner_of(await of_arn(front, asked, source_arn))

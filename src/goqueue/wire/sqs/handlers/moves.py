@@ -14,7 +14,6 @@ from goqueue.wire.sqs.errors import (
     UnsupportedOperation,
 )
 from goqueue.wire.sqs.handlers.finding import of_arn
-from goqueue.wire.sqs.names import arn_of, name_of_arn
 from goqueue.wire.sqs.policies import RedrivePolicy
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
+    from goqueue.wire.sqs.names import Site
 
 RATE_MAX = 500
 RESULTS_MAX = 10
@@ -38,7 +38,7 @@ _STATUSES = {
 
 async def start(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTaskStarted:
     body: shapes.StartMessageMoveTask = asked.body
-    source = await of_arn(front, body.source_arn)
+    source = await of_arn(front, asked, body.source_arn)
     rate = body.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= RATE_MAX:
         raise InvalidParameterValue.of(
@@ -48,7 +48,7 @@ async def start(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTask
         raise InvalidParameterValue("Source queue must be configured as a Dead Letter Queue.")
     target = ""
     if body.destination_arn:
-        target = name_of_arn(body.destination_arn) or ""
+        target = asked.site.name_of_arn(body.destination_arn) or ""
         if not target or await front.broker.named_queues.find_surely(target) is None:
             raise ResourceNotFound(
                 "The resource that you specified for the DestinationArn parameter doesn't exist."
@@ -73,21 +73,19 @@ def _is_dead_letter_queue(front: SqsFrontEnd, name: str) -> bool:
 
 async def list_tasks(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTasks:
     body: shapes.ListMessageMoveTasks = asked.body
-    source = await of_arn(front, body.source_arn)
+    source = await of_arn(front, asked, body.source_arn)
     count = 1 if body.max_results is None else body.max_results
     if not 1 <= count <= RESULTS_MAX:
         raise InvalidParameterValue.of(
             "MaxResults", count, f"Must be between 1 and {RESULTS_MAX}, if provided."
         )
     jobs = front.broker.named_queue_moves.jobs(source)[:count]
-    return shapes.MoveTasks(
-        [_show(job, str(body.source_arn), asked.region) for job in jobs] or None
-    )
+    return shapes.MoveTasks([_show(job, str(body.source_arn), asked.site) for job in jobs] or None)
 
 
 async def cancel(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTaskCancelled:
     source_arn, job_id = read_handle(asked.body.task_handle)
-    source = await of_arn(front, source_arn)
+    source = await of_arn(front, asked, source_arn)
     moves = front.broker.named_queue_moves
     known = next((job for job in moves.jobs(source) if job.id == job_id), None)
     if known is None:
@@ -98,13 +96,13 @@ async def cancel(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTas
     return shapes.MoveTaskCancelled(job.moved)
 
 
-def _show(job: Move, source_arn: str, region: str) -> shapes.MoveTask:
+def _show(job: Move, source_arn: str, site: Site) -> shapes.MoveTask:
     return shapes.MoveTask(
         # Only a task that runs can be cancelled, and so only such a one has a handle.
         task_handle=write_handle(source_arn, job.id) if job.state == "running" else None,
         status=_STATUSES[job.state],
         source_arn=source_arn,
-        destination_arn=arn_of(job.target, region) if job.target else None,
+        destination_arn=site.arn_of(job.target) if job.target else None,
         max_number_of_messages_per_second=job.rate_per_s,
         approximate_number_of_messages_moved=job.moved,
         approximate_number_of_messages_to_move=job.wanted,

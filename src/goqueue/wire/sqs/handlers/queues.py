@@ -16,7 +16,7 @@ from goqueue.wire.sqs.errors import (
 )
 from goqueue.wire.sqs.handlers.finding import named, queue_of
 from goqueue.wire.sqs.handlers.tags import check_tags
-from goqueue.wire.sqs.names import arn_of, check_name, url_of
+from goqueue.wire.sqs.names import check_name
 from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
 
@@ -38,7 +38,7 @@ async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUr
     known = await front.broker.named_queues.find_surely(name)
     if known is not None:
         _check_same(known, checked)
-        return shapes.QueueUrl(url_of(name, asked.base_url))
+        return shapes.QueueUrl(asked.url_of(name))
     front.resting_names.check(name, front.now_ms())
     tags = body.tags or {}
     check_tags(tags)
@@ -51,13 +51,13 @@ async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUr
             attributes=whole,
             tags=tags,
             queue_settings=attributes.queue_settings(
-                whole, await _dead_letter_topic(front, name, whole)
+                whole, await _dead_letter_topic(front, asked, name, whole)
             ),
             topic_settings=attributes.topic_settings(whole, front.rules),
             is_ordered=is_fifo,
         )
     )
-    return shapes.QueueUrl(url_of(name, asked.base_url))
+    return shapes.QueueUrl(asked.url_of(name))
 
 
 def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
@@ -68,22 +68,24 @@ def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
             raise QueueNameExists(name)
 
 
-async def _dead_letter_topic(front: SqsFrontEnd, name: str, whole: Mapping[str, str]) -> str:
+async def _dead_letter_topic(
+    front: SqsFrontEnd, asked: Asked, name: str, whole: Mapping[str, str]
+) -> str:
     """The topic of the queue that dead letters go to; empty if they stay."""
     text = whole.get("RedrivePolicy", "")
     policy = RedrivePolicy.read(text)
     if policy is None:
         return ""
-    assert policy.target is not None, "a policy that was read names a queue"
-    target = await front.broker.named_queues.find_surely(policy.target)
+    target_name = asked.site.name_of_arn(policy.target_arn)
+    target = target_name and await front.broker.named_queues.find_surely(target_name)
     reason = ""
-    if target is None:
+    if not target:
         reason = "Dead letter target does not exist."
     elif target.is_ordered != attributes.is_fifo(whole):
         reason = "Dead-letter queue must be same type of queue as the source."
     elif not lets_in(target.attributes.get("RedriveAllowPolicy", "{}"), name):
         reason = "Dead letter target does not allow this queue; see its RedriveAllowPolicy."
-    if reason or target is None:
+    if reason or not target:
         raise InvalidParameterValue.of("RedrivePolicy", text, reason)
     return target.topic
 
@@ -92,7 +94,8 @@ async def url(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUrl:
     name = asked.body.queue_name
     if not name:
         raise MissingParameter("QueueName")
-    return shapes.QueueUrl(url_of((await named(front, name)).name, asked.base_url))
+    asked.site.check_account(asked.body.queue_owner_account_id)
+    return shapes.QueueUrl(asked.url_of((await named(front, name)).name))
 
 
 async def list_all(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.ListedQueues:
@@ -101,7 +104,7 @@ async def list_all(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Liste
     queues = await front.broker.named_queues.all_surely()
     names = [one.name for one in queues if one.name.startswith(prefix)]
     page, token = page_of(names, body.max_results, body.next_token)
-    urls = [url_of(name, asked.base_url) for name in page]
+    urls = [asked.url_of(name) for name in page]
     return shapes.ListedQueues(urls or None, token)
 
 
@@ -114,7 +117,7 @@ async def list_sources(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.S
         if policy is not None and policy.target == target.name:
             names.append(one.name)
     page, token = page_of(names, body.max_results, body.next_token)
-    return shapes.SourceQueues([url_of(name, asked.base_url) for name in page], token)
+    return shapes.SourceQueues([asked.url_of(name) for name in page], token)
 
 
 async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
@@ -131,7 +134,8 @@ async def purge(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
     try:
         await front.broker.queues.begin(queue.group, queue.topic)
         await _cancel_delayed(front, queue)
-        await front.broker.queues.purge(queue.group, queue.topic)
+        ends = await front.broker.queues.purge(queue.group, queue.topic)
+        await front.broker.named_queues.forget_sent(queue.name, ends)
     except BaseException:
         front.purges.undo(queue.id)
         raise
@@ -167,7 +171,7 @@ async def get_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
         known.pop("KmsDataKeyReusePeriodSeconds", None)
     if queue.topic != queue.name:
         known[attributes.TOPIC] = queue.topic
-    known["QueueArn"] = arn_of(queue.name, asked.region)
+    known["QueueArn"] = asked.site.arn_of(queue.name)
     known["CreatedTimestamp"] = str(queue.created_ms // attributes.SECOND_MS)
     known["LastModifiedTimestamp"] = str(queue.modified_ms // attributes.SECOND_MS)
     is_all = attributes.ALL in names
@@ -192,7 +196,7 @@ async def set_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
         queue.name,
         attributes={name: text or None for name, text in checked.items()},
         queue_settings=attributes.queue_settings(
-            whole, await _dead_letter_topic(front, queue.name, whole)
+            whole, await _dead_letter_topic(front, asked, queue.name, whole)
         ),
         topic_settings=attributes.topic_settings(whole, front.rules),
     )

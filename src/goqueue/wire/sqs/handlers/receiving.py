@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError, InvalidReceipt, LeaseTooLong, StaleReceipt
@@ -16,11 +17,11 @@ from goqueue.wire.sqs.errors import (
 )
 from goqueue.wire.sqs.handlers.finding import queue_of
 from goqueue.wire.sqs.messages import SYSTEM_ATTRIBUTES, Reader
-from goqueue.wire.sqs.names import arn_of
 from goqueue.wire.sqs.queue_attributes import SECOND_MS, visibility_ms
 
 if TYPE_CHECKING:
     from goqueue.broker.named_queues import NamedQueue
+    from goqueue.broker.queues import Queues, Receiver
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 MESSAGES_MAX = 10
 WAIT_SECONDS_MAX = 20
 VISIBILITY_SECONDS_MAX = 43_200
+# How long a short poll waits for messages that are stored and not yet announced to the owner.
+ANNOUNCED_MS_MAX = 1_000
 CONSUMER = "sqs"  # of a client whose address is not known
 _NOT_TO_CHANGE = "Message does not exist or is not available for visibility timeout change."
 
@@ -48,19 +51,37 @@ async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Receiv
         again = await _again(front, queue, attempt, seconds)
         if again is not None:
             return shapes.Received(again)
-    receiver = front.broker.queues.receive(
+    queues = front.broker.queues
+    receive_for = partial(
+        _receiver, queues, queue, call, count=count, visibility_ms=visibility_ms(seconds)
+    )
+    receiver = receive_for(wait_seconds * SECOND_MS)
+    call.on_cancel(receiver.cancel)
+    received = await receiver.promise
+    if not received and not wait_seconds and not queues.is_alone:
+        # A message that was stored before this call may have yet to be announced to this node, or
+        # may have been announced while the leaders were asked.
+        is_behind = await queues.is_behind(queue.group, queue.topic)
+        receiver = receive_for(ANNOUNCED_MS_MAX if is_behind else 0)
+        call.on_cancel(receiver.cancel)
+        received = await receiver.promise
+    messages = reader.show(received)
+    if attempt is not None:
+        front.attempts.keep(queue.id, attempt, messages, front.now_ms())
+    return shapes.Received(messages or None)
+
+
+def _receiver(
+    queues: Queues, queue: NamedQueue, call: Call, wait_ms: int, *, count: int, visibility_ms: int
+) -> Receiver:
+    return queues.receive(
         queue.group,
         queue.topic,
         consumer=call.client_host or CONSUMER,
         messages_max=count,
-        wait_ms=wait_seconds * SECOND_MS,
-        visibility_ms=visibility_ms(seconds),
+        wait_ms=wait_ms,
+        visibility_ms=visibility_ms,
     )
-    call.on_cancel(receiver.cancel)
-    messages = reader.show(await receiver.promise)
-    if attempt is not None:
-        front.attempts.keep(queue.id, attempt, messages, front.now_ms())
-    return shapes.Received(messages or None)
 
 
 async def _again(
@@ -95,11 +116,11 @@ def _reader(front: SqsFrontEnd, queue: NamedQueue, asked: Asked) -> Reader:
         if not names_by_group:
             names_by_group.update((one.group, one.name) for one in front.broker.named_queues.all())
         name = names_by_group.get(group)
-        return None if name is None else arn_of(name, asked.region)
+        return None if name is None else asked.site.arn_of(name)
 
     topic_id = front.broker.topics.get(queue.topic).id
     wanted = body.message_attribute_names or ()
-    return Reader(topic_id, queue.is_ordered, names, wanted, source_arn)
+    return Reader(topic_id, queue.is_ordered, names, wanted, source_arn, asked.site.account)
 
 
 # Settling
@@ -109,7 +130,7 @@ async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing
     queue = await queue_of(front, asked)
     receipt = _check_receipt(asked.body.receipt_handle)
     [outcome] = await front.broker.queues.ack(queue.group, [receipt])
-    _check_deleted(front, queue, outcome, receipt)
+    _check_deleted(outcome, receipt)
     return shapes.Nothing()
 
 
@@ -125,31 +146,24 @@ async def delete_batch(
     for one, outcome in zip(entries, outcomes, strict=True):
         assert one.id is not None
         try:
-            _check_deleted(front, queue, outcome, _check_receipt(one.receipt_handle))
+            _check_deleted(outcome, _check_receipt(one.receipt_handle))
             done.append(shapes.Done(one.id))
         except GoQueueError as error:
             refused.append(failed(one.id, error))
     return shapes.DeleteMessageBatchResult(done or None, refused or None)
 
 
-def _check_deleted(
-    front: SqsFrontEnd, queue: NamedQueue, outcome: GoQueueError | None, receipt: str
-) -> None:
-    """Whether a message counts as deleted.
+def _check_deleted(outcome: GoQueueError | None, receipt: str) -> None:
+    """Whether a message counts as deleted: it is, and stays so.
 
-    One that is gone, or was given to somebody else meanwhile, is no error to SQS. Where order is
-    kept it is, unless this is the same call once more: others of the group may be out by now.
+    Any receipt of a message of a standard queue deletes it. Where order is kept only one whose
+    lease holds does: others of the group may be out by now.
     """
     if isinstance(outcome, InvalidReceipt):
         raise ReceiptHandleIsInvalid(receipt)
-    if outcome is None and queue.is_ordered:
-        front.deleted.add(receipt)
     if isinstance(outcome, StaleReceipt):
-        if queue.is_ordered and receipt not in front.deleted:
-            raise InvalidParameterValue.of(
-                "ReceiptHandle", receipt, "The receipt handle has expired."
-            )
-    elif outcome is not None:
+        raise InvalidParameterValue.of("ReceiptHandle", receipt, "The receipt handle has expired.")
+    if outcome is not None:
         raise outcome
 
 

@@ -40,7 +40,7 @@ _NOT_FOR_TYPE = "The request include parameter that is not valid for this queue 
 
 async def send(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sent:
     queue = await queue_of(front, asked)
-    terms, message = _Terms(front, queue), asked.body
+    terms, message = _Terms(front, queue, asked), asked.body
     draft = _draft(terms, message, _size(message), new_id(front.broker.random), "are invalid")
     [result] = await front.broker.named_queues.send(queue, [draft.posting])
     if isinstance(result, GoQueueError):
@@ -60,7 +60,7 @@ async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sen
     sizes = [_size(one) for one in entries]
     if sum(sizes) > front.rules.message_bytes_max:
         raise BatchRequestTooLong(sum(sizes), front.rules.message_bytes_max)
-    terms = _Terms(front, queue)
+    terms = _Terms(front, queue, asked)
     if terms.is_ordered:
         for one in entries:
             _check_ordered(terms, one)
@@ -106,9 +106,10 @@ class _Terms:
         "now_ms",
         "scope",
         "size_max",
+        "trace",
     )
 
-    def __init__(self, front: SqsFrontEnd, queue: NamedQueue) -> None:
+    def __init__(self, front: SqsFrontEnd, queue: NamedQueue, asked: Asked) -> None:
         attributes = queue.attributes
         self.is_ordered = queue.is_ordered
         self.now_ms = front.now_ms()
@@ -118,6 +119,7 @@ class _Terms:
         self.delay_seconds_max = front.rules.delay_seconds_max
         self.has_content_ids = attributes.get("ContentBasedDeduplication") == "true"
         is_by_group = attributes.get("DeduplicationScope") == "messageGroup"
+        self.trace = asked.trace  # of all messages that name none themselves
         self.scope: Scope = "key" if is_by_group else "queue"
 
     def sequence_number(self, posted: Posted) -> str | None:
@@ -155,7 +157,7 @@ def _draft(terms: _Terms, message: Outgoing, size: int, message_id: str, too_lon
             f"One or more parameters {too_long}. Reason: Message must be shorter than "
             f"{terms.size_max} bytes."
         )
-    trace = check_trace(system) if system else None
+    trace = check_trace(system) if system else terms.trace
     delay_seconds = _delay_seconds(terms, message)
     key = _check_token("MessageGroupId", message.message_group_id)
     if terms.is_ordered and key is None:

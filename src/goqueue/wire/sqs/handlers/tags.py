@@ -66,7 +66,7 @@ async def add_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
     policy = add_statement(
         queue.attributes.get("Policy", "{}"),
         queue=queue.name,
-        region=asked.region,
+        site=asked.site,
         label=body.label or "",
         accounts=body.account_ids or [],
         actions=body.actions or [],

@@ -1,0 +1,42 @@
+"""The kind of a group. Groups of all kinds share one name space, and each command knows its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import typer
+
+from goqueue.cli.http import connect_http
+from goqueue.client.http import Client, QueueGroup, StreamGroup
+from goqueue.model.errors import InvalidRequest, UnknownGroup
+
+GroupKind = Literal["stream", "queue"]
+
+
+def find_group(client: Client, group: str) -> QueueGroup | StreamGroup | None:
+    """A group of any kind, or None."""
+    try:
+        return client.groups.describe(group)
+    except UnknownGroup:
+        return None
+
+
+def kind_of(found: QueueGroup | StreamGroup) -> GroupKind:
+    return "queue" if isinstance(found, QueueGroup) else "stream"
+
+
+def require_kind(client: Client, group: str, kind: GroupKind, *, instead: str) -> None:
+    """Refuse a group of another kind; `instead` is what to do with that. A new name passes."""
+    found = find_group(client, group)
+    if found is not None and kind_of(found) != kind:
+        raise InvalidRequest(f"Group {group!r} is a {kind_of(found)} group; {instead}.")
+
+
+@contextmanager
+def connect_queue(ctx: typer.Context, group: str, *, instead: str) -> Iterator[Client]:
+    """A client for a command of queue groups, once `group` is known not to be of another kind."""
+    with connect_http(ctx) as client:
+        require_kind(client, group, "queue", instead=instead)
+        yield client

@@ -1,0 +1,51 @@
+"""Where the HTTP API of a broker is, asked of its Kafka listener."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from goqueue.client.addresses import Address, read_addresses
+from goqueue.client.cluster import Cluster, Node
+from goqueue.client.configs import ConfigOwner
+from goqueue.client.errors import About, ConnectionLost, Unreachable, check
+from goqueue.model.errors import GoQueueError, RequestTimedOut
+from goqueue.wire.kafka.messages import describe_configs
+
+HTTP_SETTING = "goqueue.http.listener"  # as brokers call it in their configuration
+
+
+def find_http(cluster: Cluster) -> Address | None:
+    """The HTTP address that the first broker to answer states; None if it states none.
+
+    Only a broker itself knows its configuration, so each is asked about itself.
+    """
+    failure: GoQueueError | None = None
+    for node in cluster.nodes():
+        try:
+            return _ask(cluster, node)
+        except (Unreachable, ConnectionLost, RequestTimedOut) as error:
+            failure = failure or error
+    assert failure is not None, "a cluster that answers has a node"
+    raise failure
+
+
+def reachable(stated: Address, reached: Address) -> Address:
+    """An address to connect to: a listener on all interfaces is reached where its broker is."""
+    try:
+        is_everywhere = ipaddress.ip_address(stated.host).is_unspecified
+    except ValueError:
+        is_everywhere = False
+    return Address(reached.host, stated.port) if is_everywhere else stated
+
+
+def _ask(cluster: Cluster, node: Node) -> Address | None:
+    resource = describe_configs.DescribeConfigsResource(
+        ConfigOwner.BROKER, str(node.id), [HTTP_SETTING]
+    )
+    request = describe_configs.DescribeConfigsRequest([resource])
+    result = cluster.link(node.address).call(describe_configs, request).results[0]
+    check(result.error_code, result.error_message, About(str(node.id)))
+    for one in result.configs:
+        if one.name == HTTP_SETTING and one.value and not one.value.endswith(":0"):
+            return reachable(read_addresses(one.value)[0], node.address)
+    return None

@@ -1,0 +1,213 @@
+"""Leases as the delivery journal knows them, until a queue takes them up.
+
+A queue that is at work keeps its leases itself. The journal holds an event for each receive call
+and partition, however many messages it covers, and for what then happens to leases and not to
+messages: that they are extended, or void. Which messages of a lease are still out follows from the
+ledger: they are not done, no transaction has acknowledged them, and they have not come back since,
+which the number of their attempts tells.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from goqueue.delivery.ranges import Range
+
+_PRUNE_MIN = 256  # leases, before the journal's reader looks which of them are over
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A receive call was given these messages, in the order of their places in the lease."""
+
+    serial: int
+    consumer: str
+    granted_ms: int
+    until_ms: int
+    offsets: Sequence[int]
+    attempts: Sequence[int]  # which delivery this is for each of them
+    keys: Sequence[int] | None = None  # where their order counts
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """These places of a lease, or all if there are none, are out until another time."""
+
+    serial: int
+    until_ms: int
+    places: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """These places of a lease are not out, though their messages are not done or tried again."""
+
+    serial: int
+    places: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """The leases go on so much later: the time while nobody owned them does not count."""
+
+    shift_ms: int
+
+
+LeaseEvent = Granted | Extended | Voided | Shifted
+IsOut = Callable[[int, int], bool]
+
+
+class Grant:
+    """One lease, as far as events tell."""
+
+    __slots__ = ("event", "granted_ms", "out", "until_ms", "untils")
+
+    def __init__(self, event: Granted) -> None:
+        self.event = event
+        self.granted_ms = event.granted_ms
+        self.until_ms = event.until_ms
+        self.untils: array[int] | None = None
+        self.out = bytearray(b"\x01") * len(event.offsets)
+
+    def extend(self, event: Extended) -> None:
+        if not event.places:
+            self.until_ms, self.untils = event.until_ms, None
+            return
+        if self.untils is None:
+            self.untils = array("q", (self.until_ms,)) * len(self.out)
+        for place in _places(event.places, len(self.out)):
+            self.untils[place] = event.until_ms
+            self.out[place] = 1
+
+    def shift(self, shift_ms: int) -> None:
+        self.granted_ms += shift_ms
+        self.until_ms += shift_ms
+        if self.untils is not None:
+            self.untils = array("q", (one + shift_ms for one in self.untils))
+
+    def keep(self, is_out: IsOut) -> bool:
+        """Take off what is not out any more; whether anything is."""
+        event = self.event
+        for place, offset in enumerate(event.offsets):
+            if self.out[place] and not is_out(offset, event.attempts[place]):
+                self.out[place] = 0
+        return any(self.out)
+
+
+class Grants:
+    """The leases of one ledger that may not be over."""
+
+    __slots__ = ("_by_serial", "_prune_at", "last_serial")
+
+    def __init__(self) -> None:
+        self.last_serial = 0
+        self._by_serial: dict[int, Grant] = {}
+        self._prune_at = _PRUNE_MIN
+
+    def __bool__(self) -> bool:
+        return bool(self._by_serial)
+
+    def offsets(self) -> list[int]:
+        """All that were ever in these leases."""
+        return [one for grant in self._by_serial.values() for one in grant.event.offsets]
+
+    def apply(self, event: LeaseEvent, is_out: IsOut) -> None:
+        if isinstance(event, Granted):
+            self.last_serial = max(self.last_serial, event.serial)
+            self._by_serial.setdefault(event.serial, Grant(event))
+            if len(self._by_serial) >= self._prune_at:
+                self.keep(is_out)
+                self._prune_at = max(_PRUNE_MIN, 2 * len(self._by_serial))
+        elif isinstance(event, Shifted):
+            for grant in self._by_serial.values():
+                grant.shift(event.shift_ms)
+        elif (known := self._by_serial.get(event.serial)) is None:
+            pass  # It was over when somebody looked last.
+        elif isinstance(event, Extended):
+            known.extend(event)
+        else:
+            for place in _places(event.places, len(known.out)):
+                known.out[place] = 0
+
+    def keep(self, is_out: IsOut) -> None:
+        """Forget the leases of which nothing is out any more."""
+        self._by_serial = {
+            serial: grant for serial, grant in self._by_serial.items() if grant.keep(is_out)
+        }
+
+    def void_from(self, offset: int) -> None:
+        """Messages from an offset on are delivered anew, whoever has them."""
+        for grant in self._by_serial.values():
+            for place, one in enumerate(grant.event.offsets):
+                if one >= offset:
+                    grant.out[place] = 0
+
+    def clear(self) -> None:
+        self._by_serial = {}
+
+    def take(self, is_out: IsOut) -> list[Grant]:
+        """The leases that are not over, for whoever looks after them from now on."""
+        self.keep(is_out)
+        taken, self._by_serial = list(self._by_serial.values()), {}
+        return taken
+
+    def events(self) -> list[LeaseEvent]:
+        """The same as the journal writes it."""
+        return [
+            event
+            for one in self._by_serial.values()
+            for event in lease_events(one.event, one.granted_ms, one.out, one.until_ms, one.untils)
+        ]
+
+
+def lease_events(
+    granted: Granted,
+    granted_ms: int,
+    out: bytearray,
+    until_ms: int,
+    untils: Sequence[int] | None,
+) -> list[LeaseEvent]:
+    """What tells the whole of one lease."""
+    events: list[LeaseEvent] = [
+        Granted(
+            granted.serial,
+            granted.consumer,
+            granted_ms,
+            until_ms,
+            granted.offsets,
+            granted.attempts,
+            granted.keys,
+        )
+    ]
+    if not all(out):
+        events.append(Voided(granted.serial, _runs_of(out, 0)))
+    if untils is not None:
+        by_time: dict[int, list[int]] = {}
+        for place, until in enumerate(untils):
+            if out[place]:
+                by_time.setdefault(until, []).append(place)
+        events += [
+            Extended(granted.serial, until, _ranges(places)) for until, places in by_time.items()
+        ]
+    return events
+
+
+def _places(ranges: Iterable[Range], count: int) -> Iterable[int]:
+    for first, end in ranges:
+        yield from range(max(0, first), min(end, count))
+
+
+def _runs_of(out: bytearray, value: int) -> list[Range]:
+    return _ranges([place for place, one in enumerate(out) if one == value])
+
+
+def _ranges(places: list[int]) -> list[Range]:
+    ranges: list[Range] = []
+    for place in places:
+        if ranges and ranges[-1][1] == place:
+            ranges[-1] = (ranges[-1][0], place + 1)
+        else:
+            ranges.append((place, place + 1))
+    return ranges

@@ -1,0 +1,100 @@
+"""Finds where the records of a partition end, for lag.
+
+The end of the log is the wrong measure of lag where transactions write: markers take offsets that
+no consumer receives, and most clients commit the offset after the last record they were given. The
+search goes backward from the high watermark, an index entry at a time, so that it costs one short
+read where the log ends with a record, and nothing is kept up to date on every append.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from goqueue.model.batch import BatchHeader
+from goqueue.storage.aborted import find_aborted, has_aborted
+from goqueue.storage.log import Log
+from goqueue.storage.log_reading import records_of
+from goqueue.storage.scanning import Located
+from goqueue.storage.segment import Segment
+from goqueue.storage.transaction_index import AbortedSpans
+
+# What one search may look at. A log may end with any number of markers; the next search goes on
+# where this one stopped, and meanwhile the answer is too large.
+SEARCH_BATCHES_MAX = 10_000
+
+_base_offset = attrgetter("base_offset")
+
+
+class NoRecords(NamedTuple):
+    """A range of offsets known to hold no record, `until` excluded."""
+
+    since: int
+    until: int
+
+
+def search_back(log: Log, until: int, known: NoRecords) -> NoRecords:
+    """The range without records that ends at the high watermark `until`.
+
+    `known` is the result of the search before. It stays true: records are only ever removed.
+    """
+    since, batches_left = until, SEARCH_BATCHES_MAX
+    while since > log.start_offset and batches_left > 0:
+        if known.since < since <= known.until:
+            since = known.since
+            continue
+        segment = log.segments[max(0, bisect_right(log.segments, since - 1, key=_base_offset) - 1)]
+        begin, batches = _stretch(segment, since)
+        last = _last_record(log, segment, batches, begin=begin, until=until)
+        if last is not None:
+            return NoRecords(min(last + 1, until), until)
+        since = begin
+        batches_left -= max(1, len(batches))
+    return NoRecords(max(since, log.start_offset), until)
+
+
+def _stretch(segment: Segment, until: int) -> tuple[int, list[Located]]:
+    """The batches of one index entry before an offset, and the offset that they begin with."""
+    place = segment.place_before(until - 1)
+    batches = []
+    for located in segment.scan_readable(place):
+        if located.header.base_offset >= until:
+            break
+        batches.append(located)
+    return place.offset, batches
+
+
+def _last_record(
+    log: Log, segment: Segment, batches: Sequence[Located], *, begin: int, until: int
+) -> int | None:
+    """The offset of the last record here that was not aborted."""
+    aborted: AbortedSpans | None = None
+    for located in reversed(batches):
+        header = located.header
+        if header.is_control or not header.record_count:
+            continue
+        if header.is_transactional:
+            if aborted is None:
+                aborted = _aborted(log, begin, until)
+            if aborted.cover(header):
+                continue
+        offset = _last_offset(segment, located, header)
+        return offset if offset >= log.start_offset else None
+    return None
+
+
+def _aborted(log: Log, begin: int, until: int) -> AbortedSpans:
+    if not has_aborted(log, begin):
+        return AbortedSpans()
+    # A marker that is not committed yet may still be lost with its leader.
+    return AbortedSpans(one for one in find_aborted(log, begin, until) if one.last_offset < until)
+
+
+def _last_offset(segment: Segment, located: Located, header: BatchHeader) -> int:
+    """The last record's offset, which is not the batch's where compaction removed records."""
+    if header.record_count > header.last_offset_delta:
+        return header.last_offset
+    records = records_of(segment, located)
+    return records[-1].offset if records else header.last_offset

@@ -1,0 +1,87 @@
+"""The data directory of a node: made if it is new, locked, and explained if it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from goqueue.model.errors import InvalidSettings
+
+FOLDER_MODE = 0o700
+_log = logging.getLogger(__name__)
+
+_ELSEWHERE = "choose another directory with --data-dir"
+_REMEDIES = {
+    errno.EACCES: f"let the user that runs the node own it (chown), or {_ELSEWHERE}",
+    errno.EPERM: f"let the user that runs the node own it (chown), or {_ELSEWHERE}",
+    errno.EROFS: f"mount the file system for writing, or {_ELSEWHERE}",
+    errno.ENOSPC: f"make room on the disk, or {_ELSEWHERE}",
+    errno.EDQUOT: f"make room on the disk, or {_ELSEWHERE}",
+    errno.EIO: f"the disk may be broken, see the kernel's log (dmesg); or {_ELSEWHERE}",
+}
+
+
+@contextmanager
+def data_folder(folder: Path) -> Iterator[None]:
+    """Make and lock the data directory; a second node on it is refused."""
+    with explained(folder):
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        _close_to_others(folder)
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(fd, folder)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _close_to_others(folder: Path) -> None:
+    """Let no other user of the machine in. Files made from here on are for the owner alone too."""
+    os.umask(0o077)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & 0o077:
+        return
+    try:
+        folder.chmod(FOLDER_MODE)
+    except PermissionError:
+        # Whoever mounted it owns it, and decides who may enter.
+        _log.warning("%s belongs to another user and is open to others (%03o)", folder, mode)
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn what the operating system says about the data directory into what to do about it."""
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError):
+        blocking = next(one for one in (folder, *folder.parents) if one.exists())
+        raise InvalidSettings(
+            [f"node.data_dir: {blocking} is a file, not a directory; {_ELSEWHERE}"]
+        ) from None
+    except OSError as error:
+        raise InvalidSettings([_reason(folder, error)]) from error
+
+
+def _reason(folder: Path, error: OSError) -> str:
+    about = error.filename
+    place = f" ({about})" if about is not None and str(about) != str(folder) else ""
+    remedy = _REMEDIES.get(error.errno or 0, _ELSEWHERE)
+    return f"node.data_dir: {folder} cannot be used: {error.strerror}{place}; {remedy}"
+
+
+def _lock(fd: int, folder: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InvalidSettings(
+            [
+                f"node.data_dir: {folder} is in use by another node; stop that one, or choose "
+                "another directory with --data-dir."
+            ]
+        ) from None

@@ -1,0 +1,61 @@
+"""Kafka's names of settings, and what they are called inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from goqueue.broker.dynamic_settings import HEARTBEAT_MS, SESSION_MS
+
+# The node's setting that is the default of a topic's, where Kafka has one.
+OF_NODE: Final[Mapping[str, str]] = {
+    "cleanup_policy": "log.cleanup.policy",
+    "compression_type": "compression.type",
+    "delete_retention_ms": "log.cleaner.delete.retention.ms",
+    "file_delete_delay_ms": "log.segment.delete.delay.ms",
+    "flush_messages": "log.flush.interval.messages",
+    "flush_ms": "log.flush.interval.ms",
+    "index_interval_bytes": "log.index.interval.bytes",
+    "max_compaction_lag_ms": "log.cleaner.max.compaction.lag.ms",
+    "max_message_bytes": "message.max.bytes",
+    "message_timestamp_after_max_ms": "log.message.timestamp.after.max.ms",
+    "message_timestamp_before_max_ms": "log.message.timestamp.before.max.ms",
+    "message_timestamp_type": "log.message.timestamp.type",
+    "min_cleanable_dirty_ratio": "log.cleaner.min.cleanable.ratio",
+    "min_compaction_lag_ms": "log.cleaner.min.compaction.lag.ms",
+    "min_insync_replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention_bytes": "log.retention.bytes",
+    "retention_ms": "log.retention.ms",
+    "segment_bytes": "log.segment.bytes",
+    "segment_index_bytes": "log.index.size.max.bytes",
+    "segment_jitter_ms": "log.roll.jitter.ms",
+    "segment_ms": "log.roll.ms",
+    "unclean_leader_election_enable": "unclean.leader.election.enable",
+}
+TOPIC_DEFAULT: Final[Mapping[str, str]] = {name: setting for setting, name in OF_NODE.items()}
+
+# The node's setting that is the default of a group's.
+OF_GROUP: Final[Mapping[str, str]] = {
+    SESSION_MS: "group.consumer.session.timeout.ms",
+    HEARTBEAT_MS: "group.consumer.heartbeat.interval.ms",
+}
+
+# What limits copying between nodes.
+FEEDING_RATE: Final = "leader.replication.throttled.rate"
+CATCHING_UP_RATE: Final = "follower.replication.throttled.rate"
+# Tools take it back together with those. A node has one folder: nothing moves between several.
+FOLDERS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATES: Final[Mapping[str, str]] = {
+    FEEDING_RATE: "feeding_bytes_per_second",
+    CATCHING_UP_RATE: "catching_up_bytes_per_second",
+}
+
+
+def core_name(name: str) -> str:
+    """`retention.ms` is `retention_ms` inside."""
+    return name.replace(".", "_")
+
+
+def wire_name(name: str) -> str:
+    return name.replace("_", ".")

@@ -1,0 +1,230 @@
+"""How two nodes prove to each other that they know the secret of their cluster.
+
+The caller says who it is and sends a nonce; the callee answers with a nonce of its own; the caller
+proves that it knows the secret, and only then does the callee prove the same and say who it is:
+
+    caller -> callee  HELLO      caller's id and cluster, nonce, ids of the secrets it knows
+    callee -> caller  CHALLENGE  nonce, id of the secret to use
+    caller -> callee  PROOF      HMAC
+    callee -> caller  HELLO      callee's id and cluster, HMAC
+
+A proof is an HMAC-SHA-256 over the direction, both nonces, both ids and the cluster, so none can be
+replayed, sent back to its author, or used with another node than the one that was meant. Without
+encryption nothing protects the frames that follow from somebody on the path who changes them.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from struct import Struct
+
+import msgspec
+
+from goqueue.model.errors import MalformedRequest
+from goqueue.wire.parts import Part
+from goqueue.wire.peers.frames import (
+    ASKING_ID,
+    HANDSHAKE_FRAME_BYTES_MAX,
+    NONCE_BYTES,
+    PROTOCOL_VERSION,
+    Frame,
+    Hello,
+    Role,
+    challenge_parts,
+    hello_parts,
+    proof_parts,
+    read_challenge,
+    read_hello,
+    read_proof,
+    read_refusal,
+)
+
+SECRETS_MAX = 2  # the current one and the one before it
+HANDSHAKE_MS_MAX = 5_000  # then whoever has not proved anything is disconnected
+REFUSAL_LENGTH_MAX = 300  # of what somebody unproven says, which ends up in the log
+
+_KEY_ID_BYTES = 8
+_IDS = Struct(">qq")
+_LENGTH = Struct(">I")
+_CALLER, _CALLEE = b"caller", b"callee"
+
+_NO_SECRET = "It has no secret of the cluster; give every node the same one (cluster.secret_file)."
+_OTHER_SECRET = (
+    "It has another secret than this cluster; give every node the same one (cluster.secret_file)."
+)
+
+
+class Unproven(MalformedRequest):
+    """Somebody has not proved that it is a node of this cluster."""
+
+
+class Credentials:
+    """The secrets by which nodes of this cluster know each other, the one to use first."""
+
+    def __init__(self, secrets: Sequence[str], new_nonce: Callable[[], bytes]) -> None:
+        """`new_nonce` gives `NONCE_BYTES` bytes that nobody can foresee."""
+        assert 1 <= len(secrets) <= SECRETS_MAX
+        self.new_nonce = new_nonce
+        self._keys: dict[bytes, bytes] = {}
+        for secret in secrets:
+            key_id = _mac(secret.encode(), b"goqueue node key id")[:_KEY_ID_BYTES]
+            self._keys[key_id] = _mac(secret.encode(), b"goqueue node handshake")
+
+    @property
+    def key_ids(self) -> list[bytes]:
+        return list(self._keys)
+
+    def choose(self, key_ids: Sequence[bytes]) -> bytes | None:
+        """The first of somebody's secrets that is known here too."""
+        return next((one for one in key_ids if one in self._keys), None)
+
+    def proof(
+        self,
+        key_id: bytes,
+        direction: bytes,
+        nonces: tuple[bytes, bytes],
+        caller: Hello,
+        callee: Hello,
+    ) -> bytes:
+        fields = (
+            direction,
+            *nonces,
+            _IDS.pack(caller.node_id, callee.node_id),
+            caller.cluster_id.encode(),
+            callee.cluster_id.encode(),
+        )
+        told = b"".join(_LENGTH.pack(len(field)) + field for field in fields)
+        return _mac(self._keys[key_id], told)
+
+
+class CallerHandshake:
+    """The side of the node that has made the connection."""
+
+    def __init__(self, credentials: Credentials | None, hello: Hello, callee_id: int) -> None:
+        """Without credentials the connection itself must have authenticated both (TLS)."""
+        self._credentials = credentials
+        self._nonce = b"" if credentials is None else credentials.new_nonce()
+        key_ids = [] if credentials is None else credentials.key_ids
+        self._hello = msgspec.structs.replace(
+            hello, nonce=self._nonce, key_ids=key_ids, callee_id=callee_id
+        )
+        self._key_id: bytes | None = None
+        self._nonces = (b"", b"")
+
+    def begin(self) -> list[Part]:
+        return hello_parts(self._hello)
+
+    def receive(self, frame: Frame) -> list[Part] | Hello:
+        """What to send next; or who the other is, once it has proved it.
+
+        Raises MalformedRequest with the reason when nothing will come of it.
+        """
+        if frame.role is Role.REFUSAL:
+            raise MalformedRequest(f"it refuses us: {_shown(read_refusal(frame).text)}")
+        if frame.role is Role.CHALLENGE:
+            return self._prove(frame)
+        hello = read_hello(frame)
+        if self._credentials is None:
+            return hello
+        if self._key_id is None:
+            raise MalformedRequest(
+                "it does not ask for the secret of the cluster; run the same release on both, "
+                "with the same secret (cluster.secret_file)"
+            )
+        expected = self._credentials.proof(self._key_id, _CALLEE, self._nonces, self._hello, hello)
+        if not hmac.compare_digest(expected, hello.proof):
+            raise MalformedRequest("it has not proved that it knows the secret of the cluster")
+        return hello
+
+    def _prove(self, frame: Frame) -> list[Part]:
+        challenge = read_challenge(frame)
+        if self._credentials is None:
+            raise MalformedRequest(
+                "it asks for the secret of the cluster, and this node has none; give it the same "
+                "one (cluster.secret_file)"
+            )
+        if self._key_id is not None or challenge.key_id not in self._credentials.key_ids:
+            raise MalformedRequest("it asks for a proof that this node cannot give")
+        self._key_id = challenge.key_id
+        self._nonces = (self._nonce, challenge.nonce)
+        # Of the callee only its id is known, and that only if a certain node is meant.
+        callee = Hello("", self._hello.callee_id)
+        return proof_parts(
+            self._credentials.proof(self._key_id, _CALLER, self._nonces, self._hello, callee)
+        )
+
+
+class CalleeHandshake:
+    """The side of the node to which the connection was made."""
+
+    def __init__(self, credentials: Credentials | None) -> None:
+        self._credentials = credentials
+        self._caller: Hello | None = None
+        self._key_id = b""
+        self._nonces = (b"", b"")
+
+    def receive(self, frame: Frame, mine: Hello) -> list[Part] | Hello:
+        """What to send next; or who the caller is, once it has proved it.
+
+        Raises Unproven with the reason, for the caller and for the log.
+        """
+        if self._caller is not None:
+            self._check(frame, self._caller)
+            return self._caller
+        caller = read_hello(frame)
+        if caller.version != PROTOCOL_VERSION:
+            raise Unproven(
+                f"It speaks version {caller.version} of the protocol between nodes, and this one "
+                f"{PROTOCOL_VERSION}; run the same release on both."
+            )
+        if self._credentials is None:
+            return caller
+        # Who only asks who is here does not know whom it calls. It may do nothing else.
+        expected = ASKING_ID if caller.node_id == ASKING_ID else mine.node_id
+        if caller.nonce and caller.callee_id != expected:
+            raise Unproven(
+                f"It looks for node {caller.callee_id}, which this is not; check the list of peers."
+            )
+        if len(caller.nonce) != NONCE_BYTES:
+            raise Unproven(_NO_SECRET)
+        key_id = self._credentials.choose(caller.key_ids)
+        if key_id is None:
+            raise Unproven(_OTHER_SECRET)
+        self._caller, self._key_id = caller, key_id
+        self._nonces = (caller.nonce, self._credentials.new_nonce())
+        return challenge_parts(self._nonces[1], key_id)
+
+    def _check(self, frame: Frame, caller: Hello) -> None:
+        assert self._credentials is not None
+        meant = Hello("", caller.callee_id)
+        expected = self._credentials.proof(self._key_id, _CALLER, self._nonces, caller, meant)
+        if not hmac.compare_digest(expected, read_proof(frame)):
+            raise Unproven(_OTHER_SECRET)
+
+    def welcome(self, caller: Hello, mine: Hello) -> list[Part]:
+        """Say who this node is, with the proof of it."""
+        if self._credentials is not None:
+            proof = self._credentials.proof(self._key_id, _CALLEE, self._nonces, caller, mine)
+            mine = msgspec.structs.replace(mine, proof=proof)
+        return hello_parts(mine)
+
+
+def _mac(key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, sha256().name)
+
+
+def _shown(text: str) -> str:
+    """What somebody unproven has said, fit for the log."""
+    return ascii(text[:REFUSAL_LENGTH_MAX])[1:-1]
+
+
+__all__ = [
+    "HANDSHAKE_FRAME_BYTES_MAX",
+    "HANDSHAKE_MS_MAX",
+    "CalleeHandshake",
+    "CallerHandshake",
+    "Credentials",
+    "Unproven",
+]

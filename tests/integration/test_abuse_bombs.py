@@ -1,0 +1,214 @@
+"""A few bytes that unpack to many cost little memory, wherever they are unpacked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import httpx
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from goqueue.model.batch import Record, build_batch, encode_batch, encode_records
+from goqueue.model.compression import Compression, compress
+
+from .abuse import MiB, bounded, receive
+from .process import Broker
+from .topics import create_topic
+from .wire import PRODUCE, connect, produce_v3, produced_v3
+
+pytestmark = pytest.mark.single_node("measures the memory of one process")
+
+LARGEST = 31 * MiB  # just within what a batch may unpack to
+BOMB = 48 * MiB  # beyond it
+CODECS = [Compression.GZIP, Compression.LZ4, Compression.ZSTD]
+MESSAGE_TOO_LARGE = 10
+PIPELINED = 12
+NOW_MS = int(time.time() * 1000)
+STORED = 8
+PARTITIONS = 24
+
+
+def _values(codec: Compression, size: int) -> bytes:
+    """A batch whose one record has so many zeros as its value."""
+    return bytes(encode_batch([Record(b"k", bytes(size), (), NOW_MS)], codec=codec))
+
+
+def _packed(payload: bytes, count: int, codec: Compression) -> bytes:
+    return bytes(
+        build_batch(
+            compress(codec, payload),
+            record_count=count,
+            attributes=codec,
+            base_timestamp=NOW_MS,
+            max_timestamp=NOW_MS,
+        )
+    )
+
+
+def _stream_bomb(size: int) -> bytes:
+    [record] = [Record(b"k", bytes(size), (), NOW_MS)]
+    payload = encode_records([(0, record)], base_timestamp=record.timestamp_ms)
+    compressor = cramjam.zstd.Compressor()
+    compressor.compress(payload)
+    return bytes(
+        build_batch(
+            bytes(compressor.finish()),
+            record_count=1,
+            attributes=Compression.ZSTD,
+            base_timestamp=record.timestamp_ms,
+            max_timestamp=record.timestamp_ms,
+        )
+    )
+
+
+def _plain(text: str) -> bytes:
+    return bytes(encode_batch([Record(b"k", text.encode(), (), NOW_MS)]))
+
+
+def _produce(node: Broker, topic: str, *batches: bytes, partition: int = 0) -> list[int]:
+    """The error code of each batch, all of them sent at once."""
+    with connect(node.bootstrap) as wire:
+        for batch in batches:
+            wire.request(PRODUCE, 3, produce_v3(topic, batch, partition=partition))
+        return [produced_v3(wire.answer()[1])[0] for _ in batches]
+
+
+def _create(node: Broker, topic: str, partitions: int = 1, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
+    create_topic(admin, topic, partitions=partitions, **config)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A node on which an earlier one, with another bound, has stored what is too large."""
+    directory: Path = tmp_path_factory.mktemp("bombed")
+    node = Broker(directory, {"topics.unpacked_bytes_max": "1GiB"})
+    try:
+        node.start()
+        _create(node, "stored")
+        bombs = [_values(codec, BOMB) for codec in CODECS] + [_stream_bomb(BOMB)]
+        batches = [_plain("before"), *bombs * (STORED // len(bombs)), _plain("after")]
+        assert _produce(node, "stored", *batches) == [0] * len(batches)
+        node.stop()
+        node.settings = {"compaction.check_ms": 200}
+        node.start()
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+def test_a_producer_of_bombs_is_refused_and_told_that_they_are_too_large(
+    node: Broker, codec: Compression
+) -> None:
+    _create(node, f"refused-{codec.name}")
+    batch = _values(codec, BOMB)
+    with bounded(node):
+        answers = _produce(node, f"refused-{codec.name}", *[batch] * PIPELINED, _plain("good"))
+    assert answers == [MESSAGE_TOO_LARGE] * PIPELINED + [0]
+
+
+def test_a_bomb_that_does_not_say_how_large_it_is_is_refused(node: Broker) -> None:
+    _create(node, "unannounced")
+    batch = _stream_bomb(BOMB)
+    with bounded(node):
+        answers = _produce(node, "unannounced", *[batch] * PIPELINED, _plain("good"))
+    assert answers == [MESSAGE_TOO_LARGE] * PIPELINED + [0]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+def test_batches_that_are_just_small_enough_leave_time_to_others(
+    node: Broker, codec: Compression
+) -> None:
+    _create(node, f"largest-{codec.name}")
+    batch = _values(codec, LARGEST)
+    with bounded(node):
+        answers = _produce(node, f"largest-{codec.name}", *[batch] * PIPELINED)
+    assert answers == [0] * PIPELINED
+
+
+def _read_all(node: Broker, topic: str, query: str = "limit=1000") -> tuple[list[Any], list[Any]]:
+    """All messages and all damages of a topic, a page at a time."""
+    messages, damaged = [], []
+    cursor = "from=earliest"
+    while True:
+        answer = httpx.get(f"{node.http}/v1/topics/{topic}/messages?{query}&{cursor}", timeout=60)
+        assert answer.is_success, answer.text[:300]
+        page = answer.json()
+        messages += [
+            (one["partition"], one["offset"], len(one["value"])) for one in page["messages"]
+        ]
+        damaged += page["damaged"]
+        if cursor == f"cursor={page['cursor']}":
+            return messages, damaged
+        cursor = f"cursor={page['cursor']}"
+
+
+def test_stored_bombs_are_named_to_http_readers_who_go_on_past_them(node: Broker) -> None:
+    with bounded(node):
+        messages, damaged = _read_all(node, "stored")
+    assert [size for _, _, size in messages] == [len("before"), len("after")]
+    assert [one["offset"] for one in damaged] == list(range(1, STORED + 1))
+    assert all("topics.unpacked_bytes_max" in one["detail"] for one in damaged)
+
+
+def test_stored_bombs_are_named_in_a_stream(node: Broker) -> None:
+    with bounded(node):
+        events = []
+        url = f"{node.http}/v1/topics/stored/stream?from=earliest"
+        with httpx.stream("GET", url, timeout=60) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    events.append(json.loads(line.removeprefix("data: ")))
+                if events and events[-1].get("value") == "after":
+                    break
+    assert [one["value"] for one in events if "value" in one] == ["before", "after"]
+
+
+def test_stored_bombs_are_passed_over_by_queue_groups(node: Broker) -> None:
+    received: list[str] = []
+    with bounded(node):
+        while len(received) < 2:
+            received += [one["value"] for one in receive(node, "eager", "stored", 100)]
+    assert received == ["before", "after"]
+
+
+def test_a_read_of_many_partitions_unpacks_only_so_much_at_once(node: Broker) -> None:
+    _create(node, "wide", PARTITIONS)
+    batch = _values(Compression.ZSTD, 3 * MiB)
+    for partition in range(PARTITIONS):
+        assert _produce(node, "wide", batch, partition=partition) == [0]
+    with bounded(node):
+        messages, _ = _read_all(node, "wide", "limit=1")
+    assert sorted(partition for partition, _, _ in messages) == list(range(PARTITIONS))
+
+
+def test_millions_of_tiny_records_in_a_batch_cost_little(node: Broker) -> None:
+    _create(node, "tiny", **{"max.message.bytes": str(20 * MiB)})
+    batch = _millions()
+    with bounded(node):
+        assert _produce(node, "tiny", *[batch] * 4) == [0] * 4
+        answer = httpx.get(f"{node.http}/v1/topics/tiny/messages?limit=1000", timeout=60)
+        assert len(answer.json()["messages"]) == 1000
+        assert len(receive(node, "busy", "tiny", 100)) == 100
+
+
+def _millions() -> bytes:
+    """A batch of as many records as fit what it may unpack to."""
+    pieces: list[bytes] = []
+    numbered, size, chunk = 0, 0, 100_000
+    empty = Record(None, None, (), NOW_MS)
+    while size < 7 * MiB:
+        piece = encode_records(
+            ((number, empty) for number in range(numbered, numbered + chunk)),
+            base_timestamp=NOW_MS,
+        )
+        pieces.append(piece)
+        size += len(piece)
+        numbered += chunk
+    return _packed(b"".join(pieces), numbered, Compression.ZSTD)

@@ -1,0 +1,93 @@
+"""When cycles are looked for, by the size of the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goqueue.runtime import memory
+from goqueue.runtime.memory import MemoryKeeper
+
+MiB = 1 << 20
+
+
+class Process:
+    """A process of a size, and how long a look at all its objects takes."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.resident = 100 * MiB
+        self.full_look_seconds = 0.1
+        self.young_frees = self.full_frees = 0
+        self.looks: list[int] = []
+        self.keeper = MemoryKeeper(self, resident=lambda: self.resident, collect=self._collect)  # type: ignore[arg-type]
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Any) -> Any:
+        raise AssertionError("the test says when to look")
+
+    def _collect(self, generation: int) -> None:
+        self.looks.append(generation)
+        self.resident -= self.full_frees if generation == 2 else self.young_frees
+        if generation == 2:
+            self.now += self.full_look_seconds
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def test_a_process_that_does_not_grow_is_left_alone(process: Process) -> None:
+    for _ in range(100):
+        process.now += 1
+        process.keeper.look()
+    process.resident += memory.GROWTH_BYTES - 1
+    process.keeper.look()
+    assert process.looks == []
+
+
+def test_growth_has_young_objects_looked_at_and_that_may_be_enough(process: Process) -> None:
+    process.young_frees = 60 * MiB
+    for _ in range(5):
+        process.resident += 60 * MiB
+        process.now += 1
+        process.keeper.look()
+    assert process.looks == [1] * 5
+
+
+def test_growth_that_stays_has_all_objects_looked_at(process: Process) -> None:
+    process.resident += 60 * MiB
+    process.keeper.look()
+    assert process.looks == [1, 2]
+    process.keeper.look()
+    assert process.looks == [1, 2], "what is left is in use"
+
+
+def test_a_look_at_all_takes_a_small_share_of_the_time(process: Process) -> None:
+    process.full_look_seconds = 1.0
+    for _ in range(1000):
+        process.resident += 100 * MiB + process.resident
+        process.now += 1
+        process.keeper.look()
+        process.resident = min(process.resident, 1 << 40)
+    assert 1 <= process.looks.count(2) <= 1000 / memory.FULL_COLLECTION_PAUSE + 2
+
+
+def test_what_could_not_be_looked_for_at_once_is_looked_for_later(process: Process) -> None:
+    for _ in range(2):
+        process.resident += 60 * MiB
+        process.keeper.look()
+    assert process.looks == [1, 2, 1]
+    process.now += process.full_look_seconds * memory.FULL_COLLECTION_PAUSE
+    process.full_frees = 60 * MiB
+    process.keeper.look()
+    assert process.looks == [1, 2, 1, 2]
+    assert process.resident == 160 * MiB
+
+
+def test_the_size_of_this_process_is_known() -> None:
+    assert memory.resident_bytes() > MiB
