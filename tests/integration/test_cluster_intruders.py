@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from goqueue.broker.peers import PeerKind
+from goqueue.broker.loop.peers import PeerKind
 from goqueue.cluster.raft.messages import Append, Position, Vote, encode
 from goqueue.model.errors import MalformedRequest
 from goqueue.wire.peers.frames import Hello, hello_parts

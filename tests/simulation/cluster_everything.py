@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.broker.topics import (
+from goqueue.broker.topics.topics import (
     DELIVERY_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from goqueue.broker.schedules import Delayed
+from goqueue.broker.schedules.schedules import Delayed
 from goqueue.model.batch import Record, decode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from goqueue.broker.groups import Groups
-from goqueue.broker.joining import Joining
-from goqueue.broker.promise import Promise
-from goqueue.broker.schedule_split import Split
-from goqueue.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
-from goqueue.broker.transactions import Transactions
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
+from goqueue.broker.transactions.joining import Joining
+from goqueue.broker.transactions.transactions import Transactions
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.groups import CommitOffsets, OffsetErrors
 from goqueue.model.batch import decode_batch, read_header

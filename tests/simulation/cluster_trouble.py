@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from goqueue.broker.own_records import readable_batches
+from goqueue.broker.shards.own_records import readable_batches
 from goqueue.model.errors import CorruptBatch
 from goqueue.partition import Partition
 from tests.simulation.cluster_watch import Place

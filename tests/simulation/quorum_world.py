@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from goqueue.broker.membership import Membership, identify_disk
-from goqueue.broker.quorum import Quorum
+from goqueue.broker.controller.membership import Membership, identify_disk
+from goqueue.broker.controller.quorum import Quorum
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.storage import RaftStorage

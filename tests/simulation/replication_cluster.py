@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from goqueue.broker.flusher import Flusher
+from goqueue.broker.durability.flusher import Flusher
 from goqueue.cluster.replication import (
     Copying,
     FetchStatus,

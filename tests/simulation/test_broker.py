@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.promise import start
+from goqueue.broker.loop.promise import start
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.quorum import Quorum
+from goqueue.broker.controller.quorum import Quorum
 from goqueue.model.errors import GoQueueError
 from tests.simulation.clock import NeverHappened
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld

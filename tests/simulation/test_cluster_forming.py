@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from goqueue.broker import Broker
-from goqueue.broker.clustering import Clustering
+from goqueue.broker.replication.clustering import Clustering
 from goqueue.cluster.commands import (
     ChangeVoter,
     DrainNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.confirming import CONFIRM_MS_MAX
-from goqueue.broker.topics import OFFSETS_TOPIC
+from goqueue.broker.topics.topics import OFFSETS_TOPIC
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.errors import CoordinatorNotAvailable, NotCoordinator
 from goqueue.wire.kafka.errors import ErrorCode

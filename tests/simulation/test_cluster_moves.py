@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.broker.administration import Administration
-from goqueue.broker.clustering import Clustering
-from goqueue.broker.promise import Promise
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.replication.clustering import Clustering
 from goqueue.cluster.commands import ChangeVoter, UnregisterNode
 from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication.pacing import PIECE_BYTES, SAVED_MS

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.leaders import Marker
-from goqueue.broker.named_queue_claims import producer_name
-from goqueue.broker.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
-from goqueue.broker.topics import DELIVERY_TOPIC
+from goqueue.broker.named_queues.claims import producer_name
+from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
+from goqueue.broker.replication.leaders import Marker
+from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, NotCoordinator, QueueExists
 from goqueue.model.key_hash import partition_of_key

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker import schedule_log
-from goqueue.broker.doubts import Doubts
-from goqueue.broker.leaders import Marker
-from goqueue.broker.queue_host import ReceivedMessage
-from goqueue.broker.schedules import Delayed
-from goqueue.broker.topics import (
+from goqueue.broker.queues.host import ReceivedMessage
+from goqueue.broker.replication.integrity import Doubts
+from goqueue.broker.replication.leaders import Marker
+from goqueue.broker.schedules import log as schedule_log
+from goqueue.broker.schedules.schedules import Delayed
+from goqueue.broker.topics.topics import (
     DELIVERY_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,

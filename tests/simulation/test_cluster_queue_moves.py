@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.named_queue_moves import Move
-from goqueue.broker.named_queues import NamedQueueSpec, Posting
+from goqueue.broker.named_queues.moves import Move
+from goqueue.broker.named_queues.named_queues import NamedQueueSpec, Posting
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from tests.simulation.cluster_queues import owner_of, records_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.dead_letters import LEDGER_GROUP
-from goqueue.broker.promise import Promise
-from goqueue.broker.queue_host import GRANT_MS_MAX, Received
-from goqueue.broker.topics import DELIVERY_TOPIC
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues.host import GRANT_MS_MAX, Received
+from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
+from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.model.errors import NotCoordinator, RequestTimedOut, StalePartitionVersion

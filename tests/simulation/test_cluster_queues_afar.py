@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from goqueue.broker import queue_copies
-from goqueue.broker.promise import Promise
-from goqueue.broker.queue_copies import DistantCopies, DistantCopy
-from goqueue.broker.queue_host import ReceivedMessage
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues import remote_partitions as queue_copies
+from goqueue.broker.queues.host import ReceivedMessage
+from goqueue.broker.queues.remote_partitions import DistantCopies, DistantCopy
 from goqueue.model.batch import Record, encode_batch
 from goqueue.partition import Appended
 from tests.simulation.cluster_queues import (
@@ -137,7 +137,7 @@ def test_a_receiver_gets_what_was_asked_of_a_leader_that_is_not_heard_for_a_whil
 def test_what_is_kept_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_copies, "AHEAD_BYTES_MAX", 20_000)
     monkeypatch.setattr(queue_copies, "SINGLE_BYTES", 1)
-    monkeypatch.setattr("goqueue.broker.queue_records.READ_BYTES", 3_000)
+    monkeypatch.setattr("goqueue.broker.queues.records.READ_BYTES", 3_000)
     world = begin_far_away(3)
     node = owner(world)
     sent = [f"{number:01000}" for number in range(60)]

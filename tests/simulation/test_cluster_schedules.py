@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from goqueue.broker.schedules import Delayed
+from goqueue.broker.schedules.schedules import Delayed
 from goqueue.model.batch import Record
 from goqueue.model.errors import UnknownSchedule
 from tests.simulation.cluster_schedules import PARTITIONS, TOPIC, Client, DelayingWriter

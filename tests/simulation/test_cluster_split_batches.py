@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import schedule_split
-from goqueue.broker.publishing import Outgoing
-from goqueue.broker.schedules import _number_of
-from goqueue.broker.transaction_publishing import Addressed
+from goqueue.broker.publishing import split_batches as schedule_split
+from goqueue.broker.publishing.publisher import Outgoing
+from goqueue.broker.schedules.schedules import _number_of
+from goqueue.broker.transactions.publishing import Addressed
 from goqueue.delivery.schedules import Origin, ScheduledMessage
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.promise import Promise
-from goqueue.broker.publishing import Published, Scheduled
-from goqueue.broker.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
-from goqueue.broker.transaction_orphans import LOOK_MS
-from goqueue.broker.transaction_publishing import Addressed
-from goqueue.broker.transactions import Transactions
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.publishing.publisher import Published, Scheduled
+from goqueue.broker.topics.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
+from goqueue.broker.transactions.orphans import LOOK_MS
+from goqueue.broker.transactions.publishing import Addressed
+from goqueue.broker.transactions.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, NotCoordinator

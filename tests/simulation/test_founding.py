@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from goqueue.broker.forming import PATIENCE_MS, Forming
+from goqueue.broker.controller.formation import PATIENCE_MS, Forming
 from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.topics import Topic
+from goqueue.broker.topics.topics import Topic
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.named_queue_moves import JOB_KIND, Move
-from goqueue.broker.named_queues import NamedQueueSpec, Posting
+from goqueue.broker.named_queues.moves import JOB_KIND, Move
+from goqueue.broker.named_queues.named_queues import NamedQueueSpec, Posting
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, RedriveActive, UnknownRedrive
 from tests.simulation.disk import PowerLost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from goqueue.broker.queue_host import Received, ReceivedMessage, Receiver
+from goqueue.broker.queues.host import Received, ReceivedMessage, Receiver
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import GoQueueError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.promise import promised
+from goqueue.broker.loop.promise import promised
 from goqueue.delivery.redrive import LetterFilter, RedriveOrder
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World

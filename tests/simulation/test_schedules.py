@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from goqueue.broker.promise import Promise
-from goqueue.broker.schedule_split import Split
-from goqueue.broker.schedules import Delayed
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.schedules.schedules import Delayed
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, ScheduleReleased, UnknownSchedule
 from tests.simulation.cluster_schedules import Fact

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from goqueue.broker.transaction_host import HostedCoordinator
+from goqueue.broker.transactions.host import HostedCoordinator
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import schedules
-from goqueue.broker.promise import start
-from goqueue.broker.publishing import Published, Scheduled
-from goqueue.broker.reading import Place
-from goqueue.broker.transaction_ids import Transaction
-from goqueue.broker.transaction_publishing import Addressed
+from goqueue.broker.loop.promise import start
+from goqueue.broker.publishing.publisher import Published, Scheduled
+from goqueue.broker.reading.records import Place
+from goqueue.broker.schedules import schedules
+from goqueue.broker.transactions.ids import Transaction
+from goqueue.broker.transactions.publishing import Addressed
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError

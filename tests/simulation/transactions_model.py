@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from goqueue.broker.fetching import Fetched, Wanted
-from goqueue.broker.groups import Groups
-from goqueue.broker.promise import Promise, start
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.reading.fetching import Fetched, Wanted
+from goqueue.broker.streams.coordinators import Groups
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record, add_sequence, decode_batch, encode_batch, read_header

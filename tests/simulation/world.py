@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from goqueue.broker import Broker
-from goqueue.broker.promise import Promise
-from goqueue.broker.topics import Topic
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.topics.topics import Topic
 from goqueue.config import Settings, load
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CorruptBatch, GoQueueError

@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def rooms_on_the_map(text: str) -> list[str]:
-    """The first column of the table under "The rooms"."""
-    section = text.split("\n## The rooms\n")[1].split("\n## ")[0]
+def rooms_on_the_map(text: str, title: str = "The rooms") -> list[str]:
+    """The first column of the table under a heading."""
+    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
     return re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", section, flags=re.MULTILINE)
 
 
@@ -23,6 +23,12 @@ def rooms_on_disk(source: Path) -> list[str]:
 def test_the_map_shows_the_rooms_that_exist() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert sorted(rooms_on_the_map(text)) == sorted(rooms_on_disk(ROOT / "src" / "goqueue"))
+
+
+def test_the_map_of_the_broker_shows_the_rooms_that_exist() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    on_the_map = rooms_on_the_map(text, "Rooms of the broker")
+    assert sorted(on_the_map) == sorted(rooms_on_disk(ROOT / "src" / "goqueue" / "broker"))
 
 
 def test_a_room_that_is_missing_on_the_map_is_noticed(tmp_path: Path) -> None:

@@ -66,6 +66,27 @@ CONFIG_FOR_READERS = {"SETTINGS", "SECTIONS", "load", "render", "contradictions"
 ROOMS_WITH_ALL_SECTIONS = {"broker", "wire"}
 ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting_kinds"}
 
+# The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
+# all of them, and no room imports those.
+_NODE = {"loop", "durability", "controller", "topics", "replication"}
+MAY_IMPORT_IN_BROKER: Mapping[str, set[str]] = {
+    "loop": set(),
+    "durability": {"loop"},
+    "controller": {"loop", "durability"},
+    "topics": {"loop", "durability", "controller"},
+    "replication": _NODE,
+    "shards": _NODE,
+    "reading": _NODE,
+    "streams": {"shards", *_NODE},
+    "schedules": {"shards", *_NODE},
+    "schemas": _NODE,
+    "queues": {"shards", "reading", *_NODE},
+    "publishing": {"schedules", *_NODE},
+    "named_queues": {"queues", "publishing", "reading", *_NODE},
+    "redrives": {"queues", "reading", "shards", *_NODE},
+    "transactions": {"streams", "queues", "schedules", "publishing", "shards", *_NODE},
+}
+
 FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
 # What carries requests over HTTP/1.1, whatever they ask for, and who is carried by it.
 CARRIER = "carrier"
@@ -139,12 +160,31 @@ def _complaint(found: Import) -> str | None:
     if all(ends) and ends[0] != ends[1] and not is_carried:
         return f"{place}: wire/{ends[0]} > wire/{ends[1]} is no arrow; front ends are neighbours."
     if there == here:
-        return None
+        return _broker_complaint(found, place) if here == "broker" else None
     if there == "config" and here not in CONFIG_READERS:
         return _config_complaint(found, here)
     if there not in MAY_IMPORT[here]:
         return f"{place}: {here} > {there} is no arrow; {found.importer} imports {found.module}."
     return None
+
+
+def _broker_complaint(found: Import, place: str) -> str | None:
+    here, there = _broker_room(found.importer), _broker_room(found.module)
+    if not here or here == there:
+        return None
+    if here not in MAY_IMPORT_IN_BROKER:
+        return f"{place}: the room 'broker/{here}' has no row in MAY_IMPORT_IN_BROKER."
+    if there not in MAY_IMPORT_IN_BROKER[here]:
+        target = f"broker/{there}" if there else "broker"
+        return f"{place}: broker/{here} > {target} is no arrow; it imports {found.module}."
+    return None
+
+
+def _broker_room(module: str) -> str:
+    """The room inside `broker` that a module stands in; none for those that join the rooms."""
+    parts = module.split(".")
+    is_module = (SOURCE / "broker" / f"{'.'.join(parts[2:3])}.py").exists()
+    return "" if is_module else ".".join(parts[2:3])
 
 
 def _config_complaint(found: Import, here: str) -> str | None:
@@ -225,6 +265,27 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ("storage/log.py", "from goqueue.config import load", "storage takes 'load'"),
         ("storage/log.py", "import goqueue.config", "storage > config"),
         ("attic/old.py", "from goqueue.model import names", "'attic' has no row"),
+        (
+            "broker/topics/topics.py",
+            "from goqueue.broker.replication.leaders import Leaders",
+            "broker/topics > broker/replication",
+        ),
+        (
+            "broker/queues/host.py",
+            "from goqueue.broker.schedules import schedules",
+            "broker/queues > broker/schedules",
+        ),
+        ("broker/queues/host.py", "from goqueue.broker import Broker", "broker/queues > broker"),
+        (
+            "broker/queues/host.py",
+            "from goqueue.broker.administration import Administration",
+            "broker/queues > broker",
+        ),
+        (
+            "broker/attic/old.py",
+            "from goqueue.broker.loop.promise import Promise",
+            "'broker/attic' has no row",
+        ),
     ],
 )
 def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: str) -> None:
@@ -247,6 +308,8 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("client/admin.py", "from goqueue.wire.kafka import primitives"),
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),
+        ("broker/queues/host.py", "from goqueue.broker.loop.promise import Promise"),
+        ("broker/administration.py", "from goqueue.broker.queues.queues import Queues"),
     ],
 )
 def test_an_import_along_an_arrow_is_fine(tmp_path: Path, file: str, text: str) -> None:

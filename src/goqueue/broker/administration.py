@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from goqueue.broker.clustering import Clustering
-from goqueue.broker.facts import done
-from goqueue.broker.promise import Promise
-from goqueue.broker.quorum_state import QuorumMember, QuorumState
-from goqueue.broker.topics import Topic, Topics
+from goqueue.broker.controller.metadata import done
+from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.replication.clustering import Clustering
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import (
     ChangeVoter,
     ClusterCommand,

@@ -13,44 +13,44 @@ from uuid import UUID
 import msgspec
 
 from goqueue.broker.administration import Administration
-from goqueue.broker.clustering import Addresses, Clustering
-from goqueue.broker.compactor import Compactor
 from goqueue.broker.confirming import Confirming
-from goqueue.broker.dead_letters import DeadLetters
-from goqueue.broker.distant_reading import Bounds, DistantReader
+from goqueue.broker.controller.metadata import LocalLog
+from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
-from goqueue.broker.epochs import Epochs
-from goqueue.broker.facts import LocalLog
-from goqueue.broker.fetching import Fetch, FetchDone, Wanted
-from goqueue.broker.flusher import Flusher
-from goqueue.broker.gathered_reading import GatheredReading
-from goqueue.broker.groups import Groups
-from goqueue.broker.growing import facts_of_single_node
-from goqueue.broker.internal_topics import InternalTopics, internal_topics
-from goqueue.broker.joining import Joining, is_transactional
-from goqueue.broker.leaders import Leaders
-from goqueue.broker.named_queue_claims import ClusterClaims, NoClaims, Publish
-from goqueue.broker.named_queue_counting import QueueCounting
-from goqueue.broker.named_queue_ids import RecentIds
-from goqueue.broker.named_queue_moves import NamedQueueMoves
-from goqueue.broker.named_queue_sending import QueueSender
-from goqueue.broker.named_queues import NamedQueues
-from goqueue.broker.nearest import NearestReplicas
-from goqueue.broker.offices import Offices
-from goqueue.broker.outbox import Outbox, OwnersOutbox
-from goqueue.broker.partition_files import PartitionFiles
-from goqueue.broker.peers import Peers
-from goqueue.broker.promise import Promise
-from goqueue.broker.publishing import Outgoing, Publisher, PublishResult
-from goqueue.broker.queues import Queues
-from goqueue.broker.reading import Place, Reading
-from goqueue.broker.redrives import Redrives
-from goqueue.broker.schedule_split import PendingBatches, Split, scheduled_participant
-from goqueue.broker.scheduler import Scheduler
-from goqueue.broker.schedules import Schedules
-from goqueue.broker.schemas import Schemas
-from goqueue.broker.topic_settings import TopicDefaults
-from goqueue.broker.topics import (
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
+from goqueue.broker.named_queues.counting import QueueCounting
+from goqueue.broker.named_queues.deduplication_ids import RecentIds
+from goqueue.broker.named_queues.moves import NamedQueueMoves
+from goqueue.broker.named_queues.named_queues import NamedQueues
+from goqueue.broker.named_queues.sending import QueueSender
+from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
+from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
+from goqueue.broker.publishing.split_batches import PendingBatches, Split, scheduled_participant
+from goqueue.broker.queues.queues import Queues
+from goqueue.broker.reading.fetching import Fetch, FetchDone, Wanted
+from goqueue.broker.reading.gathered import GatheredReading
+from goqueue.broker.reading.records import Place, Reading
+from goqueue.broker.reading.remote import Bounds, DistantReader
+from goqueue.broker.redrives.dead_letters import DeadLetters
+from goqueue.broker.redrives.jobs import Redrives
+from goqueue.broker.replication.clustering import Addresses, Clustering
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.replication.nearest import NearestReplicas
+from goqueue.broker.replication.single_to_cluster import facts_of_single_node
+from goqueue.broker.schedules.schedules import Schedules
+from goqueue.broker.schemas.registry import Schemas
+from goqueue.broker.schemas.validation import Validation
+from goqueue.broker.shards.leadership import Offices
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.topics.compactor import Compactor
+from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
+from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
+from goqueue.broker.topics.partition_files import PartitionFiles
+from goqueue.broker.topics.settings import TopicDefaults
+from goqueue.broker.topics.topics import (
     DELIVERY_TOPIC,
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
@@ -60,11 +60,11 @@ from goqueue.broker.topics import (
     Topic,
     Topics,
 )
-from goqueue.broker.transacting import Transacting
-from goqueue.broker.transaction_entry import Entrant, TransactionEntry
-from goqueue.broker.transactions import Transactions
-from goqueue.broker.upkeep import Upkeep, release_reserve
-from goqueue.broker.validation import Validation
+from goqueue.broker.transactions.entry import Entrant, TransactionEntry
+from goqueue.broker.transactions.epochs import Epochs
+from goqueue.broker.transactions.joining import Joining, is_transactional
+from goqueue.broker.transactions.sessions import Transacting
+from goqueue.broker.transactions.transactions import Transactions
 from goqueue.cluster.metadata import Metadata
 from goqueue.config import Settings
 from goqueue.model.attributes import (

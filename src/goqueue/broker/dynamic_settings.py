@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from goqueue.broker.facts import FactLog, done
-from goqueue.broker.promise import Promise
-from goqueue.broker.topic_settings import DYNAMIC_DEFAULTS, known_setting
+from goqueue.broker.controller.metadata import FactLog, done
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.topics.settings import DYNAMIC_DEFAULTS, known_setting
 from goqueue.cluster.commands import ChangeConfig
 from goqueue.cluster.facts import (
     BROKER_CONFIG,

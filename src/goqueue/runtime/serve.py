@@ -19,8 +19,8 @@ from random import SystemRandom
 import uvloop
 
 from goqueue.broker import Broker
-from goqueue.broker.clustering import Clustering
-from goqueue.broker.forming import belongs_to_cluster
+from goqueue.broker.controller.formation import belongs_to_cluster
+from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, Settings
 from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings

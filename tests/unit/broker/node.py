@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 
-from goqueue.broker.promise import start
+from goqueue.broker.loop.promise import start
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.errors import GoQueueError
 from tests.simulation.disk import SimulatedDisk

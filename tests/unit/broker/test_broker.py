@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.promise import Promise, start
-from goqueue.broker.topics import Topic
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.topics.topics import Topic
 from goqueue.model.errors import InvalidTopicName, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from tests.unit.broker.node import Node
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker.leaders import Marker
+from goqueue.broker.replication.leaders import Marker
 from goqueue.cluster.bootstrap import Ballot
 from goqueue.cluster.commands import (
     ChangeInSync,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.topics import OFFSETS_TOPIC
+from goqueue.broker.topics.topics import OFFSETS_TOPIC
 from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
 from goqueue.wire.http.member_positions import MemberPositions
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.topics.topics import Topic
     from goqueue.partition import Partition
     from goqueue.wire.carrier.forwarding import Forwarder
     from goqueue.wire.carrier.routing import Operation

@@ -11,7 +11,7 @@ from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from goqueue.broker.distant_reading import Bounds
+    from goqueue.broker.reading.remote import Bounds
 
 EARLIEST = "earliest"
 LATEST = "latest"

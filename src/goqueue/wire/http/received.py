@@ -18,7 +18,7 @@ from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import show, show_headers
 
 if TYPE_CHECKING:
-    from goqueue.broker.queue_host import Received, ReceivedRun
+    from goqueue.broker.queues.host import Received, ReceivedRun
     from goqueue.delivery import Lease
     from goqueue.model.decode_reference import JsonColumn
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from goqueue.broker.dynamic_settings import HEARTBEAT_MS, SESSION_MS
-from goqueue.broker.topic_settings import (
+from goqueue.broker.topics.settings import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
     TOPIC_SETTINGS,

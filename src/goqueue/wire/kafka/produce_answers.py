@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.wire.kafka.request_reference import FLEXIBLE_FROM, split_key
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.topics.topics import Topic
     from goqueue.partition import Partition
     from goqueue.wire.kafka.front_end import FrontEnd
 

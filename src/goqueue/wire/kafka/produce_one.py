@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.joining import Joining
-from goqueue.broker.schedule_split import Split
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.transactions.joining import Joining
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Partition
 from goqueue.wire.kafka.errors import code_of

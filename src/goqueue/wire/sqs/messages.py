@@ -9,7 +9,7 @@ from hashlib import md5
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.broker.queue_host import Received
+from goqueue.broker.queues.host import Received
 from goqueue.delivery import Lease
 from goqueue.model.batch import Header
 from goqueue.model.columns import Columns

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.promise import Promise
-from goqueue.broker.queue_host import ReceivedRun
-from goqueue.broker.queues import Queues
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues.host import ReceivedRun
+from goqueue.broker.queues.queues import Queues
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases
 from goqueue.delivery.receipts import Receipts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.topic_settings import (
+from goqueue.broker.topics.settings import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
     TOPIC_SETTINGS,

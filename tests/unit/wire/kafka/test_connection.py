@@ -143,7 +143,7 @@ def test_a_random_body_after_a_good_header_raises_malformed_request_and_nothing_
 def test_a_mutated_request_is_refused_or_answered(
     name: str, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("goqueue.broker.topics.PARTITIONS_MAX", 12)
+    monkeypatch.setattr("goqueue.broker.topics.topics.PARTITIONS_MAX", 12)
     api = API_BY_NAME[name]
     client = Client(partitions=2)
     client.have_groups()
@@ -158,7 +158,7 @@ def test_a_mutated_request_is_refused_or_answered(
 def test_a_request_of_random_values_is_answered(
     name: str, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("goqueue.broker.topics.PARTITIONS_MAX", 12)
+    monkeypatch.setattr("goqueue.broker.topics.topics.PARTITIONS_MAX", 12)
     message = Message(f"{name}Request")
     client = Client(partitions=2)
     client.have_groups()

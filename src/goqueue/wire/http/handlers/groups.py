@@ -34,7 +34,7 @@ from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 
 if TYPE_CHECKING:
-    from goqueue.broker.transaction_ids import Transaction
+    from goqueue.broker.transactions.ids import Transaction
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 

@@ -19,9 +19,9 @@ from goqueue.wire.http.handlers.groups import NO_MEMBER, commit_all, describe_st
 from goqueue.wire.http.moments import offset_at, times_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.distant_reading import Bounds
-    from goqueue.broker.topics import Topic
-    from goqueue.broker.transaction_ids import Transaction
+    from goqueue.broker.reading.remote import Bounds
+    from goqueue.broker.topics.topics import Topic
+    from goqueue.broker.transactions.ids import Transaction
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 

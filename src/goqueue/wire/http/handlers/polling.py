@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.reading import Place
+from goqueue.broker.reading.records import Place
 from goqueue.groups import ConsumerHeartbeat, OffsetToCommit
 from goqueue.groups import Partition as GroupPartition
 from goqueue.groups.limits import HEARTBEAT_MS_MIN
@@ -21,8 +21,8 @@ from goqueue.wire.http.handlers.members import beat
 from goqueue.wire.http.handlers.reading import damages_of, messages_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.distant_reading import Bounds
-    from goqueue.broker.rebalance_watch import Watch
+    from goqueue.broker.reading.remote import Bounds
+    from goqueue.broker.streams.rebalance_watch import Watch
     from goqueue.partition import Partition
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.fields import Start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.promise import Promise
+from goqueue.broker.loop.promise import Promise
 from goqueue.delivery import LANE_NAMES
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.calls import Raw
@@ -19,7 +19,7 @@ from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 from goqueue.wire.http.received import all_settled_json, places_json, received_json
 
 if TYPE_CHECKING:
-    from goqueue.broker.queues import PeekedMessage
+    from goqueue.broker.queues.queues import PeekedMessage
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 

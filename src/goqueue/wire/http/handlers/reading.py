@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.broker.reading import Page, Place
+from goqueue.broker.reading.records import Page, Place
 from goqueue.model.errors import OffsetOutOfRange, UnknownMessage
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import (
@@ -22,8 +22,8 @@ from goqueue.wire.http.messages import to_message
 from goqueue.wire.http.moments import EARLIEST, LATEST, offset_at, times_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.distant_reading import Bounds
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.reading.remote import Bounds
+    from goqueue.broker.topics.topics import Topic
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 

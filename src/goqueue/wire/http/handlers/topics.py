@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.topic_settings import known_setting
+from goqueue.broker.topics.settings import known_setting
 from goqueue.model.errors import (
     InternalTopic,
     InvalidReplicationFactor,
@@ -20,8 +20,8 @@ from goqueue.wire.http.moments import offset_at, times_of
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Placement
-    from goqueue.broker.distant_reading import Bounds
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.reading.remote import Bounds
+    from goqueue.broker.topics.topics import Topic
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 

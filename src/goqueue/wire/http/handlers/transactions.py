@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.transaction_ids import Transaction
-from goqueue.broker.transaction_publishing import Addressed, all_refused
+from goqueue.broker.transactions.ids import Transaction
+from goqueue.broker.transactions.publishing import Addressed, all_refused
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
 from goqueue.transactions import TransactionState, TransactionView

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.dynamic_settings import GROUP_SETTINGS
-from goqueue.broker.topic_settings import DYNAMIC_DEFAULTS, known_setting
+from goqueue.broker.topics.settings import DYNAMIC_DEFAULTS, known_setting
 from goqueue.model.errors import GoQueueError, InvalidRequest, InvalidTopicSetting
 from goqueue.wire.kafka.config_names import (
     CATCHING_UP_RATE,

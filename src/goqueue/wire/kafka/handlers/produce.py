@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.joining import Joining
-from goqueue.broker.promise import Promise
-from goqueue.broker.schedule_split import Split
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.transactions.joining import Joining
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, InvalidRecord
 from goqueue.partition import Appended
@@ -22,7 +22,7 @@ from goqueue.wire.kafka.messages.produce import (
 from goqueue.wire.kafka.old_format import convert_old_records
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.topics.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

@@ -21,7 +21,7 @@ from goqueue.wire.kafka.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.quorum_state import QuorumMember, QuorumState
+    from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

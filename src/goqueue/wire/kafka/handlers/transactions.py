@@ -35,7 +35,7 @@ from goqueue.wire.kafka.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.topics.topics import Topic
     from goqueue.groups import Partition
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd

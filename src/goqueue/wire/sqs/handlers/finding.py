@@ -10,7 +10,7 @@ from goqueue.wire.sqs.queue_attributes import ALL, COUNTS
 from goqueue.wire.sqs.task_handles import read_handle
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues import NamedQueue
+    from goqueue.broker.named_queues.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.named_queue_moves import TARGET_GONE
+from goqueue.broker.named_queues.moves import TARGET_GONE
 from goqueue.model.errors import RedriveActive
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.errors import (
@@ -18,7 +18,7 @@ from goqueue.wire.sqs.policies import RedrivePolicy
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queue_moves import Move
+    from goqueue.broker.named_queues.moves import Move
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.named_queues import NamedQueueSpec
+from goqueue.broker.named_queues.named_queues import NamedQueueSpec
 from goqueue.wire.sqs import queue_attributes as attributes
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.errors import (
@@ -21,7 +21,7 @@ from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues import NamedQueue
+    from goqueue.broker.named_queues.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

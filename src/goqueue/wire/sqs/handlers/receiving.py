@@ -20,8 +20,8 @@ from goqueue.wire.sqs.messages import SYSTEM_ATTRIBUTES, Reader
 from goqueue.wire.sqs.queue_attributes import SECOND_MS, visibility_ms
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues import NamedQueue
-    from goqueue.broker.queues import Queues, Receiver
+    from goqueue.broker.named_queues.named_queues import NamedQueue
+    from goqueue.broker.queues.queues import Queues, Receiver
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.named_queue_sending import Scope
-from goqueue.broker.named_queues import Posted, Posting
+from goqueue.broker.named_queues.named_queues import Posted, Posting
+from goqueue.broker.named_queues.sending import Scope
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.sqs import digests, shapes
@@ -25,7 +25,7 @@ from goqueue.wire.sqs.queue_attributes import SECOND_MS
 from goqueue.wire.sqs.shapes import Outgoing
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues import NamedQueue
+    from goqueue.broker.named_queues.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

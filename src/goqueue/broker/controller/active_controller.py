@@ -1,0 +1,278 @@
+"""The controller's office, which one node at a time holds: the one where Raft leads.
+
+What is decided here is proposed in the order in which it was decided, and whoever asked is told
+when it is committed. When another node leads, the controller is thrown away, and all who wait are
+told to ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from goqueue.broker.controller.members import QuorumMembers
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Contact, Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.cluster.commands import (
+    ChangeVoter,
+    ClusterCommand,
+    RegisterNode,
+    Result,
+    UnregisterNode,
+)
+from goqueue.cluster.controller import Controller
+from goqueue.cluster.deciding import decide
+from goqueue.cluster.facts import ClusterFact, Decision, encode_readable
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.core import Raft
+from goqueue.cluster.raft.messages import Entry
+from goqueue.cluster.raft.ready import Proposal
+from goqueue.cluster.topic_changes import InternalTopic
+from goqueue.config import ClusterSettings
+from goqueue.model.errors import GoQueueError, NotController
+
+CONTROLLER_TICK_MS = 100
+FIRST_NODES_MS_MAX = 5_000  # that internal topics wait for all voters to be there
+
+_log = logging.getLogger(__name__)
+
+Decided = tuple[int, Result]  # where in the log it is, and what came of it
+
+
+@dataclass(slots=True)
+class _Proposed:
+    """An entry of this node that is not yet known to be committed."""
+
+    term: int
+    done: Promise[Decided]
+    result: Result
+
+
+class Office:
+    """Holds the controller while this node is it, and what it has proposed."""
+
+    def __init__(
+        self,
+        raft: Callable[[], Raft],
+        metadata: Metadata,
+        settings: ClusterSettings,
+        scheduler: Scheduler,
+        peers: Peers,
+        members: QuorumMembers,
+        *,
+        internal_topics: Sequence[InternalTopic],
+        new_id: Callable[[], bytes],
+        new_cluster_id: Callable[[], str],
+        applied_index: Callable[[], int],
+        proposed: Callable[[], None],
+    ) -> None:
+        """`metadata` is what is committed; `proposed` is told that Raft has something to do."""
+        self.controller: Controller | None = None
+        self._raft = raft
+        self._metadata = metadata
+        self._settings = settings
+        self._scheduler = scheduler
+        self._peers = peers
+        self._members = members
+        self._internal_topics = internal_topics
+        self._new_id = new_id
+        self._new_cluster_id = new_cluster_id
+        self._applied_index = applied_index
+        self._on_proposed = proposed
+        self._term = -1
+        self._since_ms = 0
+        self._proposed: dict[int, _Proposed] = {}
+        self._last_proposed = 0
+
+    # Holding it
+
+    def leave_unless_leading(self) -> None:
+        raft = self._raft()
+        if not raft.is_leader or raft.term != self._term:
+            self.leave()
+
+    def leave(self) -> None:
+        """Another leads, or nobody. What was proposed may get lost; whoever waits asks there."""
+        self._last_proposed = 0
+        if self.controller is not None:
+            self.controller = None
+            _log.info("node %d is no longer the controller", self._raft().node_id)
+        self._lose(list(self._proposed))
+
+    def _take(self, index: int) -> None:
+        """Raft leads, and all that earlier leaders have decided is applied: decide from here on."""
+        raft, now_ms = self._raft(), self._scheduler.now_ms()
+        self.controller = Controller(
+            self._metadata,
+            self._settings,
+            index=index,
+            now_ms=now_ms,
+            internal_topics=self._internal_topics,
+        )
+        self._term = raft.term
+        self._since_ms = now_ms
+        self._last_proposed = max(self._last_proposed, index)
+        _log.info("node %d is the controller of term %d", raft.node_id, raft.term)
+        if self._metadata.cluster is None:
+            self._decide_own(
+                lambda controller: controller.record([ClusterFact(self._new_cluster_id())])
+            )
+        # Perhaps this node leads because of that: its predecessor is gone.
+        self._miss([node for node in self._metadata.nodes if self._is_gone(node)])
+
+    def _retake(self) -> None:
+        """A controller gave up over a proposal that was refused, and Raft still leads."""
+        raft, index = self._raft(), self._applied_index()
+        if raft.is_settled and index == raft.log.last_index:
+            self._take(index)
+
+    # What is known of nodes
+
+    def _is_gone(self, node: int) -> bool:
+        is_other = node != self._raft().node_id
+        return is_other and self._peers.contact(node) is Contact.GONE
+
+    def miss(self, node: int) -> None:
+        """A node is gone: have others lead what it led, and nobody wait for its copies."""
+        self._miss([node])
+
+    def _miss(self, nodes: Sequence[int]) -> None:
+        # Wrong news costs a node its leaders for a moment, and nothing else: a fenced node is
+        # trusted again at its next heartbeat, and is not found to be gone twice in between.
+        if self.controller is None or not nodes:
+            return
+        for node in nodes:
+            self.controller.lost(node)
+        self._tick()
+
+    def _tick(self) -> None:
+        now_ms = self._scheduler.now_ms()
+        self._decide_own(lambda controller: controller.tick(now_ms))
+
+    def tick(self) -> None:
+        """What the controller does by itself, now and then."""
+        if self._raft().is_leader and self.controller is None:
+            self._retake()
+        self._tick()
+        if self.controller is not None:
+            self._members.promote()
+        if self.controller is not None and self._lacks_internal_topics():
+            self._decide_own(lambda controller: controller.create_internal_topics(self._new_id))
+
+    def _lacks_internal_topics(self) -> bool:
+        assert self.controller is not None
+        known = self.controller.metadata
+        alive = sum(not node.is_fenced for node in known.nodes.values())
+        members = self._raft().members
+        # Whoever registers a moment later should have copies too: with too few of them, the next
+        # node that is lost would be one too many.
+        is_late = self._scheduler.now_ms() - self._since_ms >= FIRST_NODES_MS_MAX
+        wanted = members.majority if is_late else len(members.voters)
+        return alive >= wanted and any(
+            known.topic(topic.name) is None for topic in self._internal_topics
+        )
+
+    # Deciding
+
+    def decide(self, command: ClusterCommand) -> Promise[Decided]:
+        """Have a command decided and committed; raises what is refused."""
+        self.leave_unless_leading()
+        if self.controller is None:
+            raise NotController(-1)
+        if isinstance(command, RegisterNode):
+            self._members.welcome(self.controller, command)
+        elif isinstance(command, UnregisterNode):
+            self._members.dismiss(self.controller, command.node)
+        elif isinstance(command, ChangeVoter):
+            self._members.change_voter(command)
+            return self._propose((), None)
+        decision, result = decide(
+            self.controller,
+            command,
+            replication_factor=self._settings.replication_factor,
+            now_ms=self._scheduler.now_ms(),
+        )
+        return self._propose(decision, result)
+
+    def _decide_own(self, decide_it: Callable[[Controller], Decision]) -> None:
+        """Something that the controller decides by itself; nobody waits for it."""
+        if self.controller is None:
+            return
+        decision = decide_it(self.controller)
+        if decision:
+            self._propose(decision, None).then(_log_lost)
+
+    # Proposing
+
+    def _propose(self, decision: Decision, result: Result) -> Promise[Decided]:
+        """Have a decision of this controller committed."""
+        done: Promise[Decided] = Promise()
+        if not decision:
+            self._follow_last(done, result)
+            return done
+        try:
+            data = encode_readable(decision)
+        except GoQueueError as error:
+            _log.error("a decision is given up: %s", error)
+            self.controller = None
+            done.reject(error)
+            return done
+        outcome = self._raft().propose(data, self._scheduler.now_ms())
+        if not isinstance(outcome, Proposal):
+            # It has decided what will never be: let another begin with what is committed.
+            self.controller = None
+            done.reject(NotController(-1))
+            return done
+        self._note_proposed(outcome.index, _Proposed(outcome.term, done, result))
+        return done
+
+    def _follow_last(self, done: Promise[Decided], result: Result) -> None:
+        """Answer when what was decided before is committed: what asks for nothing rests on that."""
+        index = self._last_proposed
+        last = self._proposed.get(index)
+        if last is None:
+            done.resolve((index, result))
+        else:
+            # Not when something is applied at its index: that may be another controller's.
+            last.done.then(lambda _, error: done.settle(None if error else (index, result), error))
+
+    def members_proposed(self, index: int) -> None:
+        """A change of the members of the quorum is on its way too."""
+        self._note_proposed(index, _Proposed(self._raft().term, Promise(), None))
+
+    def _note_proposed(self, index: int, proposed: _Proposed) -> None:
+        self._last_proposed = index
+        self._proposed[index] = proposed
+        self._on_proposed()
+
+    def applied(self, entry: Entry, decision: Decision) -> None:
+        """An entry of the log is committed, and this node has applied it."""
+        raft = self._raft()
+        is_own = raft.is_leader and entry.term == raft.term
+        if self.controller is not None and is_own:
+            self.controller.applied(entry.index, decision)
+        elif is_own and entry.index >= self._last_proposed:
+            self._take(entry.index)
+        proposed = self._proposed.get(entry.index)
+        if proposed is not None and proposed.term == entry.term:
+            del self._proposed[entry.index]
+            proposed.done.resolve((entry.index, proposed.result))
+        elif proposed is not None:
+            self._lose([entry.index])
+
+    def skipped_to(self, index: int) -> None:
+        """The state at `index` came as a whole: what was proposed up to there is another's."""
+        self._lose([one for one in self._proposed if one <= index])
+
+    def _lose(self, indexes: Sequence[int]) -> None:
+        leader = self._raft().leader_id
+        lost = [self._proposed.pop(index) for index in indexes]
+        for one in lost:
+            one.done.reject(NotController(-1 if leader is None else leader))
+
+
+def _log_lost(_: object, error: Exception | None) -> None:
+    if error is not None:
+        _log.info("a decision of the controller was lost: %s", error)

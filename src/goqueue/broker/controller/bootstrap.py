@@ -1,0 +1,152 @@
+"""A node's attempts to have new nodes agree on a cluster, over the network and in time.
+
+The rules are those of `cluster/founding.py`. An attempt that is overruled or gets no answers is
+given up. The next one comes after a pause of random length, which grows, and after whoever else is
+trying has had its time: so nodes that try at once do not go on getting in each other's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Answered, PeerKind, Peers
+from goqueue.cluster.bootstrap import Ballot, Formed, Self
+from goqueue.cluster.founding import Attempt, Question, answer_question, encode_question
+from goqueue.model.bounds import VERSION_MAX
+from goqueue.model.errors import GoQueueError
+
+ANSWER_MS_MAX = 1_000  # of one question; then whoever is silent is done without
+REPEAT_MS = 300
+PAUSE_MS = 1_000  # between the first two attempts, at most; it doubles
+PAUSE_MS_MAX = 8_000
+
+_log = logging.getLogger(__name__)
+_decoder = msgspec.msgpack.Decoder(Self)
+
+
+class Founding:
+    """Tries to found a cluster when it is told to; one attempt at a time."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        peers: Peers,
+        random: Random,
+        *,
+        me: Callable[[], Self],
+        keep: Callable[[Self], None],
+        heard: Callable[[Self], None],
+        decided: Callable[[Formed], None],
+    ) -> None:
+        """`keep` writes down what this node is; `heard` is told what others are."""
+        self._scheduler = scheduler
+        self._peers = peers
+        self._random = random
+        self._me = me
+        self._keep = keep
+        self._heard = heard
+        self._decided = decided
+        self._attempt: Attempt | None = None
+        self._rest_until_ms = 0
+        self._failures = 0
+
+    def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
+        """Begin an attempt with these nodes, unless one is under way or was just given up."""
+        if self._attempt is not None or self._scheduler.now_ms() < self._rest_until_ms:
+            return
+        me = self._me()
+        latest = max(one.promised.round for one in (me, *others))
+        if latest >= VERSION_MAX:
+            _log.error("no cluster can be founded: some node has promised round %d", latest)
+            self._rest_until_ms = self._scheduler.now_ms() + PAUSE_MS_MAX
+            return
+        ballot = Ballot(latest + 1, me.id, me.disk)
+        self._attempt = attempt = Attempt(me, ballot, list(nodes))
+        _log.info("asking nodes %s to found a cluster", ", ".join(map(str, nodes)))
+        self._ask_all(attempt)
+
+    def give_way(self) -> None:
+        """Another node is trying, and takes two questions to come to an end."""
+        self._rest_until_ms = self._scheduler.now_ms() + 2 * ANSWER_MS_MAX
+
+    def stop(self) -> None:
+        self._attempt = None
+
+    def _ask_all(self, attempt: Attempt) -> None:
+        """Put the question of the attempt to everyone, this node first of all."""
+        question = attempt.question
+        self._scheduler.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
+        me = answer_question(self._me(), question)
+        try:
+            self._keep(me)
+        except GoQueueError as error:
+            _log.warning("cannot write down what this node has promised: %s", error)
+            self._give_up()
+            return
+        self._send(attempt, question)
+        self._hear(attempt, me)
+
+    def _send(self, attempt: Attempt, question: Question) -> None:
+        """Ask the others, and again while there is time: it does no harm to be asked twice."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        me, head = self._me(), encode_question(question)
+        for node in me.known:
+            if node != me.id:
+                asked = self._peers.call(node, PeerKind.JOIN, head, timeout_ms=ANSWER_MS_MAX)
+                asked.then(partial(self._answered, attempt, node))
+        self._scheduler.call_later(REPEAT_MS, partial(self._send, attempt, question))
+
+    def _answered(
+        self, attempt: Attempt, node: int, answer: Answered | None, error: Exception | None
+    ) -> None:
+        if answer is None:
+            if not isinstance(error, GoQueueError):
+                assert error is not None
+                raise error
+            return
+        try:
+            told = _decoder.decode(answer.head)
+        except msgspec.MsgspecError as problem:
+            _log.warning("what node %d is cannot be read: %s", node, problem)
+            return
+        self._heard(told)
+        self._hear(attempt, told)
+
+    def _hear(self, attempt: Attempt, told: Self) -> None:
+        if attempt is not self._attempt:
+            return  # It was given up, or is over.
+        attempt.hear(told)
+        if attempt.decided is not None:
+            self._attempt = None
+            self._decided(attempt.decided)
+        elif attempt.is_overruled:
+            self._give_up()
+        elif attempt.may_propose(is_late=False):
+            self._propose(attempt)
+
+    def _late(self, attempt: Attempt, question: Question) -> None:
+        """Time is over for a question: go on with those that have answered, if they are enough."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        if attempt.may_propose(is_late=True):
+            self._propose(attempt)
+        else:
+            self._give_up()
+
+    def _propose(self, attempt: Attempt) -> None:
+        attempt.propose()
+        self._ask_all(attempt)
+
+    def _give_up(self) -> None:
+        self._attempt = None
+        pause_ms = self._random.randint(1, min(PAUSE_MS << self._failures, PAUSE_MS_MAX))
+        self._failures = min(self._failures + 1, PAUSE_MS_MAX // PAUSE_MS)
+        until_ms = self._scheduler.now_ms() + pause_ms
+        self._rest_until_ms = max(self._rest_until_ms, until_ms)

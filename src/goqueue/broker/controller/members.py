@@ -1,0 +1,155 @@
+"""Who belongs to the quorum, as its leader changes it: one node at a time.
+
+A node that registers gets the log. One that comes back with another disk is removed first, since
+its votes and entries are gone, and added again like any new one. Whoever asks meanwhile is told to
+ask again, so each step waits for the one before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Peers
+from goqueue.cluster.bootstrap import has_too_few_voters, next_voter
+from goqueue.cluster.commands import ChangeVoter, RegisterNode
+from goqueue.cluster.controller import Controller
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.core import Raft
+from goqueue.cluster.raft.members import MemberChange
+from goqueue.cluster.raft.ready import NotLeader, Refused
+from goqueue.model.errors import (
+    InvalidRequest,
+    NotController,
+    QuorumAtRisk,
+    RequestTimedOut,
+    UnknownNode,
+)
+
+CAUGHT_UP_ENTRIES = 100  # a learner that lacks no more is made a voter where one is wanted
+
+_log = logging.getLogger(__name__)
+
+
+class QuorumMembers:
+    def __init__(
+        self,
+        raft: Callable[[], Raft],
+        metadata: Metadata,
+        scheduler: Scheduler,
+        peers: Peers,
+        *,
+        founder_disk: Callable[[int], bytes | None],
+        proposed: Callable[[int], None],
+    ) -> None:
+        """`metadata` is what is committed; `proposed` is told the index of each change."""
+        self._raft = raft
+        self._metadata = metadata
+        self._scheduler = scheduler
+        self._peers = peers
+        self._founder_disk = founder_disk
+        self._proposed = proposed
+
+    def welcome(self, controller: Controller, command: RegisterNode) -> None:
+        """Have a node that registers get the log from now on."""
+        node = command.node
+        controller.check_register(
+            node,
+            command.addresses,
+            now_ms=self._scheduler.now_ms(),
+            cluster_id=command.cluster_id,
+        )
+        raft = self._raft()
+        address = command.addresses.get("internal")
+        if address is not None and node != raft.node_id:
+            self._peers.locate(node, address)
+        if node in raft.members.all and self._has_other_disk(controller, command):
+            self._change(MemberChange.REMOVE, node)
+            raise RequestTimedOut(
+                f"Node {node} has lost its disk; retry when its former self is removed."
+            )
+        if node not in raft.members.all:
+            self._change(MemberChange.ADD_LEARNER, node)
+
+    def dismiss(self, controller: Controller, node: int) -> None:
+        """Have a node that is to be forgotten belong to the quorum no longer."""
+        controller.check_unregister(node)
+        if node in self._raft().members.all:
+            self._change(MemberChange.REMOVE, node)
+            raise RequestTimedOut(f"Node {node} is being removed from the quorum; retry then.")
+
+    def change_voter(self, command: ChangeVoter) -> None:
+        """Let a node vote or not; one at a time, and only if the voters can go on deciding."""
+        node, voters = command.node, set(self._raft().members.voters)
+        if command.is_wanted == (node in voters):
+            return
+        self._check_living(voters | {node} if command.is_wanted else voters - {node})
+        fact = self._metadata.nodes.get(node)
+        if command.is_wanted:
+            if fact is None:
+                raise UnknownNode(node)
+            if fact.is_fenced:
+                raise QuorumAtRisk(f"Node {node} is not running; start it before it votes.")
+            self._change(MemberChange.PROMOTE, node)
+            return
+        if fact is not None and fact.takes_leaders and has_too_few_voters(len(voters) - 1):
+            raise InvalidRequest(
+                f"Node {node} would be made a voter again at once; drain it first, or promote "
+                "another one."
+            )
+        self._change(MemberChange.DEMOTE, node)
+
+    def _check_living(self, voters: set[int]) -> None:
+        """Refuse voters of which too few are running: nothing could put that right any more."""
+        running = sorted(node for node in voters if self._metadata.is_alive(node))
+        majority = len(voters) // 2 + 1
+        if len(running) < majority:
+            silent = ", ".join(str(node) for node in sorted(voters.difference(running)))
+            raise QuorumAtRisk(
+                f"Of the voters {', '.join(map(str, sorted(voters)))} only {len(running)} would be "
+                f"running, and {majority} are needed. Start or remove first: {silent}."
+            )
+
+    def promote(self) -> None:
+        """Let a learner vote if there are too few voters, once it has nearly everything."""
+        raft = self._raft()
+        if not raft.is_settled:
+            return
+        nodes = self._metadata.nodes
+        able = {one: nodes[one] for one in raft.members.learners if one in nodes}
+        chosen = next_voter(raft.members.voters, able)
+        if chosen is None:
+            return
+        lag = raft.lag_of(chosen)
+        if lag is not None and lag <= CAUGHT_UP_ENTRIES:
+            with suppress(RequestTimedOut):  # There will be another time.
+                self._change(MemberChange.PROMOTE, chosen)
+
+    def successor(self) -> int | None:
+        """The voter that could lead soonest, of those that others rely on."""
+        raft, nodes = self._raft(), self._metadata.nodes
+        able = [
+            (raft.lag_of(one) or 0, one)
+            for one in raft.members.voters
+            if one != raft.node_id and one in nodes and nodes[one].takes_leaders
+        ]
+        return min(able)[1] if able else None
+
+    def _has_other_disk(self, controller: Controller, command: RegisterNode) -> bool:
+        known = controller.metadata.nodes.get(command.node)
+        before = self._founder_disk(command.node) if known is None else known.disk
+        return before is not None and before != command.disk
+
+    def _change(self, change: MemberChange, node: int) -> None:
+        """Have the log say so; raises when that cannot be now, or not at all."""
+        raft = self._raft()
+        outcome = raft.propose_members(change, node, self._scheduler.now_ms())
+        if isinstance(outcome, NotLeader):
+            raise NotController(-1 if outcome.leader_id is None else outcome.leader_id)
+        if isinstance(outcome, Refused):
+            is_passing = not raft.is_settled or raft.lag_of(node)
+            raise (RequestTimedOut if is_passing else InvalidRequest)(outcome.reason)
+        _log.info("quorum: %s node %d", change.value, node)
+        self._proposed(outcome.index)

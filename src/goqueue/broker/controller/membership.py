@@ -1,0 +1,160 @@
+"""This node as a member of its cluster: it registers, and says again and again that it lives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from goqueue.broker.controller.quorum import Quorum
+from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.cluster.commands import CopyClaim, Heartbeat, Leave, RegisterNode
+from goqueue.config import ClusterSettings
+from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+
+PAUSE_MS_MIN = 20  # between two words to the controller, however long the first has taken
+RETRY_MS = 100  # after one that was not heard, or until this node is trusted
+
+_DISK_FILE = "meta/disk"
+_DISK_MAGIC = b"GQDK"
+_DISK_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+class Membership:
+    """Keeps this incarnation of the node registered for as long as it runs."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        scheduler: Scheduler,
+        settings: ClusterSettings,
+        *,
+        incarnation: bytes,
+        disk_id: bytes,
+        addresses: Callable[[], dict[str, str]],
+    ) -> None:
+        self.incarnation = incarnation
+        self._quorum = quorum
+        self._scheduler = scheduler
+        self._settings = settings
+        self._disk_id = disk_id
+        self._addresses = addresses
+        # Whether this node had better lead nothing until it is started again.
+        self.is_ill: Callable[[], bool] = lambda: False
+        # Copies that count as in sync and may have lost something.
+        self.doubts: Callable[[], tuple[CopyClaim, ...]] = tuple
+        self._wants_drain = False
+        self._is_registered = False
+        self._is_stopped = False
+        self._next: Handle | None = None  # None while the controller is being asked
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the cluster counts on this node, as far as it knows itself."""
+        fact = self._quorum.metadata.nodes.get(self._quorum.node_id)
+        return fact is not None and fact.incarnation == self.incarnation and not fact.is_fenced
+
+    def start(self) -> None:
+        self._beat()
+
+    def drain(self) -> None:
+        """Have leaders moved away, so that stopping this node is noticed by nobody."""
+        self._wants_drain = True
+        if self._next is not None:
+            self._next.cancel()
+            self._beat()
+
+    @property
+    def is_drained(self) -> bool:
+        return not self._quorum.metadata.partitions.led_by(self._quorum.node_id)
+
+    def leave(self) -> Promise[None]:
+        """Tell the cluster that this node stops, so that nobody waits for its silence."""
+        self._is_stopped = True
+        return self._quorum.ask_once(
+            Leave(self._quorum.node_id, self.incarnation), timeout_ms=self._settings.session_ms
+        )
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def _beat(self) -> None:
+        """Register if need be, else say that this node lives; one word at a time."""
+        # Who cannot follow what the cluster decides must not be counted on by it.
+        if self._is_stopped or self._quorum.failure is not None:
+            return
+        self._next = None
+        command = self._heartbeat() if self._is_registered else self._registration()
+        asked_ms = self._scheduler.now_ms()
+
+        def answered(_: None, error: Exception | None) -> None:
+            self._answered(command, error)
+            took_ms = self._scheduler.now_ms() - asked_ms
+            pause_ms = self._pause_ms(command, error, took_ms)
+            self._next = self._scheduler.call_later(pause_ms, self._beat)
+
+        timeout_ms = self._settings.session_ms // 2
+        self._quorum.ask_once(command, timeout_ms=timeout_ms).then(answered)
+
+    def _pause_ms(
+        self, command: RegisterNode | Heartbeat, error: Exception | None, took_ms: int
+    ) -> int:
+        """How long to be silent after something was said."""
+        if error is None and isinstance(command, RegisterNode):
+            return 0  # A node that has just registered is trusted at its first heartbeat.
+        if error is None and isinstance(command, Heartbeat) and not command.wants_drain:
+            if self._wants_drain:
+                return 0  # Meanwhile this node was told to stop.
+            is_waiting = not self.is_trusted
+        else:
+            is_waiting = isinstance(error, GoQueueError) and error.retryable
+        heartbeat_ms = self._settings.heartbeat_ms
+        whole_ms = min(heartbeat_ms, RETRY_MS) if is_waiting else heartbeat_ms
+        return max(PAUSE_MS_MIN, whole_ms - took_ms)
+
+    def _answered(self, command: RegisterNode | Heartbeat, error: Exception | None) -> None:
+        if error is None:
+            self._is_registered = True
+        elif isinstance(error, StaleIncarnation | UnknownNode):
+            self._is_registered = False
+        elif not isinstance(error, GoQueueError):
+            raise error
+        elif isinstance(command, RegisterNode) and not error.retryable:
+            _log.error("this node cannot join its cluster, trying again: %s", error)
+
+    def _registration(self) -> RegisterNode:
+        cluster = self._quorum.metadata.cluster
+        return RegisterNode(
+            self._quorum.node_id,
+            self.incarnation,
+            self._addresses(),
+            rack=self._settings.rack,
+            disk=self._disk_id,
+            cluster_id="" if cluster is None else cluster.cluster_id,
+        )
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            self._quorum.node_id,
+            self.incarnation,
+            self._quorum.applied_index,
+            wants_drain=self._wants_drain or self.is_ill(),
+            doubts=() if self.is_trusted else self.doubts(),
+        )
+
+
+def identify_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
+    """A name that was made together with the data, by which a replaced disk is noticed."""
+    known = read_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=bytes)
+    return rename_disk(disk, new_id) if known is None else known
+
+
+def rename_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
+    """Another name, because something that was promised with this disk is forgotten."""
+    disk_id = new_id()
+    write_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=disk_id)
+    return disk_id

@@ -1,0 +1,235 @@
+"""What the whole cluster must agree on: how a node asks for a change and learns of all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.cluster.commands import (
+    Command,
+    ForgetKey,
+    PutJob,
+    PutNamedQueue,
+    PutQueueGroup,
+    ReserveProducerIds,
+    Result,
+    TakeOverProducer,
+)
+from goqueue.cluster.facts import (
+    NAMED_PRODUCER_PREFIX,
+    Decision,
+    JobFact,
+    NamedProducer,
+    NamedQueueFact,
+    QueueGroupFact,
+)
+from goqueue.cluster.metadata import Metadata, change_record
+from goqueue.model.batch import decode_batch, encode_batch
+from goqueue.model.errors import GoQueueError
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Partition, PartitionSettings
+from goqueue.storage.commit_journal import LOG_KEY_BYTES, CommitJournal
+from goqueue.storage.disk import Disk
+from goqueue.storage.log import LogSettings
+
+PRODUCER_ID_BLOCK = 1000
+
+_METADATA = TopicPartition("__metadata", 0)
+_METADATA_KEY = bytes(LOG_KEY_BYTES)
+_METADATA_FOLDER = "meta/log"
+
+_log = logging.getLogger(__name__)
+
+Applied = Callable[[Decision], None]
+
+
+class FactLog(Protocol):
+    """Agrees on decisions. Every node applies the same ones in the same order."""
+
+    metadata: Metadata
+    partitions: list[Partition]  # those that it keeps itself in, if it does
+
+    def request(self, command: Command) -> Promise[Result]:
+        """Have something decided; kept when that is durable and in effect on this node."""
+
+    def on_applied(self, applied: Applied) -> None:
+        """Have `applied` called with every decision, right after it took effect."""
+
+
+class LocalLog:
+    """The log of a node that is alone: what it decides holds at once, and is kept when durable."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        flusher: Flusher,
+        commit_journal: CommitJournal,
+    ) -> None:
+        self.metadata = Metadata()
+        self._scheduler = scheduler
+        self._applied: list[Applied] = []
+        self._partition = self._open(disk, flusher, commit_journal)
+        self.partitions = [self._partition]
+
+    def _open(self, disk: Disk, flusher: Flusher, commit_journal: CommitJournal) -> Partition:
+        settings = PartitionSettings(
+            log=LogSettings(segment_bytes=16 << 20, is_deleting=False, is_compacting=True),
+            message_bytes_max=64 << 20,
+        )
+        redone = commit_journal.redo(_METADATA_KEY, _METADATA_FOLDER)
+        partition, reports = Partition.recover(
+            _METADATA,
+            disk,
+            _METADATA_FOLDER,
+            settings,
+            key=_METADATA_KEY,
+            leader_epoch=0,
+            waits_for_sync=True,
+            mark_dirty=flusher.mark,
+            now_ms=self._scheduler.wall_ms(),
+        )
+        for report in redone + reports:
+            _log.warning("%s", report)
+        batches = partition.log.batches(partition.start_offset, until_offset=partition.end_offset)
+        for _, batch in batches:
+            for record in decode_batch(batch):
+                self.metadata.replay(record)
+        return partition
+
+    def on_applied(self, applied: Applied) -> None:
+        self._applied.append(applied)
+
+    def request(self, command: Command) -> Promise[Result]:
+        decision, result = command.decide(self.metadata)
+        now_ms = self._scheduler.wall_ms()
+        records = [change_record(change, now_ms=now_ms) for change in decision]
+        appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
+        self.metadata.apply_all(decision)
+        for applied in self._applied:
+            applied(decision)
+        promise: Promise[Result] = Promise()
+
+        def committed(error: GoQueueError | None) -> None:
+            promise.settle(None if error else result, error)
+
+        self._partition.when_committed(appended.last_offset, committed)
+        return promise
+
+
+class Facts:
+    """What the parts of a broker write down for the whole cluster, besides topics."""
+
+    def __init__(self, log: FactLog) -> None:
+        self.log = log
+        self._free_ids = range(0)
+        self._wanting_ids: deque[Promise[int]] = deque()
+        self._is_reserving = False
+
+    # Producers
+
+    def reserve_producer_id(self) -> Promise[int]:
+        """A producer id that nobody has had before."""
+        promise: Promise[int] = Promise()
+        self._wanting_ids.append(promise)
+        self._hand_out_ids()
+        return promise
+
+    def _hand_out_ids(self) -> None:
+        while self._wanting_ids and self._free_ids:
+            first, self._free_ids = self._free_ids[0], self._free_ids[1:]
+            self._wanting_ids.popleft().resolve(first)
+        if self._wanting_ids and not self._is_reserving:
+            self._is_reserving = True
+            try:
+                reserved = self.log.request(ReserveProducerIds(PRODUCER_ID_BLOCK))
+            except GoQueueError as error:
+                self._ids_reserved(None, error)
+            else:
+                reserved.then(self._ids_reserved)
+
+    def _ids_reserved(self, first: Result, error: Exception | None) -> None:
+        self._is_reserving = False
+        if error is None:
+            start = cast(int, first)
+            self._free_ids = range(start, start + PRODUCER_ID_BLOCK)
+            self._hand_out_ids()
+            return
+        wanting, self._wanting_ids = self._wanting_ids, deque()
+        for promise in wanting:
+            promise.reject(error)
+
+    def producer_named(self, name: str) -> NamedProducer | None:
+        """The producer that a part of the broker was when it last took over."""
+        return self.log.metadata.producers.get(name)
+
+    def take_over_producer(self, name: str) -> Promise[NamedProducer]:
+        """Be this producer from now on; whoever was it before is turned away."""
+        promise: Promise[NamedProducer] = Promise()
+
+        def taken(fact: Result, error: Exception | None) -> None:
+            promise.settle(cast(NamedProducer, fact), error)
+
+        try:
+            self.log.request(TakeOverProducer(name)).then(taken)
+        except GoQueueError as error:
+            promise.reject(error)
+        return promise
+
+    def forget_producer(self, name: str) -> Promise[None]:
+        """Nobody will be this producer any more."""
+        return done(self.log.request(ForgetKey(NAMED_PRODUCER_PREFIX + name.encode())))
+
+    # Queue groups
+
+    def queue_groups(self) -> dict[str, QueueGroupFact]:
+        """The queue groups that exist, by name."""
+        return self.log.metadata.queue_groups
+
+    def record_queue_group(
+        self, fact: QueueGroupFact, *, keeps_known: bool = False
+    ) -> Promise[None]:
+        """A queue group exists from now on, or has other settings unless it `keeps_known` ones."""
+        return done(self.log.request(PutQueueGroup(fact, keeps_known)))
+
+    def forget_queue_group(self, name: str) -> Promise[None]:
+        gone = self.log.metadata.queue_groups[name]
+        return done(self.log.request(ForgetKey(gone.key)))
+
+    # Named queues
+
+    def named_queues(self) -> dict[str, NamedQueueFact]:
+        """The queues that have names, by these."""
+        return self.log.metadata.named_queues
+
+    def record_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
+        """A named queue exists from now on, or is as this says; kept when it is durable."""
+        return done(self.log.request(PutNamedQueue(fact)))
+
+    def forget_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
+        return done(self.log.request(ForgetKey(fact.key)))
+
+    # Jobs
+
+    def jobs(self, kind: str) -> list[JobFact]:
+        """The jobs of a kind that were recorded and not forgotten."""
+        return [fact for fact in self.log.metadata.jobs.values() if fact.kind == kind]
+
+    def record_job(self, fact: JobFact) -> Promise[None]:
+        """Write down how a job stands; kept when it is durable."""
+        return done(self.log.request(PutJob(fact)))
+
+    def forget_job(self, fact: JobFact) -> Promise[None]:
+        return done(self.log.request(ForgetKey(fact.key)))
+
+
+def done(promise: Promise[Result]) -> Promise[None]:
+    """The same promise for those who need no answer."""
+    result: Promise[None] = Promise()
+    promise.then(lambda _, error: result.settle(None, error))
+    return result

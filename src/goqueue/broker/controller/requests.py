@@ -1,0 +1,96 @@
+"""Commands of this node, tried until the controller has decided them or it is too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.cluster.commands import ClusterCommand, DeleteTopic, Result, UnregisterNode
+from goqueue.model.errors import (
+    GoQueueError,
+    NotController,
+    RequestTimedOut,
+    UnknownNode,
+    UnknownTopic,
+)
+
+COMMAND_TIMEOUT_MS = 30_000  # long enough for an election or two
+CALL_TIMEOUT_MS = 5_000  # of one attempt; then perhaps another node leads
+RETRY_MS = 100
+WAITING_MAX = 10_000  # commands of this node that are under way
+
+Ask = Callable[[ClusterCommand, int], Promise[tuple[int, Result]]]
+
+
+@dataclass(slots=True)
+class _Request:
+    command: ClusterCommand
+    promise: Promise[Result]
+    deadline_ms: int
+    attempts: int = 0
+
+
+class QuorumRequests:
+    def __init__(
+        self, scheduler: Scheduler, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
+    ) -> None:
+        """`ask` makes one attempt: the answer is where in the log it is, and what came of it."""
+        self._scheduler = scheduler
+        self._ask = ask
+        self._when_applied = when_applied
+        self._count = 0
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Try nothing again."""
+        self._is_stopped = True
+
+    def request(self, command: ClusterCommand) -> Promise[Result]:
+        promise: Promise[Result] = Promise()
+        if self._count >= WAITING_MAX:
+            promise.reject(RequestTimedOut("Too many changes wait for the controller; retry."))
+            return promise
+        self._count += 1
+        promise.then(self._done)
+        deadline_ms = self._scheduler.now_ms() + COMMAND_TIMEOUT_MS
+        self._attempt(_Request(command, promise, deadline_ms))
+        return promise
+
+    def _done(self, _: Result, error: Exception | None) -> None:
+        self._count -= 1
+
+    def _attempt(self, request: _Request) -> None:
+        request.attempts += 1
+        try:
+            self._ask(request.command, CALL_TIMEOUT_MS).then(partial(self._decided, request))
+        except GoQueueError as error:
+            self._decided(request, None, error)
+
+    def _decided(
+        self, request: _Request, decided: tuple[int, Result] | None, error: Exception | None
+    ) -> None:
+        if error is None:
+            assert decided is not None
+            index, result = decided
+            applied = self._when_applied(index)
+            applied.then(lambda _, late: request.promise.settle(None if late else result, late))
+            return
+        is_passing = isinstance(error, NotController | RequestTimedOut)
+        if is_passing and self._scheduler.now_ms() < request.deadline_ms and not self._is_stopped:
+            self._scheduler.call_later(RETRY_MS, partial(self._attempt, request))
+        elif _is_done_before(request, error):
+            request.promise.resolve(None)
+        else:
+            request.promise.reject(error)
+
+
+def _is_done_before(request: _Request, error: Exception) -> bool:
+    """Whether an earlier attempt, whose answer was lost, has already done what is refused now."""
+    command = request.command
+    return request.attempts > 1 and (
+        (isinstance(command, DeleteTopic) and isinstance(error, UnknownTopic))
+        or (isinstance(command, UnregisterNode) and isinstance(error, UnknownNode))
+    )

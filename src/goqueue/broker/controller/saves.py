@@ -1,0 +1,72 @@
+"""What Raft wants on disk, written in order; what comes meanwhile makes the next write."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.cluster.raft.ready import Ready
+from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.model.errors import GoQueueError, StorageFull
+
+RETRY_MS = 100  # until a full disk has room again
+
+_log = logging.getLogger(__name__)
+
+
+class QuorumSaves:
+    """One write at a time, in a thread."""
+
+    def __init__(
+        self,
+        storage: RaftStorage,
+        scheduler: Scheduler,
+        *,
+        saved: Callable[[list[Ready]], None],
+        failed: Callable[[GoQueueError], None],
+    ) -> None:
+        """`failed` is told once, after which nothing is written any more."""
+        self._storage = storage
+        self._scheduler = scheduler
+        self._on_saved = saved
+        self._on_failed = failed
+        self._unsaved: list[Ready] = []
+        self._is_saving = False
+        self._is_over = False
+
+    def add(self, ready: Ready) -> None:
+        self._unsaved.append(ready)
+
+    def stop(self) -> None:
+        """Write nothing more, and tell nobody of what is being written."""
+        self._is_over = True
+
+    def begin(self) -> None:
+        """Write what has gathered, unless something is being written."""
+        if self._is_saving or not self._unsaved or self._is_over:
+            return
+        self._is_saving = True
+        readies, self._unsaved = self._unsaved, []
+        self._scheduler.run_blocking(
+            partial(self._storage.save, readies), partial(self._done, readies)
+        )
+
+    def _done(self, readies: list[Ready], _: object, error: Exception | None) -> None:
+        self._is_saving = False
+        if self._is_over:
+            return
+        if isinstance(error, StorageFull):
+            _log.error("the quorum's log cannot be written, trying again: %s", error)
+            self._unsaved[:0] = readies
+            self._scheduler.call_later(RETRY_MS, self.begin)
+        elif isinstance(error, GoQueueError):
+            # What is on the disk is unknown, so no promise can be made until the next start.
+            _log.error("this node takes no further part in the quorum: %s", error)
+            self._is_over = True
+            self._on_failed(error)
+        elif error is not None:
+            raise error
+        else:
+            self._on_saved(readies)

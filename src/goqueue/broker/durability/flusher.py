@@ -1,0 +1,233 @@
+"""Group commit: one round of syncing serves everything that was written before it began."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from goqueue.broker.durability.journal_checkpoint import Cleared, Settling
+from goqueue.broker.durability.saving import Saving
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.partition import Flush, Partition
+from goqueue.storage.commit_journal import CommitJournal
+
+FsyncMode = Literal["every", "interval", "none"]
+
+# Syncs of several files at once share one commit of the file system's journal.
+THREADS_MAX = 4
+# Without promised syncs the log is still synced now and then, so that recovery stays short.
+BACKGROUND_INTERVAL_MS = 60_000
+# Writers that share a round cost less each. So if the last round had several, the next one waits
+# these turns of the event loop for those whose requests are already there.
+GATHER_TURNS = 10
+# Larger rounds are synced where they were written: they would be written twice, and a sync is a
+# small part of what they cost.
+ROUND_BYTES_MAX = 512 << 10
+
+_log = logging.getLogger(__name__)
+
+_Flushes = list[tuple[Partition, Flush]]
+_Outcome = tuple[Partition, Flush, OSError | None, bool]  # the last: by the commit journal
+
+
+class Flusher:
+    """Makes written partitions durable, one round at a time.
+
+    Partitions whose writers wait are synced at once, the others at the end of an interval. A
+    round of small writes goes to the commit journal, if there is one; a large round, and what
+    the journal cannot take, is synced where it was written.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        mode: FsyncMode,
+        interval_ms: int,
+        journal: CommitJournal | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._interval_ms = interval_ms if mode == "interval" else BACKGROUND_INTERVAL_MS
+        self._saving = Saving(scheduler)
+        self._settling = None if journal is None else Settling(scheduler, journal)
+        self._urgent: dict[Partition, None] = {}
+        self._later: dict[Partition, None] = {}
+        self._is_round_due = False
+        self._writes = 0
+        self._writes_before = 0
+        self._is_interval_running = False
+        self._running = 0
+        self._round: list[_Outcome] = []
+        self._idle: list[Callable[[], None]] = []
+        self.rounds = 0
+        self.rounds_journaled = 0
+        self.files_synced = 0
+
+    def mark(self, partition: Partition) -> None:
+        """A partition has been written to."""
+        if partition.waits_for_sync:
+            self._urgent[partition] = None
+            self._writes += 1
+            if not self._is_round_due and not self._running:
+                self._begin_soon()
+        else:
+            self._later[partition] = None
+            if not self._is_interval_running:
+                self._is_interval_running = True
+                self._scheduler.call_later(self._interval_ms, self._interval_ended)
+
+    def flush_now(self, done: Callable[[], None]) -> None:
+        """Sync all that is written, whatever the mode, then call `done`."""
+        self._idle.append(done)
+        self._make_urgent()
+
+    def clear_journal(self, done: Cleared) -> None:
+        """Sync what the commit journal holds so far where it belongs, and forget it there.
+
+        Files may be rewritten only afterwards: a crash would write the journal over them. `done`
+        is told False when the journal has failed and keeps what it holds.
+        """
+        if self._settling is None:
+            done(True)
+        else:
+            self._settling.clear(done)
+
+    def _interval_ended(self) -> None:
+        self._is_interval_running = False
+        self._make_urgent()
+
+    def _make_urgent(self) -> None:
+        self._urgent.update(self._later)
+        self._later.clear()
+        if not self._running:
+            self._begin()
+
+    def _begin_soon(self) -> None:
+        self._is_round_due = True
+        self._gather(GATHER_TURNS if self._writes_before > 1 else 1)
+
+    def _gather(self, turns: int) -> None:
+        """Begin after some turns of the event loop: the rest of this one may write more."""
+        if turns > 1:
+            self._scheduler.call_soon(partial(self._gather, turns - 1))
+        else:
+            self._scheduler.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_round_due = False
+        if self._running:
+            return
+        self._writes_before, self._writes = self._writes, 0
+        dirty, self._urgent = self._urgent, {}
+        is_brief = not self._idle
+        flushes = [(one, one.flush(is_brief=is_brief)) for one in dirty if one.is_dirty]
+        if not flushes:
+            self._finish_idle()
+            return
+        self.rounds += 1
+        self._round = []
+        journaled, direct = self._divide(flushes)
+        threads = min(THREADS_MAX, len(direct))
+        self._running = threads + bool(journaled)
+        self.files_synced += len(direct)
+        if journaled:
+            self._write_journal(journaled)
+        for number in range(threads):
+            share = direct[number::threads]
+            self._scheduler.run_blocking(partial(_run, share), self._share_done)
+
+    def _divide(self, flushes: _Flushes) -> tuple[_Flushes, _Flushes]:
+        """What goes to the commit journal, and what is synced where it was written."""
+        if self._settling is None or self._idle:
+            return [], flushes
+        sizes = [flush.tail_bytes for _, flush in flushes]
+        small = [size for size in sizes if size is not None]
+        data_bytes = sum(small)
+        if not small or data_bytes > ROUND_BYTES_MAX:
+            return [], flushes
+        if not self._settling.begin_round(tail_count=len(small), data_bytes=data_bytes):
+            return [], flushes
+        return (
+            [one for one, size in zip(flushes, sizes, strict=True) if size is not None],
+            [one for one, size in zip(flushes, sizes, strict=True) if size is None],
+        )
+
+    def _write_journal(self, flushes: _Flushes) -> None:
+        assert self._settling is not None
+        self.rounds_journaled += 1
+        journal = self._settling.journal
+        frame = journal.frame([partition.tail(flush) for partition, flush in flushes])
+
+        def done(_: object, error: Exception | None) -> None:
+            self._journal_written(flushes, error)
+
+        self._scheduler.run_blocking(partial(journal.write, frame), done)
+
+    def _journal_written(self, flushes: _Flushes, error: Exception | None) -> None:
+        assert self._settling is not None
+        if error is None:
+            self._settling.end_round([partition for partition, _ in flushes])
+            self._round += [(partition, flush, None, True) for partition, flush in flushes]
+        elif isinstance(error, OSError):
+            # The logs themselves may be sound: sync those.
+            self._settling.fail(error)
+            self._settling.end_round([])
+            self._urgent.update(dict.fromkeys(partition for partition, _ in flushes))
+        else:
+            raise error
+        self._job_done()
+
+    def _share_done(self, results: list[_Outcome], error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        self._round += results
+        self._job_done()
+
+    def _job_done(self) -> None:
+        self._running -= 1
+        if self._running:
+            return
+        # Nobody is answered before all of the round is durable: what one partition's records
+        # rely on (their topic, say) may be in another.
+        for partition, flush, failure, is_journaled in self._round:
+            if partition.is_gone:
+                continue  # It was deleted meanwhile, and everyone has been told.
+            if failure is not None:
+                _log.error("syncing %s failed: %s", partition.name, failure)
+                partition.fail(failure)
+            elif is_journaled:
+                partition.journaled(flush)
+            else:
+                partition.flushed(flush)
+            if partition.is_save_due:
+                self._saving.request(partition)
+        if self._idle:
+            self._make_urgent()
+        elif self._urgent:
+            self._begin_soon()
+
+    def _finish_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for done in idle:
+            self._saving.when_idle(partial(self._clear_then, done))
+
+    def _clear_then(self, done: Callable[[], None]) -> None:
+        # Cleared or not: a journal that has failed is written back at the next start.
+        self.clear_journal(partial(_call, done))
+
+
+def _call(done: Callable[[], None], _: bool) -> None:
+    done()
+
+
+def _run(share: _Flushes) -> list[_Outcome]:
+    results: list[_Outcome] = []
+    for partition, flush in share:
+        try:
+            flush.run()
+            results.append((partition, flush, None, False))
+        except OSError as error:
+            results.append((partition, flush, error, False))
+    return results

@@ -1,0 +1,181 @@
+"""Settling: what the commit journal holds is synced where it belongs, and its space used again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.partition import Partition
+from goqueue.storage.commit_journal import CommitJournal
+from goqueue.storage.log import SyncPoint
+
+# Few, because rounds of writers who wait are more urgent.
+THREADS_MAX = 2
+
+_log = logging.getLogger(__name__)
+
+Cleared = Callable[[bool], None]
+
+_Settlement = tuple[Partition, SyncPoint, OSError | None]
+
+
+class Settling:
+    """Which partitions have entries in which file of the journal, and their way out of it."""
+
+    def __init__(self, scheduler: Scheduler, journal: CommitJournal) -> None:
+        self.journal = journal
+        self.is_failed = False
+        self._scheduler = scheduler
+        self._unsettled: tuple[dict[Partition, None], ...] = ({}, {})
+        self._running = 0
+        self._has_failures = False
+        self._is_round_running = False
+        # Whoever waits for the journal to be clear of what it held when they came, with the
+        # number of files that must still be freed for it.
+        self._clearing: list[tuple[int, Cleared]] = []
+        self._files_freed = 0
+
+    # Rounds
+
+    def begin_round(self, *, tail_count: int, data_bytes: int) -> bool:
+        """Whether the journal takes a round of this size; if so, `end_round` must follow."""
+        journal = self.journal
+        if self.is_failed:
+            return False
+        has_room = journal.has_room(tail_count, data_bytes)
+        if not has_room and self._switch():
+            has_room = journal.has_room(tail_count, data_bytes)
+        self._is_round_running = has_room
+        return has_room
+
+    def end_round(self, partitions: list[Partition]) -> None:
+        """These partitions have entries in the current file now."""
+        self._is_round_running = False
+        self._unsettled[self.journal.current].update(dict.fromkeys(partitions))
+        self._grow_if_due()
+        self._go_on_clearing()
+
+    def fail(self, error: Exception) -> None:
+        """The journal cannot be written. What it holds stays there; nothing more goes into it."""
+        if self.is_failed:
+            return
+        self.is_failed = True
+        _log.error("the commit journal is not used any longer: %s", error)
+        waiting, self._clearing = self._clearing, []
+        for _, done in waiting:
+            done(False)
+
+    # Growing
+
+    def _grow_if_due(self) -> None:
+        if self.is_failed:
+            return
+        number = self.journal.begin_growth()
+        if number is not None:
+            work = partial(self.journal.grow, number)
+            self._scheduler.run_blocking(work, partial(self._grown, number))
+
+    def _grown(self, number: int, _: object, error: Exception | None) -> None:
+        self.journal.end_growth(number)
+        if isinstance(error, OSError):
+            self.fail(error)
+        elif error is not None:
+            raise error
+
+    # Clearing
+
+    def clear(self, done: Cleared) -> None:
+        """Call `done` when nothing that the journal holds now is in it any longer.
+
+        It is told False when that cannot be done before the next start.
+        """
+        files = sum(not self.journal.is_empty(number) for number in (0, 1))
+        if self._is_round_running and self.journal.is_empty(self.journal.current):
+            files += 1
+        if not files or self.is_failed:
+            done(not files)
+            return
+        self._clearing.append((self._files_freed + files, done))
+        self._go_on_clearing()
+
+    def _go_on_clearing(self) -> None:
+        ready = [done for files, done in self._clearing if files <= self._files_freed]
+        if ready:
+            self._clearing = [one for one in self._clearing if one[0] > self._files_freed]
+            for done in ready:
+                done(True)
+        if self._clearing and not self._is_round_running:
+            self._switch()
+
+    # Settling
+
+    def _switch(self) -> bool:
+        """Turn to the other file, if it is free, and settle what is in this one."""
+        journal = self.journal
+        if self._running or not journal.is_empty(1 - journal.current):
+            return False
+        partitions = [one for one in self._unsettled[journal.current] if not one.is_gone]
+        if any(one.failure is not None for one in partitions):
+            self._keep()
+            return False
+        left = journal.switch()
+        self._unsettled[left].clear()
+        self._has_failures = False
+        settlements = [(one, one.settlement()) for one in partitions]
+        threads = max(1, min(THREADS_MAX, len(settlements)))
+        self._running = threads
+        for number in range(threads):
+            share = settlements[number::threads]
+            self._scheduler.run_blocking(partial(_sync, share), partial(self._share_done, left))
+        return True
+
+    def _share_done(self, left: int, results: list[_Settlement], error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        for partition, point, failure in results:
+            if partition.is_gone:
+                continue
+            if failure is not None:
+                self._has_failures = True
+                _log.error("syncing %s failed: %s", partition.name, failure)
+                partition.fail(failure)
+            elif partition.failure is not None:
+                # A disk reports a failure once: a round has heard of it, and this sync has not.
+                self._has_failures = True
+            else:
+                partition.settled(point)
+        self._running -= 1
+        if self._running:
+            return
+        if self._has_failures:
+            self._keep()
+            return
+        self._running = 1
+        self._scheduler.run_blocking(partial(self.journal.free, left), self._freed)
+
+    def _keep(self) -> None:
+        """Only the journal has what some partitions hold; the next start will need it."""
+        self.fail(OSError("logs that it serves could not be synced"))
+
+    def _freed(self, _: object, error: Exception | None) -> None:
+        self._running = 0
+        if error is not None:
+            if not isinstance(error, OSError):
+                raise error
+            self.fail(error)
+            return
+        self._files_freed += 1
+        self._go_on_clearing()
+
+
+def _sync(share: list[tuple[Partition, SyncPoint]]) -> list[_Settlement]:
+    results: list[_Settlement] = []
+    for partition, point in share:
+        try:
+            point.sync()
+            results.append((partition, point, None))
+        except OSError as error:
+            results.append((partition, point, error))
+    return results

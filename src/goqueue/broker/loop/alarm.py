@@ -1,0 +1,60 @@
+"""Wakes a state machine when its next deadline has come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from goqueue.broker.loop.clock import Handle, Scheduler
+
+RETRY_MS = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Alarm:
+    """One timer for all deadlines of a coordinator; `set` it after every call."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        name: str,
+        next_deadline_ms: Callable[[], int | None],
+        ring: Callable[[int], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._name = name
+        self._next_deadline_ms = next_deadline_ms
+        self._ring = ring
+        self._timer: Handle | None = None
+        self._timer_at: int | None = None
+
+    def set(self) -> None:
+        """Look when the next deadline is."""
+        deadline = self._next_deadline_ms()
+        if deadline == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None:
+            delay = max(0, deadline - self._scheduler.now_ms())
+            self._timer = self._scheduler.call_later(delay, self._fire)
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_at = None
+
+    def _fire(self) -> None:
+        self._timer, self._timer_at = None, None
+        try:
+            self._ring(self._scheduler.now_ms())
+        except Exception:
+            # One fault must not stop the clock of all the others.
+            _log.exception("a deadline in %s failed", self._name)
+            self._timer_at = self._scheduler.now_ms() + RETRY_MS
+            self._timer = self._scheduler.call_later(RETRY_MS, self._fire)

@@ -1,0 +1,45 @@
+"""Work that must not overlap, done one piece after the other in the order it was asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.model.errors import RequestTimedOut
+
+T = TypeVar("T")
+
+
+class Turns:
+    """A line of coroutines of which one runs at a time."""
+
+    def __init__(self, scheduler: Scheduler, *, waiting_max: int) -> None:
+        self._scheduler = scheduler
+        self._waiting_max = waiting_max
+        self._waiting: deque[Promise[None]] = deque()
+        self._is_taken = False
+
+    async def run(self, work: Callable[[], Coroutine[Promise[Any], None, T]]) -> T:
+        """Run `work` when those before it are done."""
+        if len(self._waiting) >= self._waiting_max:
+            raise RequestTimedOut("Too many requests of this kind wait already; retry in a while.")
+        if self._is_taken:
+            turn: Promise[None] = Promise()
+            self._waiting.append(turn)
+            await turn
+        self._is_taken = True
+        try:
+            return await work()
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if not self._waiting:
+            self._is_taken = False
+            return
+        turn = self._waiting.popleft()
+        # Not at once: a long line would be a deep stack.
+        self._scheduler.call_soon(lambda: turn.resolve(None))

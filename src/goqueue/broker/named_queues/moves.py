@@ -1,0 +1,319 @@
+"""Moves: jobs that empty one named queue into others, as messages that were given up come back.
+
+A move receives from the queue as any consumer does, stores each message where it came from or in
+a queue that was named, and acknowledges it then. So nothing is lost whenever it stops; a message
+that was stored and not yet acknowledged when the node dies is moved again. The job is a fact: the
+owner of the queue works on it, and whoever becomes the owner goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from goqueue.broker.controller.metadata import Facts
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, promised, start
+from goqueue.broker.named_queues.counting import QueueCounting
+from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueues
+from goqueue.broker.publishing.publisher import Outgoing, PublishResult
+from goqueue.broker.queues.host import ReceivedMessage
+from goqueue.broker.queues.queues import Queues
+from goqueue.cluster.facts import JobFact
+from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.dead_letters import read_origin, without_origin
+from goqueue.model.errors import GoQueueError, RedriveActive, RedriveEnded, UnknownRedrive
+
+JOB_KIND = "queue-move"
+JOBS_KEPT_MAX = 10  # ended ones, per queue
+STEP_MESSAGES_MAX = 100
+STEP_LEASE_MS = 60_000
+STEP_WAIT_MS = 2_000  # for messages that were counted, and may have to come from other nodes
+SAVE_MS = 5_000  # how old what is written down about progress may be
+RETRY_MS = 1_000
+CONSUMER = "move"
+SOURCE_UNKNOWN = "CouldNotDetermineMessageSource"
+TARGET_GONE = "The queue to move to was deleted."
+
+State = Literal["running", "cancelling", "done", "cancelled", "failed"]
+_ENDED = ("done", "cancelled", "failed")
+
+_log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+
+Publish = Callable[[str, Sequence[Record | Outgoing]], Promise[list[PublishResult]]]
+
+
+class Move(msgspec.Struct, kw_only=True):
+    """One job."""
+
+    id: str
+    queue: str
+    queue_id: bytes
+    target: str = ""  # the queue to move to; empty for that which each message came from
+    rate_per_s: int | None = None
+    created_ms: int
+    wanted: int  # messages that were there when it began
+    moved: int = 0
+    state: State = "running"
+    problem: str = ""
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in _ENDED
+
+
+_decode = msgspec.msgpack.Decoder(Move).decode
+
+
+class NamedQueueMoves:
+    """All moves; those of queues that this node owns are worked on here."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        facts: Facts,
+        named_queues: NamedQueues,
+        queues: Queues,
+        counting: QueueCounting,
+        publish: Publish,
+        *,
+        node_id: int,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self._scheduler = scheduler
+        self._facts = facts
+        self._named_queues = named_queues
+        self._queues = queues
+        self._counting = counting
+        self._publish = publish
+        self._node_id = node_id
+        self._new_id = new_id
+        self._working: dict[str, Move] = {}  # by id, with progress that is not written down yet
+        self._is_stopped = False
+
+    # Beginning and ending
+
+    def resume(self) -> None:
+        """Go on with the moves of queues that are this node's, now or again."""
+        if self._is_stopped:
+            return
+        for job in self._known():
+            if not job.is_ended and job.id not in self._working:
+                self._work(job)
+
+    def stop(self) -> None:
+        """Begin no more steps; moves go on after the next start."""
+        self._is_stopped = True
+
+    # Jobs
+
+    def start(
+        self, queue: NamedQueue, *, target: str = "", rate_per_s: int | None = None
+    ) -> Promise[Move]:
+        """Begin to empty a queue; kept when the job itself is durable."""
+        return promised(self._start(queue, target, rate_per_s))
+
+    async def _start(self, queue: NamedQueue, target: str, rate_per_s: int | None) -> Move:
+        for job in self.jobs(queue):
+            if not job.is_ended:
+                raise RedriveActive(queue.name, job.id)
+        counts = await self._counting.count(queue)
+        job = Move(
+            id=self._new_id().hex()[:16],
+            queue=queue.name,
+            queue_id=queue.id,
+            target=target,
+            rate_per_s=rate_per_s,
+            created_ms=self._scheduler.wall_ms(),
+            wanted=counts.ready,
+        )
+        self._forget_old(queue)
+        await self._save(job)
+        self._work(job)
+        return job
+
+    def jobs(self, queue: NamedQueue) -> list[Move]:
+        """The moves out of a queue, newest first."""
+        self._queues.check_owned(queue.group)
+        found = [self._working.get(job.id, job) for job in self._known()]
+        mine = [job for job in found if job.queue_id == queue.id]
+        return sorted(mine, key=lambda job: (job.created_ms, job.id), reverse=True)
+
+    def cancel(self, queue: NamedQueue, job_id: str) -> Promise[Move]:
+        """End a move after the step that is under way. What it has moved stays so."""
+        return promised(self._cancel(queue, job_id))
+
+    async def _cancel(self, queue: NamedQueue, job_id: str) -> Move:
+        job = next((one for one in self.jobs(queue) if one.id == job_id), None)
+        if job is None:
+            raise UnknownRedrive(queue.name, job_id)
+        if job.state != "running":
+            raise RedriveEnded(job_id, job.state)
+        job.state = "cancelling"
+        await self._save(job)
+        return job
+
+    def _forget_old(self, queue: NamedQueue) -> None:
+        """Make room for one more; what moved out of queues that are gone goes as well."""
+        there = {one.id for one in self._named_queues.all()}
+        ended = [job for job in self.jobs(queue) if job.is_ended]
+        strays = [job for job in self._known() if job.is_ended and job.queue_id not in there]
+        for job in (*ended[JOBS_KEPT_MAX - 1 :], *strays):
+            self._facts.forget_job(JobFact(JOB_KIND, job.id, b""))
+
+    def _known(self) -> list[Move]:
+        return [_decode(fact.body) for fact in self._facts.jobs(JOB_KIND)]
+
+    def _save(self, job: Move) -> Promise[None]:
+        """Written by nobody but the owner of its queue, so the last word counts."""
+        return self._facts.record_job(JobFact(JOB_KIND, job.id, _encode(job)))
+
+    # Working
+
+    def _work(self, job: Move) -> None:
+        queue = self._named_queues.find(job.queue)
+        owner = self._node_id if queue is None else self._named_queues.owner_of(queue)
+        if owner < 0:
+            self._scheduler.call_later(RETRY_MS, self.resume)  # It may become this node.
+        if owner != self._node_id:
+            return
+        self._working[job.id] = job
+        start(self._run(job), partial(self._rested, job))
+
+    def _rested(self, job: Move, _: None, error: Exception | None) -> None:
+        """A move is over, has to wait, or belongs to another node now."""
+        self._working.pop(job.id, None)
+        if error is None or self._is_stopped:
+            return
+        if not isinstance(error, GoQueueError):
+            raise error
+        _log.warning("move %s of queue %s pauses: %s", job.id, job.queue, error)
+        self._scheduler.call_later(RETRY_MS, self.resume)
+
+    async def _run(self, job: Move) -> None:
+        saved_ms = self._scheduler.now_ms()
+        queue = self._named_queues.find(job.queue)
+        if queue is not None and queue.id == job.queue_id:
+            # What this move held when its last owner ended is still with it.
+            self._queues.take_back(queue.group, queue.topic, _consumer(job))
+        while not self._is_stopped:
+            queue = self._named_queues.find(job.queue)
+            moved = 0
+            if queue is None or queue.id != job.queue_id:
+                job.problem = "The queue was deleted."
+            elif job.state == "running" and job.moved < job.wanted:
+                moved = await self._step(job, queue)
+            ending = self._ending(job, moved)
+            if ending is not None:
+                job.state = ending
+                await self._save(job)
+                return
+            if self._scheduler.now_ms() - saved_ms >= SAVE_MS:
+                saved_ms = self._scheduler.now_ms()
+                await self._save(job)
+            if job.rate_per_s:
+                await self._pause(1000 * moved // job.rate_per_s)
+
+    @staticmethod
+    def _ending(job: Move, moved: int) -> State | None:
+        """How a move ends after a step that has moved so many; None if it goes on."""
+        if job.problem:
+            return "failed"
+        if job.state == "cancelling":
+            return "cancelled"
+        return "done" if not moved or job.moved >= job.wanted else None
+
+    async def _step(self, job: Move, queue: NamedQueue) -> int:
+        """Move some messages; how many of them were moved."""
+        count = min(STEP_MESSAGES_MAX, job.wanted - job.moved, job.rate_per_s or STEP_MESSAGES_MAX)
+        receiver = self._queues.receive(
+            queue.group,
+            queue.topic,
+            consumer=_consumer(job),
+            messages_max=max(1, count),
+            wait_ms=STEP_WAIT_MS,
+            visibility_ms=STEP_LEASE_MS,
+        )
+        received = list(await receiver.promise)
+        homes = {one.group: one.topic for one in self._named_queues.all()}
+        by_target: dict[str, list[ReceivedMessage]] = {}
+        homeless = []
+        for one in received:
+            target = self._target_of(job, one, homes)
+            if target is None:
+                homeless.append(one.delivery.receipt)
+            else:
+                by_target.setdefault(target, []).append(one)
+        before = job.moved
+        try:
+            for topic, some in by_target.items():
+                await self._deliver(job, queue, topic, some)
+        except GoQueueError:
+            # Whatever is still held of this step must be there for the next one.
+            held = [one.delivery.receipt for one in received]
+            await self._queues.nack(queue.group, held, delay_ms=0)
+            raise
+        if homeless:
+            job.problem = TARGET_GONE if job.target else SOURCE_UNKNOWN
+            await self._queues.nack(queue.group, homeless, delay_ms=0)
+        return job.moved - before
+
+    async def _deliver(
+        self, job: Move, queue: NamedQueue, topic: str, some: Sequence[ReceivedMessage]
+    ) -> None:
+        """Store messages in a topic, and acknowledge those that are stored.
+
+        Trouble that passes is raised, so that the move tries again; any other ends it.
+        """
+        records = [
+            one.record._replace(
+                headers=without_origin(one.record.headers), timestamp_ms=NO_TIMESTAMP, offset=-1
+            )
+            for one in some
+        ]
+        stored: list[str] = []
+        refused: list[str] = []
+        trouble: GoQueueError | None = None
+        for one, result in zip(some, await self._publish(topic, records), strict=True):
+            is_refused = isinstance(result, GoQueueError)
+            if isinstance(result, GoQueueError):
+                trouble = result
+            (refused if is_refused else stored).append(one.delivery.receipt)
+        if stored:
+            await self._queues.ack(queue.group, stored)
+            job.moved += len(stored)
+        if trouble is None:
+            return
+        if trouble.retryable:
+            await self._save(job)
+            raise trouble
+        job.problem = str(trouble)
+        await self._queues.nack(queue.group, refused, delay_ms=0)
+
+    def _target_of(
+        self, job: Move, message: ReceivedMessage, homes: Mapping[str, str]
+    ) -> str | None:
+        """The topic that a message goes to; None when nobody can say where it came from.
+
+        `homes` are the topics of queues by their groups.
+        """
+        if job.target:
+            target = self._named_queues.find(job.target)
+            return None if target is None else target.topic
+        origin = read_origin(message.record.headers)
+        return None if origin is None else homes.get(origin.group)
+
+    def _pause(self, wait_ms: int) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        self._scheduler.call_later(wait_ms, lambda: promise.resolve(None))
+        return promise
+
+
+def _consumer(job: Move) -> str:
+    """Who holds what a move is about to move; no two moves are the same consumer."""
+    return f"{CONSUMER}-{job.id}"

@@ -1,0 +1,352 @@
+"""Named queues: names under which clients send to a topic and receive from it as a queue group.
+
+A topic and a queue group are two things, made and named by themselves. Whoever knows only queues
+makes both with one call here, and gives the pair attributes and tags whose meaning is its own
+affair. Receiving and settling is done with the group (`Queues`); what is sent goes to the topic,
+and to an ordered queue at most once for each deduplication id of the last minutes.
+
+Every node knows every named queue. Those without deduplication can be sent to on any node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, promised
+from goqueue.broker.named_queues.claims import producer_name
+from goqueue.broker.named_queues.sending import Posted, Posting, PostResult, QueueSender
+from goqueue.broker.queues.queues import Queues
+from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topics
+from goqueue.cluster.facts import NamedQueueFact
+from goqueue.cluster.topic_changes import IN_SYNC_SETTING
+from goqueue.model.errors import (
+    InternalTopic,
+    QueueExists,
+    StalePartitionVersion,
+    TopicExists,
+    UnknownGroup,
+    UnknownQueue,
+    UnknownTopic,
+)
+from goqueue.model.names import check_topic_name
+
+# How often a change is repeated because another node has changed the queue meanwhile.
+CHANGE_ATTEMPTS_MAX = 10
+GROUP_SUFFIX = ".queue"
+
+Changes = Mapping[str, str | None]  # what is None goes
+NamedQueue = NamedQueueFact
+
+
+class NamedQueueSpec(NamedTuple):
+    """A queue to be made. Without a topic it is of the queue's own name, and made if need be."""
+
+    name: str
+    topic: str | None = None
+    attributes: Mapping[str, str] = {}
+    tags: Mapping[str, str] = {}
+    queue_settings: Mapping[str, Any] = {}
+    topic_settings: Mapping[str, str] = {}
+    is_ordered: bool = False
+
+
+class NamedQueues:
+    """All named queues."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        queues: Queues,
+        sender: QueueSender,
+        *,
+        partition_count: int,
+        replication_factor: int,
+        new_id: Callable[[], bytes],
+        catch_up: Callable[[], Promise[None]] | None,
+        maker_of: Callable[[str], int],
+    ) -> None:
+        """New topics have `partition_count` partitions, each of them so many copies in a cluster.
+
+        `catch_up` learns what other nodes have decided, where there are any. `maker_of` tells who
+        knows whether a name is that of a stream group.
+        """
+        self._scheduler = scheduler
+        self._topics = topics
+        self._queues = queues
+        self._sender = sender
+        self._partition_count = partition_count
+        self._replication_factor = replication_factor
+        self._new_id = new_id
+        self._catch_up = catch_up
+        self._maker_of = maker_of
+
+    # Looking
+
+    def find(self, name: str) -> NamedQueue | None:
+        return self._topics.facts.named_queues().get(name)
+
+    def get(self, name: str) -> NamedQueue:
+        found = self.find(name)
+        if found is None:
+            raise UnknownQueue(name)
+        return found
+
+    def all(self) -> list[NamedQueue]:
+        """All of them, by name."""
+        known = self._topics.facts.named_queues()
+        return [known[name] for name in sorted(known)]
+
+    def find_surely(self, name: str) -> Promise[NamedQueue | None]:
+        """The same as `find`, also for what another node has made a moment ago."""
+        return promised(self._find_surely(name))
+
+    async def _find_surely(self, name: str) -> NamedQueue | None:
+        found = self.find(name)
+        if found is None and self._catch_up is not None:
+            await self._catch_up()
+            found = self.find(name)
+        return found
+
+    def all_surely(self) -> Promise[list[NamedQueue]]:
+        """The same as `all`, with what other nodes have made a moment ago."""
+        return promised(self._all_surely())
+
+    async def _all_surely(self) -> list[NamedQueue]:
+        if self._catch_up is not None:
+            await self._catch_up()
+        return self.all()
+
+    def owner_of(self, queue: NamedQueue) -> int:
+        """The node to receive from, to settle at, and to send to if the queue is ordered."""
+        return self._queues.owner_of(queue.group)
+
+    def maker_of(self, name: str) -> int:
+        """The node that can make a queue of this name: it knows the stream groups so named."""
+        return self._maker_of(name)
+
+    # Making, changing, deleting
+
+    def create(self, spec: NamedQueueSpec) -> Promise[NamedQueue]:
+        """Make a queue; one that exists with the attributes that are named is taken as it is.
+
+        A call that was interrupted can be repeated, and does what was left undone.
+        """
+        return promised(self._create(spec))
+
+    async def _create(self, spec: NamedQueueSpec) -> NamedQueue:
+        found = await self._find_surely(spec.name)
+        if found is not None:
+            return await self._taken(found, spec)
+        self._check_new(spec)
+        topic_name = spec.topic or spec.name
+        now_ms = self._scheduler.wall_ms()
+        fact = NamedQueueFact(
+            self._new_id(),
+            spec.name,
+            topic_name,
+            self._group_of(spec.name),
+            now_ms,
+            now_ms,
+            dict(spec.attributes),
+            dict(spec.tags),
+            is_ordered=spec.is_ordered,
+            made_topic=self._topics.find(topic_name) is None,
+        )
+        self._queues.check_settings(fact.group, spec.queue_settings)
+        # The name comes first: whoever is interrupted after it finds by it what is missing still.
+        try:
+            await self._topics.facts.record_named_queue(fact)
+        except QueueExists:
+            # Another node was quicker, which this one may not have heard of yet.
+            found = await self._find_surely(spec.name)
+            if found is None:
+                raise
+            return await self._taken(found, spec)
+        await self._complete(fact, spec)
+        # A group of that name may have been there before; it is the queue's from now on.
+        await self._queues.create(fact.group, spec.queue_settings)
+        return fact
+
+    def _group_of(self, name: str) -> str:
+        """The group of a new queue: of its name, unless a stream group has that."""
+        return name + GROUP_SUFFIX if self._queues.is_stream_group(name) else name
+
+    def _check_new(self, spec: NamedQueueSpec) -> None:
+        check_topic_name(spec.name)
+        topic = self._topics.find(spec.topic or spec.name)
+        if topic is not None and topic.is_internal:
+            raise InternalTopic(topic.name)
+        if topic is None and spec.topic is not None:
+            raise UnknownTopic(spec.topic)
+        if topic is None:
+            self._topics.check_new(
+                spec.name,
+                partition_count=self._partition_count,
+                settings=spec.topic_settings,
+            )
+
+    async def _taken(self, known: NamedQueue, spec: NamedQueueSpec) -> NamedQueue:
+        """A queue of that name exists already, which is as well if it is the same."""
+        differs = known.is_ordered != spec.is_ordered or any(
+            known.attributes.get(name) != value for name, value in spec.attributes.items()
+        )
+        if differs or (spec.topic is not None and spec.topic != known.topic):
+            raise QueueExists(spec.name)
+        await self._complete(known, spec)
+        return known
+
+    async def _complete(self, queue: NamedQueue, spec: NamedQueueSpec) -> None:
+        """Make what a queue consists of, as far as it is not there."""
+        if self._topics.find(queue.topic) is None:
+            await self._make_topic(queue.topic, spec.topic_settings)
+        if not self._queues.is_known(queue.group):
+            await self._queues.create(queue.group, spec.queue_settings)
+
+    async def _make_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        try:
+            await self._topics.create(
+                name,
+                partition_count=self._partition_count,
+                settings={**self._in_sync_setting(), **settings},
+            )
+        except TopicExists:
+            pass  # Another node was quicker, and it is the same queue's.
+
+    def _in_sync_setting(self) -> Mapping[str, str]:
+        """Messages are as safe as the journal that says which of them are done."""
+        journal = self._topics.find(DELIVERY_TOPIC)
+        in_sync = None if journal is None else journal.fact.settings.get(IN_SYNC_SETTING)
+        if in_sync is None or int(in_sync) > self._replication_factor:
+            return {}
+        return {IN_SYNC_SETTING: in_sync}
+
+    def change(
+        self,
+        name: str,
+        *,
+        attributes: Changes | None = None,
+        tags: Changes | None = None,
+        queue_settings: Mapping[str, Any] | None = None,
+        topic_settings: Mapping[str, str] | None = None,
+    ) -> Promise[NamedQueue]:
+        """Give a queue some other attributes, tags or settings, and leave it the rest.
+
+        The settings of a topic change only if it is the queue's own.
+        """
+        return promised(
+            self._change(name, attributes or {}, tags or {}, queue_settings, topic_settings or {})
+        )
+
+    async def _change(
+        self,
+        name: str,
+        attributes: Changes,
+        tags: Changes,
+        queue_settings: Mapping[str, Any] | None,
+        topic_settings: Mapping[str, str],
+    ) -> NamedQueue:
+        known = await self._find_surely(name)
+        if known is None:
+            raise UnknownQueue(name)
+        topic = self._topics.get(known.topic)
+        if queue_settings is not None:
+            await self._queues.create(known.group, queue_settings)
+        settings = {**topic.fact.settings, **topic_settings}
+        if known.made_topic and settings != topic.fact.settings:
+            await self._topics.configure(known.topic, settings)
+        return await self._rewrite(name, attributes, tags)
+
+    async def _rewrite(self, name: str, attributes: Changes, tags: Changes) -> NamedQueue:
+        def change(known: NamedQueue) -> NamedQueue:
+            return msgspec.structs.replace(
+                known,
+                attributes=_changed(known.attributes, attributes),
+                tags=_changed(known.tags, tags),
+                # Tags are no part of what the queue does.
+                modified_ms=self._scheduler.wall_ms() if attributes else known.modified_ms,
+            )
+
+        return await self._replace(name, change)
+
+    async def _replace(self, name: str, change: Callable[[NamedQueue], NamedQueue]) -> NamedQueue:
+        """Record a changed queue; again if another node has changed it meanwhile."""
+        for _ in range(CHANGE_ATTEMPTS_MAX - 1):
+            try:
+                return await self._put(change(self.get(name)))
+            except StalePartitionVersion:
+                if self._catch_up is not None:
+                    await self._catch_up()
+        return await self._put(change(self.get(name)))
+
+    async def _put(self, changed: NamedQueue) -> NamedQueue:
+        fact = msgspec.structs.replace(changed, version=changed.version + 1)
+        await self._topics.facts.record_named_queue(fact)
+        return fact
+
+    def forget_sent(self, name: str, ends: Mapping[int, int]) -> Promise[None]:
+        """Let deduplication ids of messages before these offsets be used again."""
+        return promised(self._forget_sent(name, ends))
+
+    async def _forget_sent(self, name: str, ends: Mapping[int, int]) -> None:
+        def change(known: NamedQueue) -> NamedQueue:
+            return msgspec.structs.replace(known, ids_forgotten=tuple(sorted(dict(ends).items())))
+
+        if not self.get(name).is_ordered:
+            return
+        fact = await self._replace(name, change)
+        self._sender.forget_ids(fact.id)
+
+    def delete(self, name: str) -> Promise[None]:
+        """Forget a queue and its group, and the topic if it is the queue's own and no other's.
+
+        The name goes last: whoever is interrupted before that can repeat the call.
+        """
+        return promised(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
+        known = await self._find_surely(name)
+        if known is None:
+            raise UnknownQueue(name)
+        is_shared = any(one.topic == known.topic and one.name != name for one in self.all())
+        if known.made_topic and not is_shared:
+            await _though_gone(self._topics.delete, known.topic)
+        await _though_gone(self._queues.delete, known.group)
+        facts, producer = self._topics.facts, producer_name(known)
+        if facts.producer_named(producer) is not None:
+            await facts.forget_producer(producer)
+        await facts.forget_named_queue(known)
+
+    # Sending
+
+    def send(self, queue: NamedQueue, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
+        """Store messages, or schedule those that are delayed; a result for each, in order.
+
+        Those with a deduplication id can be sent at the queue's owner only.
+        """
+        return self._sender.send(queue, postings)
+
+
+async def _though_gone(delete: Callable[[str], Promise[None]], name: str) -> None:
+    try:
+        await delete(name)
+    except (UnknownTopic, UnknownGroup):
+        pass  # An earlier call has done it, or somebody else.
+
+
+def _changed(known: Mapping[str, str], changes: Changes) -> dict[str, str]:
+    after = {**known, **changes}
+    return {name: value for name, value in after.items() if value is not None}
+
+
+__all__ = [
+    "NamedQueue",
+    "NamedQueueSpec",
+    "NamedQueues",
+    "Posted",
+    "Posting",
+]

@@ -1,0 +1,351 @@
+"""Sending to named queues: what is sent twice under one deduplication id is stored once.
+
+The owner of a queue's group decides that. It remembers the ids of the last minutes. When it becomes
+the owner it first makes sure that no earlier one stores anything any more, and reads the ids back
+from the records of the topic, before it takes the first one.
+Of two messages with one id that come at the same time the second waits for what becomes of the
+first. A message of which nobody can say whether it was stored is looked for in the topic before
+another one of its id is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, promised
+from goqueue.broker.named_queues.claims import Claims, Publish
+from goqueue.broker.named_queues.deduplication_ids import RecentIds
+from goqueue.broker.publishing.publisher import Outgoing, Published
+from goqueue.broker.queues.queues import Queues
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.cluster.facts import NamedQueueFact
+from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
+from goqueue.model.attributes import parse_attributes
+from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.errors import (
+    DeduplicationFull,
+    DuplicateSequence,
+    FencedProducer,
+    GoQueueError,
+    InvalidRequest,
+    NotCoordinator,
+    OutOfOrderSequence,
+    StorageFull,
+    UnknownProducer,
+)
+from goqueue.model.queue_headers import (
+    DEDUPLICATED_AT_HEADER,
+    DEDUPLICATION_HEADER,
+    MESSAGE_ID_HEADER,
+)
+
+# Ids of all queues together within the time for which they are remembered, at some 500 bytes each.
+IDS_MAX = 1_000_000
+# How often a message waits for another of its id, which then fails, before it fails too.
+ROUNDS_MAX = 4
+
+Scope = Literal["queue", "key"]
+
+
+class Posting(NamedTuple):
+    """A message to be sent. Its ids become headers of the record."""
+
+    record: Record
+    message_id: str
+    delay_ms: int = 0
+    deduplication_id: str | None = None
+    scope: Scope = "queue"  # where the id counts: in the whole queue, or among those of its key
+
+    @property
+    def slot(self) -> Slot:
+        assert self.deduplication_id is not None
+        return self.deduplication_id, self.record.key if self.scope == "key" else None
+
+
+class Posted(NamedTuple):
+    """A message is stored or scheduled, or was so before under the same deduplication id."""
+
+    message_id: str
+    sequence: int | None  # grows with each message of a key; a scheduled one has none yet
+    is_duplicate: bool = False
+
+
+PostResult = Posted | GoQueueError
+_UNKNOWN = Posted("", None)  # of a message whose outcome is to come
+
+
+class _Window:
+    """The ids of one queue, as long as this node owns it and is sure of them."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        topic: Topic,
+        place: int,
+        ids: Deduplication,
+        publish: Publish,
+        before: _Window | None,
+    ) -> None:
+        """`place` is where the queue's state is; `before` is what was known until now."""
+        self.scope = scope
+        self.place = place
+        self.topic_id = topic.id
+        self.partition_count = len(topic.partitions)
+        self.publish = publish  # replaced by that of the claim
+        self.is_over = False
+        self.ids = ids
+        self.loaded: Promise[None] = Promise()
+        self.waiting: dict[Slot, Promise[None]] = {}  # kept when the first of an id is settled
+        # What is still being stored by those who knew what was known before.
+        self.before: list[Promise[None]] = []
+        if before is not None:
+            self.before = [*before.waiting.values(), *before.before]
+
+    def fits(self, scope: Scope, topic: Topic) -> bool:
+        """Whether it can be gone by for a send.
+
+        Partitions that are new have not been told who owns the queue, and keys move to them.
+        """
+        shape = (self.scope, self.topic_id, self.partition_count)
+        return not self.is_over and shape == (scope, topic.id, len(topic.partitions))
+
+
+class QueueSender:
+    """Stores what is sent to named queues."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        queues: Queues,
+        publish: Publish,
+        recent_ids: RecentIds,
+        claims: Claims,
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._queues = queues
+        self._publish = publish
+        self._recent_ids = recent_ids
+        self._claims = claims
+        self._room = IdRoom(IDS_MAX)
+        self._windows: dict[bytes, _Window] = {}  # by id of the queue, the last one of each
+
+    def forget(self, place: int) -> None:
+        """This node owns the queues of a place of the journal from now on, or no longer.
+
+        What is known of their ids is read anew before it is used.
+        """
+        for window in self._windows.values():
+            if window.place == place:
+                window.is_over = True
+
+    def forget_ids(self, queue_id: bytes) -> None:
+        """Read the ids of a queue anew before they are used, since some do not count any more."""
+        window = self._windows.get(queue_id)
+        if window is not None:
+            window.is_over = True
+
+    def send(self, queue: NamedQueueFact, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
+        if any(posting.deduplication_id is not None for posting in postings):
+            return promised(self._send_once(queue, postings))
+        return promised(self._store(queue, self._publish, postings))
+
+    async def _store(
+        self, queue: NamedQueueFact, publish: Publish, postings: Sequence[Posting]
+    ) -> list[PostResult]:
+        """Store messages whatever was sent before."""
+        results: list[PostResult] = []
+        outgoing: list[Record | Outgoing] = []
+        places: list[int] = []
+        now_ms = self._scheduler.wall_ms()
+        for place, posting in enumerate(postings):
+            try:
+                outgoing.append(_outgoing(posting, now_ms))
+            except GoQueueError as error:
+                results.append(error)
+            else:
+                results.append(_UNKNOWN)
+                places.append(place)
+        published = await publish(queue.topic, outgoing)
+        for place, one in zip(places, published, strict=True):
+            if isinstance(one, GoQueueError):
+                results[place] = one
+            else:
+                sequence = one.offset if isinstance(one, Published) else None
+                results[place] = Posted(postings[place].message_id, sequence)
+        return results
+
+    async def _send_once(
+        self, queue: NamedQueueFact, postings: Sequence[Posting]
+    ) -> list[PostResult]:
+        results: list[PostResult | None] = [None] * len(postings)
+        for _ in range(ROUNDS_MAX):
+            left = [place for place, result in enumerate(results) if result is None]
+            if not left:
+                break
+            window = await self._window_of(queue, postings[left[0]].scope)
+            fresh, waits = self._admit(queue, window, postings, left, results)
+            if fresh:
+                await self._store_fresh(queue, window, postings, fresh, results)
+            for slot in waits:
+                waiting = window.waiting.get(slot)
+                if waiting is not None:
+                    await waiting
+        return [NotCoordinator(_UNSETTLED) if one is None else one for one in results]
+
+    def _admit(
+        self,
+        queue: NamedQueueFact,
+        window: _Window,
+        postings: Sequence[Posting],
+        places: Sequence[int],
+        results: list[PostResult | None],
+    ) -> tuple[list[int], list[Slot]]:
+        """Answer what is known; the places of what is to be stored, and whom others wait for."""
+        now_ms, ids = self._scheduler.now_ms(), window.ids
+        fresh: list[int] = []
+        waits: list[Slot] = []
+        for place in places:
+            posting = postings[place]
+            if posting.deduplication_id is None:
+                fresh.append(place)
+                continue
+            slot = posting.slot
+            kept = ids.find(slot, now_ms)
+            if kept is not None:
+                results[place] = Posted(kept.message_id, kept.sequence, is_duplicate=True)
+            elif ids.is_storing(slot):
+                waits.append(slot)
+            elif ids.is_full(now_ms):
+                results[place] = DeduplicationFull(self._room.count_max)
+            else:
+                ids.begin(slot)
+                window.waiting[slot] = Promise()
+                fresh.append(place)
+        return fresh, waits
+
+    async def _store_fresh(
+        self,
+        queue: NamedQueueFact,
+        window: _Window,
+        postings: Sequence[Posting],
+        places: Sequence[int],
+        results: list[PostResult | None],
+    ) -> None:
+        """Store the first messages of their ids, and tell those who wait for that."""
+        chosen = [postings[place] for place in places]
+        stored: Sequence[PostResult]
+        try:
+            stored = await self._store(queue, window.publish, chosen)
+        except GoQueueError as error:
+            stored = [error] * len(chosen)
+        now_ms, settled = self._scheduler.now_ms(), []
+        for place, posting, result in zip(places, chosen, stored, strict=True):
+            if isinstance(result, Posted):
+                results[place] = result
+            else:
+                results[place] = self._not_stored(queue, window, result)
+            if posting.deduplication_id is None:
+                continue
+            slot = posting.slot
+            if isinstance(result, Posted):
+                window.ids.stored(slot, Kept(result.message_id, result.sequence), now_ms)
+            else:
+                window.ids.failed(slot)
+            settled.append(window.waiting.pop(slot))
+        for waiting in settled:
+            waiting.resolve(None)
+
+    def _not_stored(
+        self, queue: NamedQueueFact, window: _Window, error: GoQueueError
+    ) -> GoQueueError:
+        """What to tell the sender. Unless it is the sender's fault, the records are read anew."""
+        is_lost = isinstance(error, _LOST)
+        is_sure = isinstance(error, StorageFull) and self._claims.is_alone
+        if (error.retryable or is_lost) and not is_sure:
+            window.is_over = True
+        if not is_lost:
+            return error
+        return NotCoordinator(f"Queue {queue.name!r} must be claimed anew ({error}); retry.")
+
+    async def _window_of(self, queue: NamedQueueFact, scope: Scope) -> _Window:
+        """What is known of a queue's ids, read back if need be. Only the owner may know."""
+        for _ in range(ROUNDS_MAX):
+            self._queues.check_owned(queue.group)
+            topic = self._topics.get(queue.topic)
+            window = self._windows.get(queue.id)
+            if window is None or not window.fits(scope, topic):
+                window = self._open(queue, scope, topic, window)
+            try:
+                await window.loaded
+            except GoQueueError:
+                window.is_over = True
+                raise
+            if window.fits(scope, topic):
+                self._queues.check_owned(queue.group)
+                return window
+        raise NotCoordinator(f"The owner of queue {queue.name!r} changes; retry.")
+
+    def _open(
+        self, queue: NamedQueueFact, scope: Scope, topic: Topic, before: _Window | None
+    ) -> _Window:
+        known = {one.id for one in self._topics.facts.named_queues().values()}
+        for queue_id in [one for one in self._windows if one not in known or one == queue.id]:
+            self._windows.pop(queue_id).ids.close()
+        place, ids = self._queues.place_of(queue.group), Deduplication(self._room)
+        window = _Window(scope, topic, place, ids, self._publish, before)
+        self._windows[queue.id] = window
+        promised(self._load(queue, topic, window)).then(window.loaded.settle)
+        return window
+
+    async def _load(self, queue: NamedQueueFact, topic: Topic, window: _Window) -> None:
+        if self._claims.is_alone:
+            # Elsewhere the claim turns away what is on its way; here it has to come to its end.
+            for storing in window.before:
+                await storing
+        window.before = []
+        window.publish = await self._claims.claim(queue, topic)
+        current = self._topics.facts.named_queues().get(queue.name, queue)
+        found = await self._recent_ids.read(
+            topic, window.ids.window_ms, dict(current.ids_forgotten)
+        )
+        is_by_key = window.scope == "key"
+        window.ids.recall(
+            [
+                ((one.deduplication_id, one.key if is_by_key else None), one.kept, one.age_ms)
+                for one in found
+            ],
+            self._scheduler.now_ms(),
+        )
+
+
+# Another node stores for the queue, or the leader has lost count of what this one has stored.
+_LOST = (FencedProducer, UnknownProducer, OutOfOrderSequence, DuplicateSequence)
+_UNSETTLED = "Messages with this deduplication id could not be stored one after the other; retry."
+
+
+def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
+    """The record with its ids; one that is delayed says so by its attributes."""
+    key, value, headers, timestamp_ms, _ = posting.record
+    headers = (*headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
+    if posting.deduplication_id is not None:
+        headers += (
+            (DEDUPLICATION_HEADER, posting.deduplication_id.encode()),
+            (DEDUPLICATED_AT_HEADER, b"%d" % now_ms),
+        )
+    if not posting.delay_ms:
+        return Record(key, value, headers, now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms)
+    record = posting.record._replace(headers=headers)
+    if posting.deduplication_id is not None:
+        # It would wait where a restart does not look for ids.
+        raise InvalidRequest(
+            "A message with a deduplication id cannot have a delay of its own; delay the queue."
+        )
+    attributes = parse_attributes(record.headers)
+    return Outgoing(record, attributes._replace(delay_ms=posting.delay_ms, deliver_at_ms=None))
+
+
+__all__ = ["PostResult", "Posted", "Posting", "QueueSender"]

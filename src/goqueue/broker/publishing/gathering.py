@@ -1,0 +1,123 @@
+"""Records that are published in one turn of the event loop, stored together.
+
+Many clients publish one record each, at about the same time. A batch costs far more than a record,
+so what one turn brings for a partition and a lane becomes one batch. Nobody pays for another's
+mistake: a batch that is refused because of one record is tried again record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.model.batch import HEADER_BYTES, Record, encode_batch
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+)
+from goqueue.partition import Partition
+
+BATCH_RECORDS_MAX = 5000
+# Errors that one record can bring upon its batch. All others would only come again.
+OF_ONE_RECORD = (InvalidRecord, InvalidTimestamp, RecordTooLarge)
+
+_Lane = tuple[Partition, int]
+
+
+class Share(Protocol):
+    """The records that one caller has in a batch, and the caller."""
+
+    @property
+    def records(self) -> Sequence[Record]: ...
+
+    @property
+    def size(self) -> int:
+        """The most bytes that the records may take in a batch."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the caller wants to be told when the records are committed."""
+
+    def stored(self, base_offset: int, timestamp_ms: int) -> None: ...
+
+    def refused(self, error: GoQueueError) -> None: ...
+
+    def committed(self, error: GoQueueError | None) -> None: ...
+
+    def split(self) -> Sequence[Share]:
+        """The same as shares of one record each."""
+
+
+class Gatherer:
+    """Stores shares at the end of the turn in which they came."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._shares: dict[_Lane, list[Share]] = {}
+        self.batches = 0
+        self.turns = 0  # in which something was stored
+
+    def add(self, partition: Partition, lane: int, share: Share) -> None:
+        """Take a share; it is stored, or refused, before the turn is over."""
+        if not self._shares:
+            self._scheduler.call_soon(self._store_all)
+        self._shares.setdefault((partition, lane), []).append(share)
+
+    def _store_all(self) -> None:
+        gathered, self._shares = self._shares, {}
+        self.turns += 1
+        for (partition, _), shares in gathered.items():
+            for fitting in _fitting(shares, partition.settings.message_bytes_max - HEADER_BYTES):
+                self._store(partition, fitting)
+
+    def _store(self, partition: Partition, shares: Sequence[Share]) -> None:
+        records = shares[0].records
+        if len(shares) > 1:
+            records = [record for share in shares for record in share.records]
+        try:
+            batch = memoryview(encode_batch(records))
+            appended = partition.append(batch, now_ms=self._scheduler.wall_ms())
+        except GoQueueError as error:
+            self._refuse(partition, shares, error)
+            return
+        self.batches += 1
+        base_offset = appended.base_offset
+        for share in shares:
+            share.stored(base_offset, appended.timestamp_ms)
+            base_offset += len(share.records)
+        waiting = [share for share in shares if share.waits]
+        if waiting:
+
+            def committed(error: GoQueueError | None) -> None:
+                for share in waiting:
+                    share.committed(error)
+
+            partition.when_committed(appended.last_offset, committed)
+
+    def _refuse(self, partition: Partition, shares: Sequence[Share], error: GoQueueError) -> None:
+        is_alone = len(shares) == 1 and len(shares[0].records) == 1
+        if is_alone or not isinstance(error, OF_ONE_RECORD):
+            for share in shares:
+                share.refused(error)
+            return
+        for share in shares:
+            for part in share.split():
+                self._store(partition, [part])
+
+
+def _fitting(shares: list[Share], bytes_max: int) -> Iterator[list[Share]]:
+    """Shares in groups that fit a batch; one that is too large for any stands alone."""
+    group: list[Share] = []
+    size = count = 0
+    for share in shares:
+        is_over = size + share.size > bytes_max or count + len(share.records) > BATCH_RECORDS_MAX
+        if group and is_over:
+            yield group
+            group, size, count = [], 0, 0
+        group.append(share)
+        size += share.size
+        count += len(share.records)
+    yield group

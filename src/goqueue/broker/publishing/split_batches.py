@@ -1,0 +1,541 @@
+"""A producer's batch with delayed records: some go to the log now, the others are scheduled.
+
+The log must remember the sequence numbers of the whole batch, or the producer's next batch would
+be out of turn. So what is due now is written as a batch that spans all offsets of the original and
+lacks the delayed records, the way compaction leaves batches behind. The delayed ones are stored as
+one batch in the log of schedules, each with the batch it came from.
+
+A sequence number in the log says that everything up to it is stored. So the delayed records of an
+idempotent producer are stored first, and the batch takes its sequence numbers when they are
+durable; if they cannot be stored the whole batch is refused. Meanwhile further batches of the
+producer wait behind it, in order, or are refused as out of turn. A retry finds the delayed records
+stored, or waits with the batch that it repeats.
+
+A producer without an id has no sequence numbers. Both parts of its batch are stored at once, so
+that its records stay in order, and a retry may store either part again, here as anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.schedules.schedules import Delayed, Schedules
+from goqueue.broker.topics.topics import Topic
+from goqueue.delivery.schedules import Origin
+from goqueue.model.attributes import parse_attributes
+from goqueue.model.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    BatchHeader,
+    Record,
+    add_sequence,
+    build_batch,
+    decode_records,
+    encode_records,
+    read_header,
+    unpack_payload,
+)
+from goqueue.model.compression import Buffer, Compression, compress
+from goqueue.model.errors import (
+    ConcurrentTransactions,
+    FencedLeaderEpoch,
+    FencedProducer,
+    GoQueueError,
+    NotEnoughReplicas,
+    NotLeader,
+    OutOfOrderSequence,
+    RecordTooLarge,
+    RequestTimedOut,
+    StorageFull,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.partition import Appended, Committed, Partition
+from goqueue.partition.partition import NO_LEADER
+from goqueue.partition.rules import check_produced
+
+WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients keep no more in flight
+REFUSED_MAX = 10_000  # producers whose first batch was refused; the oldest is forgotten first
+REFUSED_MS = 600_000  # longer than producers try to send a batch again
+HEADERS_MAX = 100_000  # of all records of a batch that is searched for delays
+
+_Place = tuple[Partition, int]  # and the producer's id
+
+
+class Split:
+    """Where a batch goes that is not stored at once, or not as a whole.
+
+    One that is split has no offset to answer with; another's is known when it is committed.
+    """
+
+    __slots__ = ("_done", "base_offset", "last_offset", "timestamp_ms")
+
+    def __init__(self) -> None:
+        self._done: Promise[None] = Promise()
+        self.base_offset = -1
+        self.last_offset = -1
+        self.timestamp_ms = -1
+
+    def when_committed(self, committed: Committed) -> None:
+        """Call `committed` once all parts are as durable as promised, or the batch is refused."""
+
+        def done(_: None, error: Exception | None) -> None:
+            if error is not None and not isinstance(error, GoQueueError):
+                raise error
+            committed(error)
+
+        self._done.then(done)
+
+    def settle(self, error: Exception | None) -> None:
+        self._done.settle(None, error)
+
+
+class _Parts(NamedTuple):
+    """A producer's batch, taken apart."""
+
+    header: BatchHeader
+    now: list[tuple[int, Record]]  # with their places in the batch
+    later: list[Delayed]
+
+
+class _Waiting:
+    """A batch whose turn is to come, or that is being stored."""
+
+    __slots__ = ("header", "is_split", "outcome", "size", "store")
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        size: int,
+        store: Callable[[], Coroutine[Promise[Any], None, Appended]],
+        *,
+        is_split: bool,
+    ) -> None:
+        self.header = header
+        self.size = size
+        self.store = store
+        self.is_split = is_split
+        self.outcome = Split()
+
+    def is_same(self, header: BatchHeader) -> bool:
+        mine = self.header
+        return (
+            mine.producer_epoch == header.producer_epoch
+            and mine.base_sequence == header.base_sequence
+            and mine.last_offset_delta == header.last_offset_delta
+        )
+
+
+class _Queue:
+    """The batches of one producer that wait, the first of which is being stored."""
+
+    __slots__ = ("entries", "is_over")
+
+    def __init__(self) -> None:
+        self.entries: deque[_Waiting] = deque()
+        self.is_over = False  # this node does not lead the partition any more
+
+
+class PendingBatches:
+    """Stores batches with delayed records, and keeps what follows them in order."""
+
+    def __init__(self, scheduler: Scheduler, schedules: Schedules, *, bytes_max: int) -> None:
+        self._scheduler = scheduler
+        self._schedules = schedules
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._queues: dict[_Place, _Queue] = {}
+        # Producers that the partition does not know, with the epoch and sequence number of their
+        # first batch, which was refused, and until when to remember it, oldest first. A later batch
+        # of theirs must not be taken for the first.
+        self._refused: dict[_Place, tuple[int, int, int]] = {}
+        self._is_sweeping = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether batches without attributes may go straight to their partitions."""
+        return not (self._queues or self._refused)
+
+    def append(
+        self, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
+    ) -> Appended | Split:
+        """Store a batch whose records may ask for something; refuse what makes no sense."""
+        parts = _sort(partition, batch, now_ms=now_ms)
+        if not parts.later:
+            return self.append_plain(partition, batch, now_ms=now_ms)
+        if partition.failure is not None:
+            raise partition.failure
+        partition.check_leading()
+        if parts.header.producer_id < 0:
+            return self._store_both(topic, partition, parts, now_ms=now_ms)
+        store = partial(self._store_split, topic, partition, parts)
+        return self._admit(partition, _Waiting(parts.header, len(batch), store, is_split=True))
+
+    def append_plain(
+        self, partition: Partition, batch: memoryview, *, now_ms: int
+    ) -> Appended | Split:
+        """Store a batch without delayed records, behind those of its producer that wait."""
+        if self.is_idle or len(batch) < HEADER_BYTES:
+            return partition.append(batch, now_ms=now_ms)
+        place = (partition, read_header(batch).producer_id)
+        if place not in self._queues and place not in self._refused:
+            return partition.append(batch, now_ms=now_ms)
+        header = check_produced(batch, partition.settings, now_ms=now_ms)
+        earlier = partition.producers.find(header)
+        if earlier is not None:
+            return partition.append(batch, now_ms=now_ms)
+        # It may have to wait, and the bytes are not ours to keep.
+        store = partial(self._store_plain, partition, bytearray(batch))
+        return self._admit(partition, _Waiting(header, len(batch), store, is_split=False))
+
+    def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
+        """The error with which a batch is refused for now, before anybody has looked at it.
+
+        If it is the first of its producer, later ones must not be taken for the first.
+        """
+        if len(batch) >= HEADER_BYTES:
+            header = read_header(batch)
+            place = (partition, header.producer_id)
+            noted = self._refused.get(place)
+            is_noted = noted is not None and noted[0] == header.producer_epoch
+            if header.producer_id >= 0 and place not in self._queues and not is_noted:
+                self._note_refused(place, header, error)
+        return error
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition: refuse what waits for it here."""
+        for place in [one for one in self._queues if one[0] is partition]:
+            queue = self._queues.pop(place)
+            queue.is_over = True
+            entries, queue.entries = queue.entries, deque()
+            for entry in entries:
+                self._bytes -= entry.size
+                entry.outcome.settle(NotLeader(partition.name, NO_LEADER))
+        for place in [one for one in self._refused if one[0] is partition]:
+            del self._refused[place]
+
+    # Order
+
+    def _admit(self, partition: Partition, entry: _Waiting) -> Split:
+        """Let a batch of an idempotent producer wait for its turn, which may be now."""
+        header = entry.header
+        place = (partition, header.producer_id)
+        earlier = partition.producers.find(header)
+        if earlier is not None:
+            # It has taken its sequence numbers, so its delayed records are stored.
+            partition.when_committed(earlier.last_offset, entry.outcome.settle)
+            return entry.outcome
+        queue = self._queues.get(place)
+        entries = () if queue is None else queue.entries
+        for waiting in entries:
+            if waiting.is_same(header):
+                return waiting.outcome
+        if entries:
+            _check_turn(entries[-1].header, header)
+        else:
+            self._check_refused(place, header)
+            partition.producers.check(header)
+            partition.check_transaction(header)
+        try:
+            self._check_room(len(entries), entry)
+        except GoQueueError as error:
+            if not entries:
+                self._note_refused(place, header, error)
+            raise
+        self._bytes += entry.size
+        if queue is not None:
+            queue.entries.append(entry)  # It has its turn when those before it have had theirs.
+            return entry.outcome
+        queue = self._queues[place] = _Queue()
+        queue.entries.append(entry)
+        start(self._work_off(place, queue), _raise)
+        return entry.outcome
+
+    def _check_room(self, count: int, entry: _Waiting) -> None:
+        if count >= WAITING_BATCHES_MAX:
+            raise NotEnoughReplicas(
+                f"{WAITING_BATCHES_MAX} batches of producer {entry.header.producer_id} wait for "
+                "delayed records to be stored; retry."
+            )
+        if self._bytes + entry.size > self._bytes_max and self._bytes:
+            raise NotEnoughReplicas(
+                "Too many batches wait for delayed records to be stored; retry, or raise "
+                "schedules.waiting_bytes_max."
+            )
+
+    async def _work_off(self, place: _Place, queue: _Queue) -> None:
+        """Store what waits, one batch after the other, until nothing does."""
+        partition = place[0]
+        while queue.entries:
+            entry = queue.entries[0]
+            try:
+                appended = await entry.store()
+            except GoQueueError as error:
+                if queue.is_over:
+                    return
+                self._refuse(place, queue, error)
+                continue
+            if queue.is_over:
+                return
+            queue.entries.popleft()
+            self._bytes -= entry.size
+            self._refused.pop(place, None)
+            if not entry.is_split:
+                entry.outcome.base_offset, entry.outcome.last_offset, timestamp_ms = appended
+                entry.outcome.timestamp_ms = timestamp_ms
+            partition.when_committed(appended.last_offset, entry.outcome.settle)
+        if self._queues.get(place) is queue:
+            del self._queues[place]
+
+    def _refuse(self, place: _Place, queue: _Queue, error: GoQueueError) -> None:
+        """Refuse the first batch, and those behind it that would be out of turn without it."""
+        first = queue.entries[0].header
+        epoch = first.producer_epoch
+        refused = [one for one in queue.entries if one.header.producer_epoch == epoch]
+        queue.entries = deque(one for one in queue.entries if one not in refused)
+        self._note_refused(place, first, error)
+        for entry in refused:
+            self._bytes -= entry.size
+        refused[0].outcome.settle(error)
+        for entry in refused[1:]:
+            entry.outcome.settle(_out_of_turn(entry.header, first.base_sequence))
+
+    # What the partition cannot know
+
+    def _note_refused(self, place: _Place, header: BatchHeader, error: GoQueueError) -> None:
+        """Remember the first batch of a producer that will come again."""
+        partition, producer_id = place
+        if not error.retryable or partition.producers.get(producer_id) is not None:
+            return
+        until_ms = self._scheduler.now_ms() + REFUSED_MS
+        self._refused.pop(place, None)
+        self._refused[place] = (header.producer_epoch, header.base_sequence, until_ms)
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        if self._refused and not self._is_sweeping:
+            self._is_sweeping = True
+            *_, until_ms = next(iter(self._refused.values()))
+            self._scheduler.call_later(until_ms - self._scheduler.now_ms(), self._sweep)
+
+    def _sweep(self) -> None:
+        """Forget producers that have not sent their first batch again."""
+        self._is_sweeping = False
+        now_ms = self._scheduler.now_ms()
+        for place in [one for one, noted in self._refused.items() if noted[-1] <= now_ms]:
+            del self._refused[place]
+        self._sweep_later()
+
+    def _check_refused(self, place: _Place, header: BatchHeader) -> None:
+        """Refuse what comes after a first batch that was refused.
+
+        The partition does not know the producer, and would take any number for its first.
+        """
+        refused = self._refused.get(place)
+        if refused is None:
+            return
+        epoch, sequence, _ = refused
+        if place[0].producers.get(place[1]) is not None or header.producer_epoch != epoch:
+            del self._refused[place]
+        elif header.base_sequence != sequence:
+            raise _out_of_turn(header, sequence)
+
+    # Storing
+
+    async def _store_plain(self, partition: Partition, batch: bytearray) -> Appended:
+        return partition.append(memoryview(batch), now_ms=self._scheduler.wall_ms())
+
+    async def _store_split(self, topic: Topic, partition: Partition, parts: _Parts) -> Appended:
+        """Store the delayed records of a batch, and then the rest with its sequence numbers."""
+        header = parts.header
+        epoch, marker = partition.leader_epoch, _marker(partition, header.producer_id)
+        check = partial(_check_leading, partition, epoch)
+        try:
+            await self._store_later(topic, partition, parts, check)
+        except GoQueueError as error:
+            check()
+            raise _refusal(partition, error) from error
+        check()
+        earlier = partition.producers.check(header)
+        if earlier is not None:
+            return Appended(earlier.base_offset, earlier.last_offset, -1)
+        if header.is_transactional and marker != _marker(partition, header.producer_id):
+            # Whether the producer may write here was found out before that marker came.
+            raise ConcurrentTransactions(
+                f"The transaction of producer {header.producer_id} has ended meanwhile; retry."
+            )
+        partition.check_transaction(header)
+        return self._write_rest(partition, parts, now_ms=self._scheduler.wall_ms())
+
+    def _store_both(
+        self, topic: Topic, partition: Partition, parts: _Parts, *, now_ms: int
+    ) -> Split:
+        """Store the batch of a producer without an id."""
+        check = partial(_check_leading, partition, partition.leader_epoch)
+        try:
+            later = self._store_later(topic, partition, parts, check)
+        except GoQueueError as error:
+            raise _refusal(partition, error) from error
+        split, now = Split(), Promise[None]()
+        if parts.now:
+            try:
+                last_offset = self._write_rest(partition, parts, now_ms=now_ms).last_offset
+            except GoQueueError as error:
+                now.reject(error)  # Who is refused at once may try again: nothing is stored then.
+            else:
+                partition.when_committed(last_offset, lambda error: now.settle(None, error))
+        else:
+            now.resolve(None)
+        start(_both(partition, later, now), lambda _, error: split.settle(error))
+        return split
+
+    def _store_later(
+        self, topic: Topic, partition: Partition, parts: _Parts, check: Callable[[], None]
+    ) -> Promise[None]:
+        header = parts.header
+        origin, transaction = None, None
+        if header.producer_id >= 0:
+            origin = Origin(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+            )
+        if header.is_transactional:
+            transaction = ProducerIdentity(header.producer_id, header.producer_epoch)
+        return self._schedules.schedule_batch(
+            topic,
+            parts.later,
+            origin,
+            leader_epoch=partition.leader_epoch,
+            transaction=transaction,
+            check=check,
+        )
+
+    @staticmethod
+    def _write_rest(partition: Partition, parts: _Parts, *, now_ms: int) -> Appended:
+        rest = memoryview(_rest(parts.header, parts.now, partition))
+        is_append_time = partition.settings.is_append_time
+        return partition.write(rest, now_ms=now_ms, is_append_time=is_append_time)
+
+
+def scheduled_participant(
+    schedules: Schedules, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
+) -> TopicPartition | None:
+    """What else takes part in a transaction by this batch: where its delayed records wait.
+
+    A batch that will be refused anyway is refused here already.
+    """
+    if not _sort(partition, batch, now_ms=now_ms).later:
+        return None
+    return schedules.participant(topic, partition.name.partition)
+
+
+def _sort(partition: Partition, batch: memoryview, *, now_ms: int) -> _Parts:
+    """The records that are due now, with their places in the batch, and the others."""
+    header = check_produced(batch, partition.settings, now_ms=now_ms)
+    now: list[tuple[int, Record]] = []
+    later: list[Delayed] = []
+    header_count = 0
+    for index, record in enumerate(decode_records(header, unpack_payload(batch, header))):
+        header_count += len(record.headers)
+        if header_count > HEADERS_MAX:
+            raise RecordTooLarge(
+                f"A batch with delays or priorities may have {HEADERS_MAX} headers in all its "
+                "records; send smaller batches."
+            )
+        due_ms = parse_attributes(record.headers).due_ms(now_ms) if record.headers else None
+        if due_ms is None:
+            now.append((index, record))
+        else:
+            later.append(Delayed(record, due_ms, partition.name.partition))
+    return _Parts(header, now, later)
+
+
+def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
+    """Refuse a batch that does not follow the newest one of its producer that waits."""
+    if header.producer_epoch < newest.producer_epoch:
+        raise FencedProducer(
+            f"Producer {header.producer_id} writes with epoch {header.producer_epoch}, but epoch "
+            f"{newest.producer_epoch} has taken over; stop this producer."
+        )
+    expected = 0
+    if header.producer_epoch == newest.producer_epoch:
+        expected = add_sequence(newest.last_sequence, 1)
+    if header.base_sequence != expected:
+        raise _out_of_turn(header, expected)
+
+
+def _out_of_turn(header: BatchHeader, expected: int) -> OutOfOrderSequence:
+    return OutOfOrderSequence(
+        f"Producer {header.producer_id} sends sequence {header.base_sequence}, but {expected} "
+        "comes next."
+    )
+
+
+def _check_leading(partition: Partition, epoch: int) -> None:
+    if partition.failure is not None:
+        raise partition.failure
+    partition.check_leading()
+    if partition.leader_epoch != epoch:
+        raise NotLeader(partition.name, NO_LEADER)
+
+
+def _marker(partition: Partition, producer_id: int) -> tuple[int, int] | None:
+    """The newest marker that a partition has of a producer."""
+    known = partition.producers.get(producer_id)
+    return None if known is None else (known.marker_offset, known.coordinator_epoch)
+
+
+def _refusal(partition: Partition, error: GoQueueError) -> GoQueueError:
+    """The error of whoever stores delayed records, as the producer of the batch is to see it.
+
+    Producers take errors of another partition's leader or of a coordinator for something else.
+    """
+    if isinstance(error, FencedLeaderEpoch):
+        return NotLeader(partition.name, NO_LEADER)
+    if not error.retryable or isinstance(error, RequestTimedOut | StorageFull):
+        return error
+    return NotEnoughReplicas(f"The delayed records cannot be stored now: {error}")
+
+
+async def _both(partition: Partition, later: Awaitable[None], now: Awaitable[None]) -> None:
+    try:
+        await later
+    except GoQueueError as error:
+        raise _refusal(partition, error) from error
+    await now
+
+
+def _raise(_: None, error: Exception | None) -> None:
+    if error is not None:
+        raise error
+
+
+def _rest(header: BatchHeader, now: list[tuple[int, Record]], partition: Partition) -> bytearray:
+    """The batch without its delayed records, over the same offsets and sequence numbers."""
+    codec = (
+        header.codec if partition.settings.compression is None else partition.settings.compression
+    )
+    if not now:
+        codec = Compression.NONE
+    base_timestamp = now[0][1].timestamp_ms if now else header.base_timestamp
+    payload = encode_records(now, base_timestamp=base_timestamp)
+    newest = max((record.timestamp_ms for _, record in now), default=header.max_timestamp)
+    return build_batch(
+        compress(codec, payload),
+        record_count=len(now),
+        last_offset_delta=header.last_offset_delta,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        base_timestamp=base_timestamp,
+        max_timestamp=newest,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )

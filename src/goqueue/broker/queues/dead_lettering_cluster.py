@@ -1,0 +1,392 @@
+"""Moves messages to dead-letter topics of a cluster, exactly once, whoever leads them.
+
+A dead-letter partition may be led by another node, and the node that owns a queue may change while
+a batch of dead letters is on its way. So the journal is told first which messages the batch holds
+and under which producer's numbers it goes. Only then is it sent, until it is known to be stored,
+and then the journal is told that its messages are done. Whoever takes the queue over and finds a
+batch announced and not done sends it again, with the same numbers: the partition that has it
+already does not store it twice. Nobody sends what the journal has not taken, so a former owner
+that does not know it yet cannot add anything.
+
+Each time a node begins to own a partition of the journal it writes as a new producer, and sends
+one batch at a time to each dead-letter partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.queues.dead_lettering import letter_record
+from goqueue.broker.queues.host import HostedQueue
+from goqueue.broker.queues.journal import not_here
+from goqueue.broker.queues.records import RecordReader, Source, read_soon
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.cluster.facts import QueueGroupFact
+from goqueue.cluster.topic_changes import IN_SYNC_SETTING
+from goqueue.delivery import Buried, Burying, DeadLetter, Dying
+from goqueue.delivery.ranges import ranges_of
+from goqueue.model.batch import Record, add_sequence, encode_batch
+from goqueue.model.errors import DuplicateSequence, GoQueueError, TopicExists, UnknownTopicId
+
+LETTERS_PER_BATCH_MAX = 500
+BATCH_BYTES_MAX = 512 << 10
+APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
+RETRY_MS = 1000
+LOOK_MS = 50  # how often it is seen whether what is known here has caught up
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Entry:
+    mourner: HostedQueue
+    letter: DeadLetter
+    promise: Promise[None]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Dead letters of one partition of one queue, and how far they have come."""
+
+    mourner: HostedQueue
+    entries: list[_Entry]
+    grave: Topic
+    event: Burying
+    data: bytes
+    is_announced: bool = False  # to the queue
+    is_noted: bool = False  # that they are to be written
+    end: int | None = None  # the offset after them, once they are written
+    is_buried: bool = False  # as the queue knows
+
+
+@dataclass(slots=True)
+class _Line:
+    """The dead letters on their way to one partition."""
+
+    topic: str
+    number: int
+    pending: deque[_Entry] = field(default_factory=deque)
+    batch: _Batch | None = None
+    is_busy: bool = False
+
+
+class ClusterBurial:
+    """Every dead letter of the queues in one partition of the journal."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        leaders: Leaders,
+        reader: RecordReader,
+        *,
+        source_of: Callable[[Topic, int], Source],
+    ) -> None:
+        """`source_of` tells what the records of a partition are read from."""
+        self._scheduler = scheduler
+        self._topics = topics
+        self._leaders = leaders
+        self._reader = reader
+        self._source_of = source_of
+        self._producer_id: int | None = None
+        self._sequences: dict[tuple[bytes, int], int] = {}
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self._waiting: dict[Promise[None], None] = {}
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Another node owns these queues: what is announced it will finish."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, {}
+        for promise in waiting:
+            promise.reject(not_here())
+
+    # What an earlier owner has announced
+
+    async def finish(
+        self, group: QueueGroupFact, topic: Topic, number: int, event: Burying
+    ) -> Buried:
+        """See to it that an announced batch is stored; what the journal is to be told then.
+
+        `number` is the partition that the messages are in.
+        """
+        offsets = [letter.offset for letter in event.letters]
+        nothing = Buried([], event.topic_id, 0)
+        while True:
+            self._check_open()
+            grave = self._topics.find_by_id(event.topic_id)
+            if grave is None:
+                return nothing
+            source_of = partial(self._source_of, topic, number)
+            if self._topics.find_by_id(topic.id) is None:
+                return nothing
+            found = await read_soon(self._reader, source_of, offsets)
+            records = found.records
+            if found.gone:
+                # The batch cannot be had again as it was. What is left of it may die once more.
+                return nothing
+            if len(records) == len(offsets):
+                break
+            if found.error is not None:
+                _log.warning("announced dead letters cannot be read yet: %s", found.error)
+            await self._sleep(LOOK_MS)
+        data = self._encode(group, topic, number, event, records)
+        while True:
+            try:
+                end = await self._store(grave, event, data)
+                self._check_open()
+                return Buried(ranges_of(sorted(offsets)), event.topic_id, end)
+            except UnknownTopicId:
+                return nothing
+            except GoQueueError as error:
+                self._check_open()
+                _log.error("announced dead letters for %s must wait: %s", grave.name, error)
+                await self._sleep(RETRY_MS)
+
+    # On their way
+
+    def send(self, mourner: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Bury these messages of a queue; each promise is kept when its message is done."""
+        promises: list[Promise[None]] = []
+        for letter in letters:
+            promise: Promise[None] = Promise()
+            promises.append(promise)
+            if self._is_closed:
+                promise.reject(not_here())
+            else:
+                self._waiting[promise] = None
+                self._queue(_Entry(mourner, letter, promise))
+        return promises
+
+    def _queue(self, entry: _Entry) -> None:
+        name = entry.mourner.dead_letter_topic
+        topic = self._topics.find(name)
+        count = len((topic or entry.mourner.topic).partitions)
+        place = (name, entry.letter.partition % count)
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = _Line(*place)
+        line.pending.append(entry)
+        if not line.is_busy:
+            line.is_busy = True
+            self._scheduler.call_soon(lambda: start(self._work(line), self._ended))
+
+    @staticmethod
+    def _ended(_: None, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
+    async def _work(self, line: _Line) -> None:
+        while not self._is_closed and (line.pending or line.batch is not None):
+            try:
+                await self._step(line)
+            except GoQueueError as error:
+                if not self._is_closed:
+                    _log.error("dead letters for %s must wait: %s", line.topic, error)
+                    await self._sleep(RETRY_MS)
+        line.is_busy = False
+        self._lines.pop((line.topic, line.number), None)
+
+    async def _step(self, line: _Line) -> None:
+        """Bring one batch to its end. What has been done is not done again after an error."""
+        if self._producer_id is None:
+            self._producer_id = await self._topics.facts.reserve_producer_id()
+        grave = await self._grave(line)
+        self._check_open()
+        if line.batch is not None and line.batch.grave.id != grave.id:
+            # The dead-letter topic was deleted; what was meant for it goes to the new one.
+            line.pending.extendleft(reversed(line.batch.entries))
+            line.batch = None
+        if line.batch is None and self._is_elsewhere(line, grave):
+            pending, line.pending = line.pending, deque()
+            for entry in pending:
+                self._queue(entry)
+        elif line.batch is None:
+            line.batch = await self._draft(line, grave)
+            self._check_open()
+        if line.batch is not None:
+            await self._bury(line, line.batch)
+
+    async def _bury(self, line: _Line, batch: _Batch) -> None:
+        mourner, event = batch.mourner, batch.event
+        number = batch.entries[0].letter.partition
+        if not batch.is_noted:
+            saved = mourner.saved() if batch.is_announced else mourner.burying(number, event)
+            batch.is_announced = True
+            await saved
+            batch.is_noted = True
+        if batch.end is None:
+            batch.end = await self._store(batch.grave, event, batch.data)
+            place = (event.topic_id, event.partition)
+            self._sequences[place] = add_sequence(event.sequence, len(event.letters))
+        self._check_open()
+        letters = [entry.letter for entry in batch.entries]
+        saved = (
+            mourner.saved() if batch.is_buried else mourner.buried(letters, batch.grave, batch.end)
+        )
+        batch.is_buried = True
+        await saved
+        self._check_open()
+        line.batch = None
+        for entry in batch.entries:
+            self._done(entry)
+
+    def _done(self, entry: _Entry) -> None:
+        if self._waiting.pop(entry.promise, self) is None:
+            entry.promise.resolve(None)
+
+    async def _grave(self, line: _Line) -> Topic:
+        """The dead-letter topic, made when it is missing.
+
+        A message is done where it was as soon as it is there, so it must be as safe there.
+        """
+        topic = self._topics.find(line.topic)
+        if topic is None:
+            entry = line.pending[0] if line.pending else None
+            if entry is None:
+                assert line.batch is not None
+                entry = line.batch.entries[0]
+            source = entry.mourner.topic
+            own = source.fact.settings
+            try:
+                topic = await self._topics.create(
+                    line.topic,
+                    partition_count=len(source.partitions),
+                    settings={name: own[name] for name in (IN_SYNC_SETTING,) if name in own},
+                    replication_factor=self._leaders.copies_of(source),
+                )
+            except TopicExists:
+                topic = self._topics.get(line.topic)
+        return topic
+
+    @staticmethod
+    def _is_elsewhere(line: _Line, grave: Topic) -> bool:
+        """Whether the topic, which was not there before, has another number of partitions."""
+        if not line.pending:
+            return False
+        return line.pending[0].letter.partition % len(grave.partitions) != line.number
+
+    async def _draft(self, line: _Line, grave: Topic) -> _Batch | None:
+        """The next letters, of one partition of one queue; those without a record are over."""
+        candidates = _candidates(line)
+        if not candidates:
+            return None
+        mourner, number = candidates[0].mourner, candidates[0].letter.partition
+        found = await read_soon(
+            self._reader,
+            lambda: mourner.sources[number],
+            [one.letter.offset for one in candidates],
+        )
+        found_records, gone = found.records, set(found.gone)
+        is_gone = self._topics.find_by_id(mourner.topic.id) is None
+        entries: list[_Entry] = []
+        records: dict[int, Record] = {}
+        size = 0
+        for entry in candidates:
+            if size >= BATCH_BYTES_MAX:
+                break
+            line.pending.popleft()
+            offset = entry.letter.offset
+            record = found_records.get(offset)
+            if record is not None:
+                entries.append(entry)
+                records[offset] = record
+                size += len(record.key or b"") + len(record.value or b"")
+            elif offset in gone or is_gone:
+                mourner.given_up([entry.letter])
+                self._done(entry)
+            else:
+                _log.warning("a dead letter cannot be read from its topic yet: %s", found.error)
+                self._scheduler.call_later(RETRY_MS, partial(self._queue_again, entry))
+        if not entries:
+            return None
+        return self._batch(grave, entries, records)
+
+    def _queue_again(self, entry: _Entry) -> None:
+        if not self._is_closed:
+            self._queue(entry)
+
+    def _batch(self, grave: Topic, entries: list[_Entry], records: dict[int, Record]) -> _Batch:
+        assert self._producer_id is not None
+        mourner, number = entries[0].mourner, entries[0].letter.partition
+        target = number % len(grave.partitions)
+        event = Burying(
+            [Dying(one.letter.offset, one.letter.attempts, one.letter.reason) for one in entries],
+            grave.id,
+            target,
+            self._producer_id,
+            self._sequences.get((grave.id, target), 0),
+        )
+        group = QueueGroupFact(bytes.fromhex(mourner.group_id), mourner.group, {})
+        data = self._encode(group, mourner.topic, number, event, records)
+        return _Batch(mourner, entries, grave, event, data)
+
+    def _encode(
+        self,
+        group: QueueGroupFact,
+        topic: Topic,
+        number: int,
+        event: Burying,
+        records: dict[int, Record],
+    ) -> bytes:
+        now_ms = self._scheduler.wall_ms()
+        letters: Sequence[Record] = [
+            letter_record(
+                records[one.offset],
+                topic=topic,
+                partition=number,
+                dying=one,
+                group=group.name,
+                group_id=group.id.hex(),
+                now_ms=now_ms,
+            )
+            for one in event.letters
+        ]
+        batch = encode_batch(
+            letters,
+            producer_id=event.producer_id,
+            producer_epoch=0,
+            base_sequence=event.sequence,
+        )
+        return bytes(batch)
+
+    async def _store(self, grave: Topic, event: Burying, data: bytes) -> int:
+        """Have a batch stored by whoever leads the partition; the offset after it."""
+        try:
+            appended = await self._leaders.append(
+                grave, event.partition, data, timeout_ms=APPEND_TIMEOUT_MS
+            )
+        except DuplicateSequence:
+            return 0  # It has been there for long; where, nobody needs to know.
+        return appended.last_offset + 1
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise not_here()
+
+    def _sleep(self, delay_ms: float) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        return over
+
+
+def _candidates(line: _Line) -> list[_Entry]:
+    """The letters at the head of a line that are of one partition of one queue."""
+    found: list[_Entry] = []
+    for entry in line.pending:
+        first = found[0] if found else entry
+        is_other = (first.mourner, first.letter.partition) != (
+            entry.mourner,
+            entry.letter.partition,
+        )
+        if is_other or len(found) == LETTERS_PER_BATCH_MAX:
+            break
+        found.append(entry)
+    return found

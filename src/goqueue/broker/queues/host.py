@@ -1,0 +1,595 @@
+"""One queue at work: it reads what was chosen, lets receivers wait, and wakes up in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues.journal import DeliveryJournal
+from goqueue.broker.queues.records import Part, RecordReader, Source
+from goqueue.broker.topics.topics import Topic
+from goqueue.delivery import (
+    MIXED,
+    SETTLED,
+    Burying,
+    DeadLetter,
+    Delivery,
+    Event,
+    Handed,
+    Lease,
+    Pick,
+    Queue,
+    Run,
+    Settled,
+)
+from goqueue.model.attributes import TTL_HEADER, parse_attributes
+from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.columns import Columns, at_places
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidAttribute,
+    InvalidReceipt,
+    RequestTimedOut,
+)
+
+# How long a receive that would not wait does so for what has to come from another node.
+AWAIT_MS = 2_000
+# How long a receive waits for its leases to be committed, before what it took goes back.
+GRANT_MS_MAX = 5_000
+# Who asks for less than this does not want to have a message alone.
+LEASE_MS_MIN = 100
+# How often one receive chooses again because what it chose could not be handed out.
+ROUNDS_MAX = 8
+# What is read at once to see whose messages those are that wait behind a backlog.
+LOOK_BYTES_MAX = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class ReceivedMessage(NamedTuple):
+    """A message and the delivery it came with."""
+
+    topic: str
+    record: Record
+    delivery: Delivery
+
+
+class ReceivedRun(NamedTuple):
+    """Messages of one batch that were handed out one after the other under one lease."""
+
+    columns: Columns
+    places: Sequence[int]  # in the columns
+    lease: Lease
+    first: int  # the index in the lease of the first of them
+
+
+class Received:
+    """What a receive call got: runs of messages, for whoever shows them, or one by one."""
+
+    __slots__ = ("count", "runs", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.runs: list[ReceivedRun] = []
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        for columns, places, lease, first in self.runs:
+            for index, place in enumerate(places, first):
+                yield ReceivedMessage(self.topic, columns.record(place), lease.delivery(index))
+
+    def add(self, run: ReceivedRun) -> None:
+        self.runs.append(run)
+        self.count += len(run.places)
+
+
+@dataclass(slots=True)
+class WaitingRoom:
+    """How many receivers wait, at all queues of the node together."""
+
+    count_max: int
+    count: int = 0
+
+
+def _stay() -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Receiver:
+    """Somebody who asked for messages and waits for them."""
+
+    consumer: str
+    count_max: int
+    visibility_ms: int
+    promise: Promise[Received] = field(default_factory=Promise)
+    timer: Handle | None = None
+    leave: Callable[[], None] = _stay
+    give_back: Callable[[], None] = _stay  # what it was given and has not been told of yet
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        if not self.promise.is_done:
+            self.answer(Received(""))
+            give_back, self.give_back = self.give_back, _stay
+            give_back()
+
+    def answer(self, messages: Received) -> None:
+        self.stop_waiting()
+        self.promise.resolve(messages)
+
+    def refuse(self, error: Exception) -> None:
+        self.stop_waiting()
+        self.promise.reject(error)
+
+    def stop_waiting(self) -> None:
+        """Leave, and let go of what refers back to this: a cycle would wait for the collector."""
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+        leave, self.leave = self.leave, _stay
+        leave()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What a receive call has read, and the room that is left; every run comes from one part."""
+
+    room: int
+    parts: list[Part] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    error: GoQueueError | None = None
+    is_awaiting: bool = False  # something that was chosen has to come from another node
+
+
+def _given(reading: _Reading, handed: Sequence[Handed]) -> list[ReceivedRun]:
+    """What is handed out of what was read."""
+    given: list[ReceivedRun] = []
+    for run_number, of_run, lease, first in handed:
+        columns, places = reading.parts[run_number]
+        if len(of_run) < len(places):
+            places = [places[one] for one in of_run]
+        given.append(ReceivedRun(columns, places, lease, first))
+    return given
+
+
+def _is_invalid(error: GoQueueError | None) -> bool:
+    return isinstance(error, InvalidReceipt)
+
+
+def _bytes_of(given: list[ReceivedRun]) -> int:
+    return sum(run.columns.bytes_at(run.places) for run in given)
+
+
+class Burial(Protocol):
+    """Whoever moves messages to dead-letter topics."""
+
+    def send(self, mourner: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Bury these messages of a queue; each promise is kept when its message is done."""
+
+
+class HostedQueue:
+    """A queue with its journal, its log and its waiting receivers."""
+
+    def __init__(
+        self,
+        group: str,
+        group_id: str,
+        topic: Topic,
+        queue: Queue,
+        *,
+        scheduler: Scheduler,
+        journal: DeliveryJournal,
+        reader: RecordReader,
+        burial: Burial,
+        room: WaitingRoom,
+        receive_bytes_max: int,
+        is_alone: bool = True,
+    ) -> None:
+        """On a node that is not alone another may own the queue without this one's knowledge."""
+        self.group = group
+        self.group_id = group_id
+        self.topic = topic
+        self.queue = queue
+        self.sources: list[Source] = []  # of the partitions, in their order
+        self._unknown: set[Source] = set()  # of those, what nothing has been heard of yet
+        self.ttl_ms = -1
+        self._scheduler = scheduler
+        self._journal = journal
+        self._reader = reader
+        self._burial = burial
+        self._room = room
+        self._receive_bytes_max = receive_bytes_max
+        self._is_alone = is_alone
+        self._receivers: dict[Receiver, None] = {}
+        # Of those, the ones that wait for longer than they asked to, and until when they did.
+        self._hasty: dict[Receiver, int] = {}
+        self._is_serving_due = False
+        self._is_awaiting = False  # what the last receive had chosen is on its way
+        self._is_searching = False  # it has found nothing so far, and has not seen everything
+        self._timer: Handle | None = None
+        self._timer_at: int | None = None
+        self._is_closed = False
+        self._closed_by: GoQueueError | None = None
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.topic.id
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return self.queue.settings.dead_letter_topic_of(self.topic.name)
+
+    @property
+    def has_leases(self) -> bool:
+        return not self._is_closed and self.queue.leases.count > 0
+
+    def take_events(self) -> list[tuple[int, list[Event]]]:
+        return self.queue.take_events()
+
+    def saved(self) -> Promise[None]:
+        return self._journal.saved(self)
+
+    def close(self, error: GoQueueError | None) -> None:
+        """Stop; receivers get nothing, or are told why."""
+        self._is_closed, self._closed_by = True, error
+        if self._timer is not None:
+            self._timer.cancel()
+        for receiver in list(self._receivers):
+            if error is None:
+                receiver.answer(Received(self.topic.name))
+            else:
+                receiver.refuse(error)
+
+    def read_from(self, source: Source, *, is_known: bool) -> None:
+        """The topic has one more partition, whose messages come from there."""
+        self.sources.append(source)
+        if not is_known:
+            self._unknown.add(source)
+
+    def arrived(self, source: Source) -> None:
+        """Something has come that had to come from another node."""
+        self._unknown.discard(source)
+        self.wake()
+
+    def check_open(self) -> None:
+        """Refuse to change a queue that is not here any more, or cannot be written down."""
+        if self._closed_by is not None:
+            raise self._closed_by
+        self._journal.check_writable(self.group_id)
+
+    # Receiving
+
+    def receive(self, receiver: Receiver, wait_ms: int) -> None:
+        """Answer with what there is, or when something comes, or with nothing when time is up."""
+        if self._closed_by is not None:
+            receiver.refuse(self._closed_by)
+            return
+        if not self._receivers:
+            # Whoever waits was here first, so only an empty room is served at once.
+            self._see_time_pass()
+            if self._try(receiver):
+                self.settle()
+                return
+        if (self._is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
+            self._hasty[receiver] = self._scheduler.now_ms() + wait_ms
+            wait_ms = AWAIT_MS
+        if wait_ms <= 0 or self._room.count >= self._room.count_max:
+            self._hasty.pop(receiver, None)
+            receiver.answer(Received(self.topic.name))
+        else:
+            self._receivers[receiver] = None
+            self._room.count += 1
+            receiver.leave = partial(self._leave, receiver)
+            receiver.timer = self._scheduler.call_later(wait_ms, receiver.cancel)
+            if not self._is_awaiting:
+                self.wake()
+        self.settle()
+
+    def _leave(self, receiver: Receiver) -> None:
+        self._hasty.pop(receiver, None)
+        if self._receivers.pop(receiver, self) is None:
+            self._room.count -= 1
+
+    def wake(self) -> None:
+        """Something may be there for those who wait."""
+        if self._receivers and not self._is_serving_due:
+            self._is_serving_due = True
+            self._scheduler.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_serving_due = self._is_searching = False
+        if self._is_closed:
+            return
+        for receiver in list(self._receivers):
+            # One who may not have more must not hold up those behind.
+            if self.queue.room_for(receiver.consumer) and not self._try(receiver):
+                break
+        if self._hasty and not (self._is_awaiting or self._is_searching):
+            self._dismiss()
+        if self._is_searching:
+            self.wake()
+        self.settle()
+
+    def _dismiss(self) -> None:
+        """Nothing is on its way, so let those go who would have waited no longer."""
+        now_ms = self._scheduler.now_ms()
+        for receiver in [one for one, until_ms in self._hasty.items() if until_ms <= now_ms]:
+            receiver.answer(Received(self.topic.name))
+
+    def _try(self, receiver: Receiver) -> bool:
+        """Answer the receiver if there is something for it, be it an error."""
+        try:
+            messages = self._collect(receiver)
+        except GoQueueError as error:
+            receiver.refuse(error)
+            return True
+        if messages:
+            self._hand_over(receiver, messages)
+        return bool(messages)
+
+    def take_back(self, consumer: str) -> None:
+        """Let everything be chosen again that a consumer has, as if it had not been delivered."""
+        self._release([lease for lease in self.queue.leases if lease.consumer == consumer])
+
+    def _release(self, leases: Iterable[Lease]) -> None:
+        self.queue.release(leases, self._scheduler.now_ms())
+        self.settle()
+        self.wake()
+
+    def _hand_over(self, receiver: Receiver, messages: Received) -> None:
+        """Answer when the leases are written down, so that a restart or another owner knows them.
+
+        In a cluster, and where keys have an order, that is when they are committed. An owner that
+        was replaced without knowing of it cannot commit anything, so it delivers nothing. On a
+        node that is alone they are written, which outlives the process, and not yet synced.
+        """
+        receiver.stop_waiting()
+        leases = {run.lease: None for run in messages.runs}
+        until_ms = min(lease.until_ms for lease in leases)
+
+        def give_back() -> None:
+            if not self._is_closed:
+                self._release(leases)
+
+        def noted(_: None, error: Exception | None) -> None:
+            if receiver.promise.is_done:
+                return
+            receiver.give_back = _stay
+            is_over = receiver.visibility_ms >= LEASE_MS_MIN and (
+                until_ms <= self._scheduler.now_ms()
+            )
+            if error is None and is_over:
+                error = RequestTimedOut("Leases were over before they were committed; retry.")
+            if error is None:
+                receiver.answer(messages)
+                return
+            receiver.refuse(error)
+            give_back()
+
+        def give_up() -> None:
+            noted(None, RequestTimedOut("The leases of messages cannot be committed now; retry."))
+
+        receiver.give_back = give_back
+        if self._is_alone and not self.queue.settings.key_order:
+            self._journal.written(self).then(noted)
+        else:
+            receiver.timer = self._scheduler.call_later(GRANT_MS_MAX, give_up)
+            self._journal.saved(self).then(noted)
+
+    def _collect(self, receiver: Receiver) -> Received:
+        received = Received(self.topic.name)
+        room, queue = self._receive_bytes_max, self.queue
+        self._is_awaiting, self._is_searching = bool(self._unknown), False
+        call = queue.new_call()
+        for _ in range(ROUNDS_MAX):
+            now_ms = self._scheduler.now_ms()
+            picks = queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
+            if not picks:
+                break
+            room_read = min(room, LOOK_BYTES_MAX) if queue.is_looking else room
+            reading = self._read(picks, room_read, is_first=not received)
+            handed = queue.lease(
+                now_ms,
+                receiver.consumer,
+                reading.runs,
+                visibility_ms=receiver.visibility_ms,
+                gone=reading.gone,
+                call=call,
+            )
+            given = _given(reading, handed)
+            for run in given:
+                received.add(run)
+            reads_ahead = queue.settings.fair_keys or queue.takes_whole_keys
+            room = room - _bytes_of(given) if reads_ahead else reading.room
+            self._is_awaiting = self._is_awaiting or reading.is_awaiting
+            is_stopped = reading.error is not None or reading.is_awaiting
+            if is_stopped and queue.stop_looking():
+                is_stopped = False  # There is something that was looked at before.
+            elif reading.error is not None and not received:
+                raise reading.error
+            if is_stopped or room <= 0 or len(received) >= receiver.count_max:
+                break
+        else:
+            # Nothing but what waits behind its key, or is over: look further in another turn.
+            self._is_searching = not received
+        return received
+
+    def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
+        """The records of what was chosen, as far as there is room for them in one answer."""
+        reading = _Reading(room)
+        cut_off: set[int] = set()  # Later messages of theirs must not overtake those not read.
+        for number, lane, offsets in picks:
+            if reading.room <= 0 and (reading.runs or not is_first):
+                break
+            if number in cut_off:
+                continue
+            source = self.sources[number]
+            found = self._reader.read(source, offsets)
+            is_awaiting = found.awaited is not None or (found.error is not None and source.is_gone)
+            if is_awaiting or found.error is not None:
+                cut_off.add(number)
+            if is_awaiting:
+                reading.is_awaiting = True
+            else:
+                reading.error = reading.error or found.error
+            reading.gone += [(number, offset) for offset in found.gone]
+            for columns, places in found.in_order(offsets) if lane == MIXED else found.parts:
+                fitting = columns.fitting(places, reading.room)
+                if not fitting and is_first and not reading.runs:
+                    fitting = places[:1]  # What is larger than all the room comes alone.
+                reading.room -= columns.weight_of(fitting)
+                if fitting:
+                    reading.parts.append(Part(columns, fitting))
+                    reading.runs.append(self._run(number, columns, fitting))
+                if len(fitting) < len(places):
+                    reading.room = min(0, reading.room)
+                    return reading
+            if found.unread is not None:
+                reading.room = min(0, reading.room)
+                return reading
+        return reading
+
+    def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
+        """What the queue must know of these records."""
+        settings = self.queue.settings
+        keys = columns.keys(places) if settings.key_order or settings.fair_keys else None
+        expires_ms = None
+        if columns.may_have_attributes or self.ttl_ms >= 0:
+            expires_ms = [self._expires_ms(columns, place) for place in places]
+            if expires_ms.count(None) == len(expires_ms):
+                expires_ms = None
+        return Run(number, at_places(columns.offsets, places), keys, expires_ms)
+
+    def _expires_ms(self, columns: Columns, place: int) -> int | None:
+        """When the message's life is over: by its own header, or else by the topic's setting."""
+        ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
+        headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
+        for name, _ in headers:
+            if name.startswith(DEAD_PREFIX):
+                return None  # A dead letter has been given up once; it waits for somebody.
+            if name == TTL_HEADER:
+                try:
+                    ttl_ms = parse_attributes(headers).ttl_ms
+                except InvalidAttribute:
+                    pass  # It was stored while nobody looked at such headers.
+        if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
+            return None
+        # A life ends by the time of day, but the queue counts with the clock that nobody sets.
+        ahead_ms = self._scheduler.now_ms() - self._scheduler.wall_ms()
+        return timestamp_ms + ttl_ms + ahead_ms
+
+    # Settling
+
+    def settle(self) -> list[Promise[None]]:
+        """Have everything carried out that the queue wants done, and set the alarm."""
+        if self.queue.has_events:
+            self._journal.changed(self)
+        return self._carry_out()
+
+    def _carry_out(self) -> list[Promise[None]]:
+        """The same where the journal knows already that there is something to write."""
+        letters = self.queue.take_dead_letters()
+        self._set_alarm()
+        return self._burial.send(self, letters) if letters else []
+
+    def answer(self, settled: list[Settled]) -> Promise[list[GoQueueError | None]]:
+        """The outcome of each receipt, when it is durable."""
+        promise: Promise[list[GoQueueError | None]] = Promise()
+        # Nearly always all went well, and counting is quicker than looking at each.
+        results: list[GoQueueError | None] = [None] * len(settled)
+        if settled.count(SETTLED) < len(settled):
+            results = [one.error for one in settled]
+        is_refused = all(error is not None for error in results)
+        if is_refused and (self._is_alone or all(_is_invalid(one) for one in results)):
+            self.settle()
+            promise.resolve(results)
+            return promise
+        # What changes nothing must be no word of an owner that was replaced without knowing it.
+        is_proof_needed = not self._is_alone and not self.queue.has_events
+        waits = [self._journal.prove(self.group_id)] if is_proof_needed else []
+        waits += [self._journal.saved(self), *self._carry_out()]
+        self.wake()
+        left = len(waits)
+        failures: list[Exception] = []
+
+        def done(_: object, error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                failures.append(error)
+            if not left:
+                promise.settle(None if failures else results, failures[0] if failures else None)
+
+        for wait in waits:
+            wait.then(done)
+        return promise
+
+    def burying(self, number: int, event: Burying) -> Promise[None]:
+        """Messages of a partition are about to be written as dead letters; kept when noted."""
+        self.queue.partitions[number].record(event)
+        self.queue.mark_changed(number)
+        return self._journal.saved(self)
+
+    def buried(self, letters: list[DeadLetter], grave: Topic, end: int) -> Promise[None]:
+        """Dead letters are in their topic, before its offset `end`; kept when that is noted."""
+        self.queue.buried(letters, self._scheduler.now_ms(), topic_id=grave.id, end=end)
+        self.wake()
+        self._set_alarm()
+        return self._journal.saved(self)
+
+    def given_up(self, letters: list[DeadLetter]) -> None:
+        self.queue.given_up(letters, self._scheduler.now_ms())
+        self.settle()
+        self.wake()
+
+    # Time
+
+    def _see_time_pass(self) -> None:
+        now_ms = self._scheduler.now_ms()
+        self.queue.expire(now_ms)
+        if self.queue.settings.delay_ms:
+            self.queue.ripen(now_ms)
+
+    def _set_alarm(self) -> None:
+        """Wake up when a lease ends, and for those who wait also when a retry is due.
+
+        A retry that is due already was not handed out for want of room; time does not change that.
+        An alarm that comes too early finds nothing and is set anew. Leases begin and end all the
+        time, so an earlier one is left as it is.
+        """
+        wake_ms = self.queue.leases.next_expiry_ms()
+        due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
+        if due_ms is not None and due_ms > self._scheduler.now_ms():
+            wake_ms = due_ms if wake_ms is None else min(wake_ms, due_ms)
+        if self._receivers and self.queue.settings.delay_ms:
+            ripe_ms = self.queue.next_ripe_ms()
+            if ripe_ms is not None:
+                wake_ms = ripe_ms if wake_ms is None else min(wake_ms, ripe_ms)
+        if wake_ms is None or self._is_closed:
+            return
+        if self._timer_at is not None and self._timer_at <= wake_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = wake_ms
+        delay_ms = max(0, wake_ms - self._scheduler.now_ms())
+        self._timer = self._scheduler.call_later(delay_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, None
+        self._see_time_pass()
+        if self._receivers:
+            self._serve()
+        else:
+            self.settle()

@@ -1,0 +1,545 @@
+"""The delivery journal: what queues want remembered, in the internal topic `__delivery`.
+
+All queues of a group write to one partition, which its id decides. The events of one turn of the
+event loop become one batch there, and whoever waits for them is answered when it is durable. When a
+partition has grown enough, all its ledgers are written out whole, and what is before that is
+deleted. In a cluster the node that leads a partition owns the delivery state in it: it reads the
+partition to its end when it begins to lead, and forgets it all when it ceases to.
+
+What a transaction acknowledges is a transactional batch here, and the marker that ends the
+transaction in this partition decides about it. A snapshot says nothing of transactions that are
+open, so that their batches, and all that follows the first of them, are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from zlib import crc32
+
+from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.shards.own_records import readable_batches
+from goqueue.broker.shards.transactional_batches import write_records
+from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topic, Topics
+from goqueue.config import DeliverySettings
+from goqueue.delivery import (
+    Ended,
+    Event,
+    Forgotten,
+    Ledger,
+    LedgerKey,
+    Prepared,
+    Shifted,
+    decode_events,
+    decode_key,
+    encode_events,
+    encode_key,
+)
+from goqueue.model.batch import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    decode_marker,
+    encode_batch,
+)
+from goqueue.model.compression import Buffer
+from goqueue.model.errors import (
+    CorruptDeliveryState,
+    GoQueueError,
+    NotCoordinator,
+    NotLeader,
+    StorageFailed,
+)
+from goqueue.model.names import ProducerIdentity
+from goqueue.partition import Partition
+
+BATCH_BYTES_MAX = 1 << 20
+RETRY_MS = 1000
+# How often the time is written down while messages are out and nothing else is written: a lease
+# lasts longer by no more than that, besides the time for which nobody owned it.
+TICK_MS = 1000
+# Whose records tell nothing but the time.
+_CLOCK_KEY = LedgerKey("__clock", bytes(16), 0)
+
+_log = logging.getLogger(__name__)
+
+# The ledgers of one group for one topic, by partition.
+Ledgers = dict[int, Ledger]
+
+
+class Journaled(Protocol):
+    """A queue that has something to write down."""
+
+    group_id: str
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def has_leases(self) -> bool: ...
+
+    def take_events(self) -> list[tuple[int, list[Event]]]: ...
+
+
+@dataclass(slots=True)
+class _OpenTransaction:
+    """What a transaction has acknowledged in one partition of the journal."""
+
+    first_offset: int  # of the journal
+    ledgers: dict[LedgerKey, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Shelf:
+    """One partition of the journal."""
+
+    partition: Partition
+    bytes_since: int = 0  # written since its last snapshot
+    snapshot_bytes: int = 0
+    unsaved: list[Record] = field(default_factory=list)
+    is_refused: bool = False  # the disk did not take what is unsaved
+    waiting: list[Promise[None]] = field(default_factory=list)
+    unwritten: list[Promise[None]] = field(default_factory=list)  # who waits for the write alone
+    changed: dict[Journaled, None] = field(default_factory=dict)
+    open: dict[int, _OpenTransaction] = field(default_factory=dict)  # by producer id
+    written_ms: int = 0  # when the last record was written, by the clock of who wrote it
+    leasing: dict[Journaled, None] = field(default_factory=dict)  # queues that may have leases
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a marker is in the log that the ledgers have not been told of.
+
+        A snapshot that is written after it must not be without what it decides.
+        """
+        return any(self.partition.open_transaction(one) is None for one in self.open)
+
+
+class DeliveryJournal:
+    """Reads ledgers back at the start, and writes their events from then on."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        settings: DeliverySettings,
+        *,
+        is_alone: bool = True,
+    ) -> None:
+        """A node that is not alone waits until it is told what to lead."""
+        self._scheduler = scheduler
+        self._topics = topics
+        self._settings = settings
+        self._is_alone = is_alone
+        self._shelves: dict[int, _Shelf] = {}  # by partition of the journal
+        self._is_due = False
+        self._is_retrying = False
+        self._ticker: Handle | None = None
+        # By group id and topic id.
+        self.ledgers: dict[tuple[str, bytes], Ledgers] = {}
+        topics.internal.on_made(DELIVERY_TOPIC, lambda _: self.open())
+
+    # Opening
+
+    def open(self) -> None:
+        """Read all ledgers; the topic is made when the first queue comes."""
+        topic = self._topics.find(DELIVERY_TOPIC)
+        if topic is not None:
+            for partition in topic.partitions:
+                self.lead(partition)
+
+    def ensure_topic(self) -> Topic:
+        """Make the topic if it is missing; no record in it is durable sooner than it is."""
+        return self._topics.internal.make(DELIVERY_TOPIC)
+
+    # Leading
+
+    def lead(self, partition: Partition) -> None:
+        """Read what a partition knows, up to its end: what is there this node will commit."""
+        shelf = self._shelves[partition.name.partition] = _Shelf(partition)
+        self._replay(shelf)
+
+    def resign(self, number: int) -> None:
+        """Forget a partition that another node leads from now on. Whoever waits asks there."""
+        shelf = self._shelves.pop(number, None)
+        for key in self.led_by(number):
+            del self.ledgers[key]
+        if shelf is not None:
+            for promise in (*shelf.waiting, *shelf.unwritten):
+                promise.reject(not_here())
+
+    def number_of(self, group_id: str) -> int:
+        """The partition that holds what is known of a group."""
+        topic = self._topics.find(DELIVERY_TOPIC)
+        count = self._settings.partitions if topic is None else len(topic.partitions)
+        # The process's own hash() changes from start to start; this must not.
+        return crc32(group_id.encode()) % count
+
+    def is_here(self, group_id: str) -> bool:
+        return self._is_alone or self.number_of(group_id) in self._shelves
+
+    def check_here(self, group_id: str) -> None:
+        """Refuse who must ask the node that leads the group's partition."""
+        if not self.is_here(group_id):
+            raise not_here()
+
+    def led_by(self, number: int) -> list[tuple[str, bytes]]:
+        """The ledgers, by group id and topic id, that a partition holds."""
+        return [key for key in self.ledgers if self.number_of(key[0]) == number]
+
+    def settled(self, number: int) -> Promise[None]:
+        """Kept when all that is in a partition now is committed."""
+        promise: Promise[None] = Promise()
+        shelf = self._shelves.get(number)
+        if shelf is None:
+            promise.reject(not_here())
+        else:
+            last_offset = shelf.partition.end_offset - 1
+            shelf.partition.when_committed(
+                last_offset, lambda error: promise.settle(None, _where_now(error))
+            )
+        return promise
+
+    def _replay(self, shelf: _Shelf) -> None:
+        for header, batch in readable_batches(shelf.partition, name="delivery state"):
+            shelf.bytes_since += header.size
+            self._replay_batch(shelf, header, batch)
+        self._resume_leases(shelf)
+
+    def _resume_leases(self, shelf: _Shelf) -> None:
+        """Let leases go on from where their last owner left them.
+
+        They were counted by that one's clock, whose last time the journal's last record has. No
+        two clocks are compared, and the time without an owner does not count: nobody could have
+        settled anything then. Those who read this later see it as an event.
+        """
+        number = shelf.partition.name.partition
+        shift_ms = self._scheduler.now_ms() - shelf.written_ms
+        for group_id, topic_id in self.led_by(number):
+            for source, ledger in self.ledgers[group_id, topic_id].items():
+                if ledger.grants:
+                    event = Shifted(shift_ms)
+                    ledger.apply(event)
+                    key = LedgerKey(group_id, topic_id, source)
+                    shelf.unsaved.append(self._record(key, [event]))
+        if shelf.unsaved:
+            self._write_soon()
+
+    def _replay_batch(self, shelf: _Shelf, header: BatchHeader, batch: Buffer) -> None:
+        if header.is_control:
+            self._end(shelf, header.producer_id, is_commit=decode_marker(batch).is_commit)
+            return
+        for record in decode_batch(batch):
+            if record.offset < shelf.partition.start_offset:
+                continue
+            shelf.written_ms = record.timestamp_ms
+            key = self._replay_record(record)
+            if key is not None and header.is_transactional:
+                self._note_open(shelf, header.producer_id, header.base_offset, key)
+
+    def _replay_record(self, record: Record) -> LedgerKey | None:
+        try:
+            key = decode_key(record.key or b"")
+            events = decode_events(record.value or b"")
+        except CorruptDeliveryState as error:
+            _log.error("a record of %s at %d: %s", DELIVERY_TOPIC, record.offset, error)
+            return None
+        ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
+        ledger = ledgers.setdefault(key.partition, Ledger())
+        for event in events:
+            ledger.apply(event)
+        if not ledger.is_known:
+            del ledgers[key.partition]
+            if not ledgers:
+                del self.ledgers[key.group, key.topic_id]
+        return key
+
+    # Transactions
+
+    def partition_of(self, group_id: str) -> Partition:
+        """Where a group's acks are written, which a transaction must take part in."""
+        return self.ensure_topic().partition(self.number_of(group_id))
+
+    def prepare(
+        self, group_id: str, events: Mapping[LedgerKey, Prepared], identity: ProducerIdentity
+    ) -> int:
+        """Write what a transaction acknowledges; the offset to wait for, or nothing is written.
+
+        What happened before is written before, so that the log tells it in the same order.
+        """
+        shelf = self._shelf(group_id)
+        self._write(shelf)
+        self.check_writable(group_id)
+        records = [self._record(key, [event]) for key, event in events.items()]
+        now_ms, bytes_before = self._scheduler.now_ms(), shelf.partition.bytes_in
+        written = write_records(shelf.partition, records, identity, now_ms=now_ms)
+        shelf.bytes_since += shelf.partition.bytes_in - bytes_before
+        for key in events:
+            self._note_open(shelf, identity.producer_id, written.base_offset, key)
+        return written.last_offset
+
+    def ended(self, partition: Partition, producer_id: int) -> list[LedgerKey]:
+        """A marker in a partition of the journal is committed: the ledgers that it decides about.
+
+        Their queues are to be told at once. Meanwhile a queue may have been rewound or purged, or
+        its group may be gone, and that is behind the marker in the log; ledgers see to it that
+        the order of the two does not matter.
+        """
+        shelf = self._shelves.get(partition.name.partition)
+        if shelf is None or shelf.partition is not partition:
+            return []
+        ended = shelf.open.pop(producer_id, None)
+        return [] if ended is None else list(ended.ledgers)
+
+    def _end(self, shelf: _Shelf, producer_id: int, *, is_commit: bool) -> None:
+        for group_id, topic_id, number in self.ended(shelf.partition, producer_id):
+            ledger = self.ledgers.get((group_id, topic_id), {}).get(number)
+            if ledger is not None:
+                ledger.apply(Ended(producer_id, is_commit))
+
+    @staticmethod
+    def _note_open(shelf: _Shelf, producer_id: int, offset: int, key: LedgerKey) -> None:
+        opened = shelf.open.setdefault(producer_id, _OpenTransaction(offset))
+        opened.ledgers[key] = None
+
+    # Writing
+
+    def check_writable(self, group_id: str) -> None:
+        """Refuse to change a queue while its earlier changes cannot be written down."""
+        shelf = self._shelf(group_id)
+        if shelf.partition.failure is not None:
+            raise shelf.partition.failure
+        if shelf.is_refused:
+            raise StorageFailed("Delivery state cannot be written to the disk now; retry.")
+
+    def changed(self, queue: Journaled) -> None:
+        """The queue has events; they are written at the end of this turn."""
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is not None:
+            shelf.changed[queue] = None
+            self._write_soon()
+
+    def saved(self, queue: Journaled) -> Promise[None]:
+        """Kept when all that the queue has said so far is durable."""
+        promise: Promise[None] = Promise()
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
+        shelf.changed[queue] = None
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
+    def written(self, queue: Journaled) -> Promise[None]:
+        """Kept when all that the queue has said so far is written, before it is durable."""
+        promise: Promise[None] = Promise()
+        shelf = self._find_shelf(queue.group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
+        shelf.changed[queue] = None
+        shelf.unwritten.append(promise)
+        self._write_soon()
+        return promise
+
+    def prove(self, group_id: str) -> Promise[None]:
+        """Kept when this node has committed something, and so has owned the group until then."""
+        promise: Promise[None] = Promise()
+        shelf = self._find_shelf(group_id)
+        if shelf is None:
+            promise.reject(not_here())
+            return promise
+        shelf.unsaved.append(self._record(_CLOCK_KEY, []))
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
+    def note(self, events: Mapping[LedgerKey, Event]) -> None:
+        """Write events that have been applied already."""
+        for key, event in events.items():
+            self._shelf(key.group).unsaved.append(self._record(key, [event]))
+        self.flush()
+
+    def ledger(self, key: LedgerKey) -> Ledger:
+        """A ledger that belongs to no queue; its keeper's name begins with two underscores."""
+        self.check_here(key.group)
+        return self.ledgers.get((key.group, key.topic_id), {}).get(key.partition) or Ledger()
+
+    def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
+        """Apply events to such a ledger; kept when they are durable."""
+        self.ensure_topic()
+        shelf = self._shelf(key.group)
+        ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
+        ledger = ledgers.setdefault(key.partition, Ledger())
+        for event in events:
+            ledger.apply(event)
+        promise: Promise[None] = Promise()
+        shelf.unsaved.append(self._record(key, events))
+        shelf.waiting.append(promise)
+        self._write_soon()
+        return promise
+
+    def forget(self, group_id: str, topic_id: bytes) -> None:
+        """The group, or the topic, is gone; so is what was known of them."""
+        ledgers = self.ledgers.pop((group_id, topic_id), {})
+        shelf = self._find_shelf(group_id)
+        if shelf is not None and ledgers:
+            shelf.unsaved += [
+                self._record(LedgerKey(group_id, topic_id, number), [Forgotten()])
+                for number in ledgers
+            ]
+            self._write_soon()
+
+    def flush(self) -> None:
+        """Write everything now, without waiting for the end of the turn."""
+        self._is_due = False
+        for shelf in list(self._shelves.values()):
+            if shelf.changed or shelf.unsaved or shelf.waiting or shelf.unwritten:
+                self._write(shelf)
+
+    def _write_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._write_due)
+
+    def _write_due(self) -> None:
+        if self._is_due:
+            self.flush()
+
+    def _write(self, shelf: _Shelf) -> None:
+        changed, shelf.changed = shelf.changed, {}
+        shelf.leasing.update(changed)
+        if changed and self._ticker is None:
+            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
+        for queue in changed:
+            for number, events in queue.take_events():
+                key = LedgerKey(queue.group_id, queue.topic_id, number)
+                shelf.unsaved.append(self._record(key, events))
+        waiting, shelf.waiting = shelf.waiting, []
+        unwritten, shelf.unwritten = shelf.unwritten, []
+
+        def committed(error: GoQueueError | None) -> None:
+            error = _where_now(error)
+            for promise in waiting:
+                promise.settle(None, error)
+
+        try:
+            self._append(shelf)
+        except GoQueueError as error:
+            _log.error("delivery state must wait: %s", error)
+            shelf.is_refused = True
+            if not self._is_retrying:
+                self._is_retrying = True
+                self._scheduler.call_later(RETRY_MS, self._retry)
+            waiting += unwritten
+            committed(error)
+            return
+        shelf.is_refused = False
+        for promise in unwritten:
+            promise.resolve(None)
+        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
+        size_max = max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes)
+        if shelf.bytes_since > size_max and not shelf.is_behind:
+            self._snapshot(shelf)
+
+    def _retry(self) -> None:
+        self._is_retrying = False
+        self._write_soon()
+
+    def _append(self, shelf: _Shelf) -> None:
+        """Write what has not been written; what the disk refuses stays where it is."""
+        if shelf.partition.failure is not None and shelf.unsaved:
+            raise shelf.partition.failure
+        while shelf.unsaved:
+            count = _fitting(shelf.unsaved)
+            shelf.bytes_since += self._append_batch(shelf.partition, shelf.unsaved[:count])
+            shelf.written_ms = shelf.unsaved[count - 1].timestamp_ms
+            del shelf.unsaved[:count]
+
+    def _tick(self) -> None:
+        """Write down what time it is for those whose leases go on."""
+        self._ticker, now_ms = None, self._scheduler.now_ms()
+        is_leasing = False
+        for shelf in list(self._shelves.values()):
+            shelf.leasing = {one: None for one in shelf.leasing if one.has_leases}
+            if not shelf.leasing:
+                continue
+            is_leasing = True
+            if now_ms - shelf.written_ms >= TICK_MS and not shelf.is_refused:
+                shelf.unsaved.append(self._record(_CLOCK_KEY, []))
+                self._write_soon()
+        if is_leasing:
+            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
+
+    def _append_batch(self, partition: Partition, records: list[Record]) -> int:
+        batch = encode_batch(records)
+        partition.write(memoryview(batch), now_ms=self._scheduler.now_ms())
+        return len(batch)
+
+    def _record(self, key: LedgerKey, events: Iterable[Event]) -> Record:
+        now_ms = self._scheduler.now_ms()
+        return Record(encode_key(key), encode_events(events), timestamp_ms=now_ms)
+
+    def _snapshot(self, shelf: _Shelf) -> None:
+        """Write all ledgers of the shelf, then delete what they replace."""
+        first = shelf.partition.end_offset
+        needed = min([first, *(one.first_offset for one in shelf.open.values())])
+        records = [
+            self._record(LedgerKey(group_id, topic_id, number), [part])
+            for (group_id, topic_id), ledgers in self.ledgers.items()
+            if self._find_shelf(group_id) is shelf
+            for number, ledger in ledgers.items()
+            if number == 0 or not ledger.is_empty  # the first one says that there is a queue
+            for part in ledger.written_out()
+        ]
+        size = 0
+        try:
+            while records:
+                count = _fitting(records)
+                size += self._append_batch(shelf.partition, records[:count])
+                del records[:count]
+        except GoQueueError as error:
+            _log.error("a snapshot of delivery state must wait: %s", error)
+            shelf.bytes_since = 0  # The journal grows on, and then it is tried again.
+            return
+        shelf.bytes_since, shelf.snapshot_bytes = 0, size
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                try:
+                    shelf.partition.delete_before(needed)
+                except GoQueueError as refused:
+                    _log.error("old delivery state stays where it is: %s", refused)
+
+        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
+
+    def _shelf(self, group_id: str) -> _Shelf:
+        shelf = self._find_shelf(group_id)
+        if shelf is None:
+            raise not_here()
+        return shelf
+
+    def _find_shelf(self, group_id: str) -> _Shelf | None:
+        return self._shelves.get(self.number_of(group_id))
+
+
+def not_here() -> NotCoordinator:
+    return NotCoordinator("Another node owns this queue group's state now; ask there.")
+
+
+def _where_now(error: GoQueueError | None) -> GoQueueError | None:
+    """Whoever does not lead the journal any more does not own the group either."""
+    return not_here() if isinstance(error, NotLeader) else error
+
+
+def _fitting(records: list[Record]) -> int:
+    """How many records, at least one, make a batch of reasonable size."""
+    size = 0
+    for count, record in enumerate(records):
+        size += len(record.key or b"") + len(record.value or b"") + 32
+        if size > BATCH_BYTES_MAX and count:
+            return count
+    return len(records)

@@ -1,0 +1,335 @@
+"""The lane indexes of partitions that queue groups read, kept up with their logs.
+
+An index is made when a topic first has a queue. It follows the last stable offset, because what a
+transaction has written and not decided is no message yet. It does so a stretch at a time, so that
+a long log that nobody has looked at does not stop everything else. What it knows is saved now and
+then beside the segments; after a crash the rest is read from the log again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial as bound
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
+from goqueue.model.attributes import PRIORITY_HEADER, parse_priority, payload_has_attributes
+from goqueue.model.batch import (
+    CODEC_MASK,
+    BatchHeader,
+    decode_records,
+    read_header,
+    unpack_payload,
+)
+from goqueue.model.byte_search import searcher
+from goqueue.model.columns import decode_columns
+from goqueue.model.compression import Buffer, meter
+from goqueue.model.decoding import decoder
+from goqueue.model.errors import CorruptBatch, GoQueueError, InvalidAttribute
+from goqueue.partition import AbortedSpans, Partition
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+
+LANES_FILE = "lanes"
+_MAGIC = b"GQLN"
+_VERSION = 2  # 1: batches that cannot be read were in the normal lane
+# Read in one turn of the event loop, and from how many logs: about a millisecond, which whoever is
+# served in that turn has to wait.
+STEP_BYTES = 1 << 20
+STEP_UNPACKED_BYTES = 16 << 20  # a few bytes may unpack to many
+STEP_PARTITIONS = 100
+HEADERS_MAX = 100_000  # of one batch that are searched for priorities
+RETRY_MS = 1000
+_has_priority = searcher(PRIORITY_HEADER.encode())
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionLanes:
+    """One partition's index and the times at which its messages came."""
+
+    is_known = True  # A copy on this node is known as far as it goes.
+
+    def __init__(self, disk: Disk, partition: Partition, *, now_ms: int) -> None:
+        self.partition = partition
+        self._disk = disk
+        self.index = self._load()
+        self.arrivals = Arrivals(0, now_ms)
+        self.saved_end = self.index.end
+
+    @property
+    def source(self) -> Partition:
+        """What records are read from."""
+        return self.partition
+
+    @property
+    def stable_end(self) -> int:
+        """Up to where queues may know messages."""
+        return min(self.index.end, self.partition.last_stable_offset)
+
+    def _load(self) -> LaneIndex:
+        saved = read_framed(self._disk, self._path, magic=_MAGIC, version=_VERSION, body=LaneState)
+        index = None
+        if saved is not None and saved.end <= self.partition.end_offset:
+            index = LaneIndex.restore(saved)
+        return index if index is not None else LaneIndex(self.partition.start_offset)
+
+    @property
+    def _path(self) -> str:
+        return f"{self.partition.log.folder}/{LANES_FILE}"
+
+    def follow(self, bytes_max: int, now_ms: int) -> tuple[int, bool]:
+        """Note the lanes of what has come since: how many bytes it was, and whether more is left.
+
+        It is about `bytes_max` at most, and at least one batch.
+        """
+        partition, index = self.partition, self.index
+        size = 0
+        if index.end < partition.start_offset:
+            index.forget_before(partition.start_offset)
+        first = index.end
+        while index.end < partition.last_stable_offset and size < bytes_max:
+            try:
+                part = partition.read(index.end, bytes_max=bytes_max - size, is_committed_only=True)
+                data = b"" if part is None else part.read_checked()
+                aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
+            except CorruptBatch as error:
+                # Nobody can read these, so any lane does for them.
+                end = error.next_offset or partition.last_stable_offset
+                index.note(index.end, max(end, index.end + 1) - 1, NORMAL)
+                continue
+            if not data:
+                break
+            size += len(data) if self._note(data, aborted) else bytes_max
+        if index.end > first:
+            self.arrivals.note(first, now_ms)
+        return size, index.end < partition.last_stable_offset and size >= bytes_max
+
+    def _note(self, data: bytes, aborted: AbortedSpans) -> bool:
+        """Note the lanes of batches; False when that was too much for one turn."""
+        index, at = self.index, 0
+        unpacked_max = meter.bytes_total + STEP_UNPACKED_BYTES
+        may_have = self.partition.settings.has_attributes
+        is_named = may_have and _has_priority(data, 0)
+        view = memoryview(data)
+        while at < len(data):
+            if meter.bytes_total > unpacked_max:
+                return False
+            header = read_header(data, at)
+            batch = view[at : at + header.size]
+            at += header.size
+            lane = NO_LANE
+            is_dropped = header.is_control or (aborted and aborted.cover(header))
+            payload = None if is_dropped else self._readable(header, batch)
+            if payload is not None:
+                lane = NORMAL
+                is_packed = header.attributes & CODEC_MASK
+                if (is_named or (may_have and is_packed)) and payload_has_attributes(payload):
+                    self._note_records(header, payload)
+            if header.last_offset >= index.end:
+                index.note(max(index.end, header.base_offset), header.last_offset, lane)
+        return True
+
+    def _readable(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """The records of a batch, unpacked; None, and a message in the log, if they make no sense.
+
+        Earlier versions stored such batches. They hold no message for anybody, and may announce
+        billions: queues must not look for them one by one.
+        """
+        try:
+            payload = unpack_payload(batch, header)
+            if not _is_sound(header, payload):
+                decode_columns(
+                    header, payload
+                )  # Only what the readers of queues refuse is left out.
+            return payload
+        except GoQueueError as error:
+            _log.error(
+                "%s: the records of the batch at offset %d cannot be read; queue groups pass over "
+                "offsets %d to %d: %s",
+                self.partition.name,
+                header.base_offset,
+                header.base_offset,
+                header.last_offset,
+                error,
+            )
+            return None
+
+    def _note_records(self, header: BatchHeader, payload: Buffer) -> None:
+        index = self.index
+        header_count = 0
+        for record in decode_records(header, payload):
+            header_count += len(record.headers)
+            if header_count > HEADERS_MAX:
+                return  # Nobody was let store so many; the rest has no priority.
+            if index.end <= record.offset <= header.last_offset:
+                index.note(record.offset, record.offset, _lane_of(record.headers))
+
+    def save(self) -> Callable[[], None] | None:
+        """What writes the index down, to be run anywhere; None when nothing is new."""
+        if self.saved_end == self.index.end or self.partition.is_gone:
+            return None
+        self.saved_end = self.index.end
+        return bound(
+            write_framed,
+            self._disk,
+            self._path,
+            magic=_MAGIC,
+            version=_VERSION,
+            body=self.index.state(),
+            is_durable=False,
+        )
+
+
+def _is_sound(header: BatchHeader, payload: Buffer) -> bool:
+    """Whether the records pass the check of a producer's batch, except for gaps by compaction."""
+    try:
+        decoder.check_records(payload, 0, header.record_count, header.base_timestamp, True)
+    except GoQueueError:
+        return False
+    return True
+
+
+def _lane_of(headers: tuple[tuple[str, bytes | None], ...]) -> int:
+    lane = NORMAL
+    for name, content in headers:
+        if name == PRIORITY_HEADER:
+            try:
+                lane = parse_priority(content)
+            except InvalidAttribute:
+                lane = NORMAL  # It was stored while nobody looked at such headers.
+    return lane
+
+
+class Lanes:
+    """The indexes of all partitions that have queues; tells who wants to know when they grow."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        *,
+        save_ms: int,
+        grown: Callable[[Partition, int], None],
+        begins: Callable[[Partition, int], None],
+    ) -> None:
+        """`grown` is told a partition and the offset up to which its lanes are known.
+
+        `begins` is told that it begins later, before its lanes forget what went.
+        """
+        self._disk = disk
+        self._scheduler = scheduler
+        self._save_ms = save_ms
+        self._grown = grown
+        self._begins = begins
+        self._lanes: dict[Partition, PartitionLanes] = {}
+        self._behind: dict[Partition, None] = {}
+        self._is_following = False
+        self._is_saving = False
+
+    def of(self, partition: Partition) -> PartitionLanes:
+        """The lanes of a partition, which are followed from now on."""
+        lanes = self._lanes.get(partition)
+        if lanes is None:
+            now_ms = self._scheduler.now_ms()
+            lanes = PartitionLanes(self._disk, partition, now_ms=now_ms)
+            self._lanes[partition] = lanes
+            partition.watchers[self] = None
+            if lanes.index.end < partition.last_stable_offset:
+                self._behind[partition] = None
+                self._follow_soon()
+            self._save_later()
+        return lanes
+
+    def partition_advanced(self, partition: Partition) -> None:
+        """There are more messages; look at them at the end of this turn, with all the others."""
+        if partition.is_gone:
+            self.drop(partition)
+            return
+        self._behind[partition] = None
+        self._follow_soon()
+
+    def drop(self, partition: Partition) -> None:
+        self._lanes.pop(partition, None)
+        self._behind.pop(partition, None)
+        partition.watchers.pop(self, None)
+
+    def save_all(self) -> None:
+        """Write everything down now; for a clean stop."""
+        for lanes in self._lanes.values():
+            self._write(lanes.save())
+
+    def _follow_soon(self) -> None:
+        if not self._is_following:
+            self._is_following = True
+            self._scheduler.call_soon(self._follow)
+
+    def catch_up(self) -> None:
+        """Look at what has come now: who was told that a message is stored may ask for it."""
+        if self._behind:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Take up a step's worth of what has come; the rest has to wait for the next turn."""
+        self._is_following = False
+        room = STEP_BYTES
+        for partition in list(self._behind)[:STEP_PARTITIONS]:
+            del self._behind[partition]
+            lanes = self._lanes.get(partition)
+            if lanes is None or partition.is_gone:
+                continue
+            room -= self._follow_one(lanes, room)
+            self._grown(partition, lanes.index.end)
+            if room <= 0:
+                break
+        if self._behind:
+            self._follow_soon()
+
+    def _follow_one(self, lanes: PartitionLanes, bytes_max: int) -> int:
+        start = lanes.partition.start_offset
+        if lanes.index.end < start:
+            self._begins(lanes.partition, start)
+        try:
+            size, has_more = lanes.follow(bytes_max, self._scheduler.now_ms())
+        except GoQueueError as error:
+            _log.error("the lanes of %s must wait: %s", lanes.partition.name, error)
+            again = bound(self.partition_advanced, lanes.partition)
+            self._scheduler.call_later(RETRY_MS, again)
+            return 0
+        if has_more:
+            self._behind[lanes.partition] = None
+        return size
+
+    def _save_later(self) -> None:
+        if not self._is_saving:
+            self._is_saving = True
+            self._scheduler.call_later(self._save_ms, self._save_some)
+
+    def _save_some(self) -> None:
+        writes = [write for one in self._lanes.values() if (write := one.save()) is not None]
+        self._is_saving = False
+        if self._lanes:
+            self._save_later()
+        if writes:
+            self._scheduler.run_blocking(bound(_write_all, self._write, writes), _raise)
+
+    @staticmethod
+    def _write(write: Callable[[], None] | None) -> None:
+        try:
+            if write is not None:
+                write()
+        except OSError as error:
+            _log.warning("a lane index was not saved and will be read from the log: %s", error)
+
+
+def _write_all(
+    write: Callable[[Callable[[], None]], None], writes: list[Callable[[], None]]
+) -> None:
+    for one in writes:
+        write(one)
+
+
+def _raise(_: object, error: Exception | None) -> None:
+    if error is not None:
+        raise error

@@ -1,0 +1,339 @@
+"""The records that a queue chose, from the log or from batches that were decoded lately.
+
+The log may be a copy on this node or one that another node leads; then what is wanted may have to
+come first, and the reading says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from goqueue.broker.queues.remote_partitions import Awaited, DistantCopy
+from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
+from goqueue.model.columns import Columns, decode_columns
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    CorruptBatch,
+    GoQueueError,
+    OffsetOutOfRange,
+    StorageFailed,
+)
+from goqueue.partition import AbortedSpans, Partition
+
+READ_BYTES = 256 << 10
+UNPACKED_BYTES_MAX = 32 << 20  # of batches that one call decodes; the next call goes on there
+NEAR_OFFSETS = 100  # what is wanted further away is not read along
+# About what the columns of a batch need, besides its bytes: for themselves and for each record.
+_BATCH_COST = 2500
+_RECORD_COST = 40
+
+_log = logging.getLogger(__name__)
+
+Source = Partition | DistantCopy
+
+
+class Part(NamedTuple):
+    """Records of one batch: their places in its columns."""
+
+    columns: Columns
+    places: Sequence[int]
+
+
+@dataclass(slots=True)
+class Found:
+    """What reading offsets of one partition gave."""
+
+    parts: list[Part] = field(default_factory=list)  # in the order of the log
+    gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
+    error: GoQueueError | None = None  # why the rest was not read
+    awaited: int | None = None  # the offset that has to come first, before the rest can be read
+    unread: int | None = None  # the offset from which on there was no room for more
+
+    def add(self, other: Found) -> None:
+        """Take in what another reading gave, of later offsets."""
+        self.parts += other.parts
+        self.gone += other.gone
+        self.error = other.error
+
+    @property
+    def records(self) -> dict[int, Record]:
+        return {
+            columns.offsets[place]: columns.record(place)
+            for columns, places in self.parts
+            for place in places
+        }
+
+    def in_order(self, offsets: Sequence[int]) -> list[Part]:
+        """The same records in the order of these offsets."""
+        known = {
+            columns.offsets[place]: (columns, place)
+            for columns, places in self.parts
+            for place in places
+        }
+        ordered: list[Part] = []
+        places: list[int] = []
+        for offset in offsets:
+            if offset in known:
+                columns, place = known[offset]
+                if not ordered or ordered[-1].columns is not columns:
+                    places = []
+                    ordered.append(Part(columns, places))
+                places.append(place)
+        return ordered
+
+
+@dataclass(slots=True)
+class _Decoded:
+    base_offset: int  # and that of the gap before it, which compaction left
+    last_offset: int
+    size: int  # in memory, about
+    columns: Columns
+
+
+class RecordReader:
+    """Reads single records, and keeps the batches they were in for the next call."""
+
+    def __init__(
+        self, cache_bytes_max: int, *, is_curable: Callable[[Source], bool] = lambda _: False
+    ) -> None:
+        """`is_curable` tells whether what is damaged will be had again from elsewhere."""
+        self._cache_bytes_max = cache_bytes_max
+        self._is_curable = is_curable
+        self._cache_bytes = 0
+        self._cache: OrderedDict[tuple[Source, int], _Decoded] = OrderedDict()
+        self._bases: dict[Source, list[int]] = {}
+        self.batches_decoded = 0
+
+    def read(self, source: Source, offsets: Sequence[int]) -> Found:
+        """Look for these offsets, sorted or not. What is not decided yet is in no part of it."""
+        wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
+        decided = wanted[: bisect_left(wanted, source.last_stable_offset)]
+        found = self._read(source, decided)
+        if len(decided) < len(wanted) and found.error is None and found.awaited is None:
+            # Its queues know more than the copy does, which has lost its end and gets it again.
+            found.error = CoordinatorNotAvailable(f"{source.name} is catching up here; retry.")
+        return found
+
+    def _read(self, source: Source, wanted: Sequence[int]) -> Found:
+        found = Found()
+        at, room = 0, UNPACKED_BYTES_MAX
+        while at < len(wanted):
+            offset = wanted[at]
+            if room <= 0:
+                found.unread = offset
+                return found
+            if offset < source.start_offset:
+                found.gone.append(offset)
+                at += 1
+                continue
+            batch = self._cached(source, offset)
+            if batch is None:
+                try:
+                    batch = self._load(source, wanted, at)
+                except Awaited:
+                    found.awaited = offset
+                    return found
+                except CorruptBatch as error:
+                    at = self._step_over(source, error, wanted, at, found)
+                    if found.error is not None:
+                        return found
+                    continue
+                except OffsetOutOfRange:
+                    found.gone.append(offset)
+                    at += 1
+                    continue
+                except GoQueueError as error:
+                    found.error = error
+                    return found
+            at = _take(batch, wanted, at, found)
+            room -= batch.size
+            if len(batch.columns) == 1 and (source, batch.base_offset) in self._cache:
+                # Nothing is left in it, and thousands of such are work for the garbage collector.
+                self._let_go(source, batch.base_offset)
+        return found
+
+    def _load(self, source: Source, wanted: Sequence[int], at: int) -> _Decoded:
+        """Decode the batch that holds an offset, and those after it that are wanted too."""
+        offset = wanted[at]
+        is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
+        bytes_max = READ_BYTES if is_next_near else 1
+        data, aborted, end_offset = _batches(source, offset, bytes_max)
+        view, position = memoryview(data), 0
+        first: _Decoded | None = None
+        room = UNPACKED_BYTES_MAX
+        while position < len(data) and room > 0:
+            header = read_header(data, position)
+            batch = view[position : position + header.size]
+            position += header.size
+            following = bisect_right(wanted, header.base_offset - 1, at)
+            if first is None:
+                first = self._decode(source, header, batch, aborted, gap_from=offset)
+                room -= first.size
+            elif following < len(wanted) and wanted[following] <= header.last_offset:
+                try:
+                    decoded = self._decode(
+                        source, header, batch, aborted, gap_from=header.base_offset
+                    )
+                except CorruptBatch:
+                    break  # It will be met again as the first one.
+                room -= decoded.size
+            elif following >= len(wanted):
+                break
+        if first is None:
+            # Nothing lies between the offset and that one any more.
+            return _Decoded(offset, end_offset - 1, 0, Columns())
+        return first
+
+    def _decode(
+        self,
+        source: Source,
+        header: BatchHeader,
+        batch: memoryview,
+        aborted: AbortedSpans,
+        *,
+        gap_from: int,
+    ) -> _Decoded:
+        size = 0
+        try:
+            columns = Columns()
+            if not header.is_control and not (aborted and aborted.cover(header)):
+                payload = unpack_payload(batch, header)
+                size = len(payload)
+                columns = decode_columns(header, payload)
+        except GoQueueError as error:
+            damage = CorruptBatch(f"A batch of {source.name} cannot be decoded: {error}")
+            damage.next_offset = header.next_offset
+            damage.is_in_all_copies = True
+            raise damage from error
+        cost = size + _BATCH_COST + _RECORD_COST * len(columns)
+        # Compaction leaves gaps before a batch; they belong to it, and need no second look.
+        base_offset = min(gap_from, header.base_offset)
+        decoded = _Decoded(base_offset, header.last_offset, cost, columns)
+        self.batches_decoded += 1
+        self._keep(source, decoded)
+        return decoded
+
+    def _step_over(
+        self,
+        source: Source,
+        error: CorruptBatch,
+        wanted: Sequence[int],
+        at: int,
+        found: Found,
+    ) -> int:
+        """Go on after damage; without a place to go on, what is left cannot be read.
+
+        Nor do messages go that other copies still have: they are worth waiting for.
+        """
+        if not error.is_in_all_copies and self._is_curable(source):
+            found.error = StorageFailed(
+                f"A part of {source.name} is damaged on one node and is had again from another; "
+                "retry."
+            )
+            return at
+        if error.next_offset is None or error.next_offset <= wanted[at]:
+            found.error = error
+            return at
+        end = bisect_right(wanted, error.next_offset - 1, at)
+        _log.error(
+            "%s: %d message(s) before offset %d are damaged and cannot be delivered: %s",
+            source.name,
+            end - at,
+            error.next_offset,
+            error,
+        )
+        found.gone += wanted[at:end]
+        return end
+
+    # The cache
+
+    def _cached(self, source: Source, offset: int) -> _Decoded | None:
+        bases = self._bases.get(source)
+        if not bases:
+            return None
+        at = bisect_right(bases, offset) - 1
+        if at < 0:
+            return None
+        key = (source, bases[at])
+        batch = self._cache[key]
+        if offset > batch.last_offset:
+            return None
+        self._cache.move_to_end(key)
+        return batch
+
+    def _keep(self, source: Source, batch: _Decoded) -> None:
+        key = (source, batch.base_offset)
+        if key in self._cache:
+            return
+        self._cache[key] = batch
+        insort(self._bases.setdefault(source, []), batch.base_offset)
+        self._cache_bytes += batch.size
+        # One that takes much more than all may is decoded again each time.
+        is_too_large = batch.size > 2 * self._cache_bytes_max
+        while self._cache_bytes > self._cache_bytes_max and (is_too_large or len(self._cache) > 1):
+            self._let_go(*next(iter(self._cache)))
+
+    def _let_go(self, source: Source, base: int) -> None:
+        self._cache_bytes -= self._cache.pop((source, base)).size
+        bases = self._bases[source]
+        del bases[bisect_left(bases, base)]
+        if not bases:
+            del self._bases[source]
+
+    def drop(self, source: Source) -> None:
+        """The partition is gone."""
+        for base in self._bases.pop(source, []):
+            self._cache_bytes -= self._cache.pop((source, base)).size
+
+
+async def read_soon(
+    reader: RecordReader, source_of: Callable[[], Source], offsets: Sequence[int]
+) -> Found:
+    """Look for offsets, and wait for those that have to come from another node."""
+    whole, wanted = Found(), sorted(set(offsets))
+    while True:
+        source = source_of()
+        found = reader.read(source, wanted)
+        whole.add(found)
+        if found.unread is not None:
+            wanted = wanted[bisect_left(wanted, found.unread) :]
+            continue
+        if found.awaited is None:
+            return whole
+        assert isinstance(source, DistantCopy), "a copy on this node is read at once"
+        try:
+            await source.arrival()
+        except GoQueueError as error:
+            whole.error = error
+            return whole
+        wanted = wanted[bisect_left(wanted, found.awaited) :]
+
+
+def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
+    """Batches from an offset on, what was aborted in them, and up to where that is all."""
+    if isinstance(source, DistantCopy):
+        piece = source.read(offset, bytes_max=bytes_max)
+        return piece.data, AbortedSpans(piece.aborted), piece.end_offset
+    part = source.read(offset, bytes_max=bytes_max, is_committed_only=True)
+    if part is None:
+        return b"", AbortedSpans(), source.last_stable_offset
+    aborted = AbortedSpans(source.aborted_in(part))
+    return part.read_checked(), aborted, source.last_stable_offset
+
+
+def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
+    end = bisect_right(wanted, batch.last_offset, at)
+    here = wanted[at:end]
+    columns = batch.columns
+    places = columns.places(here)
+    if places:
+        found.parts.append(Part(columns, places))
+    if len(places) < len(here):
+        known = {columns.offsets[place] for place in places}
+        found.gone += [offset for offset in here if offset not in known]
+    return end

@@ -1,0 +1,191 @@
+"""What the leader of a partition tells nodes whose queues read it and that keep no copy of it.
+
+Such a node needs two things. Which lane each message is in, as runs of offsets: they are few, and
+the leader has worked them out from its own log. And the batches that hold the messages, a stretch
+at a time, when they are to be delivered. Both are of what is committed and decided, which no other
+leader can change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.broker.loop.peers import Answer, PeerKind
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues.lanes import Lanes
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import Topics
+from goqueue.model.bounds import Offset, PartitionNumber, TopicId
+from goqueue.partition import AbortedTransaction, Partition
+
+RUNS_MAX = 20_000  # in one answer; the rest comes with the next
+BATCHES_BYTES_MAX = 1 << 20  # in one answer, unless a single batch is larger
+WAIT_MS_MAX = 10_000
+NOT_LED = -1
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+class AskedLanes(msgspec.Struct, frozen=True, array_like=True):
+    """Which lanes are wanted: of each partition from where on, and where it was known to begin.
+
+    A question with the number of an earlier one of the same node takes its place.
+    """
+
+    number: int
+    wait_ms: int
+    places: list[tuple[bytes, int, int, int]]  # topic, partition, offset, known start
+
+
+class ToldLanes(msgspec.Struct, frozen=True, array_like=True):
+    """News of one place: `runs` are ends and lanes in turn, beginning where it was asked for."""
+
+    place: int
+    start_offset: int  # -1: this node does not lead the partition
+    runs: list[int]
+
+
+class AskedBatches(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: TopicId
+    number: PartitionNumber
+    offset: Offset
+    bytes_max: Annotated[int, Meta(ge=0, le=1 << 40)]
+
+
+class ToldBatches(msgspec.Struct, frozen=True, array_like=True):
+    """What comes with batches; without any, nothing is left before `end_offset`."""
+
+    end_offset: int
+    aborted: list[AbortedTransaction]
+
+
+_lanes_decoder = msgspec.msgpack.Decoder(AskedLanes)
+_batches_decoder = msgspec.msgpack.Decoder(AskedBatches)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A node that waits for news of lanes."""
+
+    asked: AskedLanes
+    promise: Promise[Answer]
+    partitions: list[Partition] = field(default_factory=list)
+    timer: Handle | None = None
+
+
+class QueueSupply:
+    """Answers other nodes."""
+
+    def __init__(
+        self, scheduler: Scheduler, topics: Topics, leaders: Leaders, lanes: Lanes
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._leaders = leaders
+        self._lanes = lanes
+        self._waiting: dict[tuple[int, int], _Waiting] = {}  # by node and question
+        self._watched: dict[Partition, dict[tuple[int, int], None]] = {}
+        leaders.serve(PeerKind.LANES, self._serve_lanes)
+        leaders.serve(PeerKind.BATCHES, self._serve_batches)
+
+    # Lanes
+
+    def grown(self, partition: Partition) -> None:
+        """The lanes of a partition are known further, or it is not led here any more."""
+        for key in list(self._watched.get(partition, ())):
+            news = self._news(self._waiting[key].asked)
+            if news:
+                self._answer(key, news)
+
+    def _serve_lanes(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
+        asked = _lanes_decoder.decode(head)
+        key = (caller, asked.number)
+        if key in self._waiting:
+            self._answer(key, [])
+        waiting = self._waiting[key] = _Waiting(asked, Promise())
+        led = [self._led(topic_id, number) for topic_id, number, _offset, _start in asked.places]
+        waiting.partitions = [one for one in led if one is not None]
+        for partition in waiting.partitions:
+            self._lanes.of(partition)
+        self._lanes.catch_up()
+        news = self._news(asked)
+        if news or asked.wait_ms <= 0:
+            self._answer(key, news)
+            return waiting.promise
+        for partition in waiting.partitions:
+            self._watched.setdefault(partition, {})[key] = None
+        wait_ms = min(asked.wait_ms, WAIT_MS_MAX)
+        waiting.timer = self._scheduler.call_later(
+            wait_ms, lambda: self._answer(key, self._news(asked))
+        )
+        return waiting.promise
+
+    def _answer(self, key: tuple[int, int], news: list[ToldLanes]) -> None:
+        waiting = self._waiting.pop(key)
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        for partition in waiting.partitions:
+            watching = self._watched.get(partition)
+            if watching is not None:
+                watching.pop(key, None)
+                if not watching:
+                    del self._watched[partition]
+        waiting.promise.resolve(Answer(encode(news)))
+
+    def _news(self, asked: AskedLanes) -> list[ToldLanes]:
+        """What there is to tell, as much of it as one answer holds."""
+        news: list[ToldLanes] = []
+        room = RUNS_MAX
+        for place, (topic_id, number, offset, known_start) in enumerate(asked.places):
+            partition = self._led(topic_id, number)
+            if partition is None:
+                news.append(ToldLanes(place, NOT_LED, []))
+                continue
+            index = self._lanes.of(partition).index
+            start = partition.start_offset
+            end = min(index.end, partition.last_stable_offset)
+            if room <= 0 or (end <= max(offset, start) and start <= known_start):
+                continue
+            runs: list[int] = []
+            for lane, _first, stop in index.runs(max(offset, start), end):
+                runs += (stop, lane)
+                room -= 1
+                if room <= 0:
+                    break
+            news.append(ToldLanes(place, start, runs))
+        return news
+
+    def _led(self, topic_id: bytes, number: int) -> Partition | None:
+        """A partition, if this node leads it."""
+        topic = self._topics.find_by_id(topic_id)
+        is_there = topic is not None and number < len(topic.partitions)
+        if topic is None or not is_there or not self._leaders.is_here(topic, number):
+            return None
+        return topic.partitions[number]
+
+    # Batches
+
+    def _serve_batches(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        asked = _batches_decoder.decode(head)
+        partition = self._topics.get_by_id(asked.topic_id).partition(asked.number)
+        partition.check_leading()
+        answer: Promise[Answer] = Promise()
+        stable_end = partition.last_stable_offset
+        bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
+        part = partition.read(asked.offset, bytes_max=bytes_max, is_committed_only=True)
+        if part is None:
+            # A leader that is new may know less than the last one did; then this covers nothing.
+            answer.resolve(Answer(encode(ToldBatches(max(stable_end, asked.offset), []))))
+            return answer
+        aborted = list(partition.aborted_in(part))
+        try:
+            data = part.read_checked()
+        except OSError as error:
+            raise partition.unreadable(error) from error
+        answer.resolve(Answer(encode(ToldBatches(part.end_offset, aborted)), [data]))
+        return answer

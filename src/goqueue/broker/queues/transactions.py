@@ -1,0 +1,100 @@
+"""Acknowledging messages of a queue group in a transaction.
+
+A message that is acknowledged so leaves its consumer and is the transaction's: nobody receives it,
+it cannot time out, and the transaction's end decides. A commit makes it done; an abort lets it come
+again at once, as a nack without a delay does, and counts like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.queues.host import HostedQueue
+from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
+from goqueue.broker.queues.settling import Outcomes, route
+from goqueue.delivery import LedgerKey, Preparation
+from goqueue.model.errors import GoQueueError
+from goqueue.model.names import ProducerIdentity
+from goqueue.partition import Partition
+
+
+class TransactionalAcks:
+    """The acks of transactions, for all queue groups of the node."""
+
+    def __init__(self, scheduler: Scheduler, hosts: QueueHosts) -> None:
+        self._scheduler = scheduler
+        self._hosts = hosts
+
+    def participant(self, group: HostedGroup) -> Partition:
+        """The partition that must take part in the transaction before anything is acknowledged."""
+        return self._hosts.journal.partition_of(group.id)
+
+    def prepare(
+        self, group: HostedGroup, receipts: Sequence[str], identity: ProducerIdentity
+    ) -> Promise[Outcomes]:
+        """Give messages to a transaction; the outcome of each receipt, when that is durable.
+
+        Either all that may be acknowledged is, or, when an error is raised, nothing.
+        """
+        outcomes: Outcomes = [None] * len(receipts)
+        plans = self._plan(group, receipts, identity, outcomes)
+        events = {
+            LedgerKey(group.id, hosted.topic_id, number): event
+            for hosted, plan in plans.items()
+            for number, event in plan.events
+        }
+        promise: Promise[Outcomes] = Promise()
+        journal = self._hosts.journal
+        if not events:
+            if self._hosts.leaders is None:
+                promise.resolve(outcomes)
+            else:
+                # An owner that was replaced without knowing it must not refuse anything.
+                journal.prove(group.id).then(
+                    lambda _, error: promise.settle(None if error is not None else outcomes, error)
+                )
+            return promise
+        last_offset = journal.prepare(group.id, events, identity)
+        for hosted, plan in plans.items():
+            hosted.queue.prepare(plan)
+            hosted.settle()
+
+        def committed(error: GoQueueError | None) -> None:
+            promise.settle(None if error is not None else outcomes, error)
+
+        journal.partition_of(group.id).when_committed(last_offset, committed)
+        return promise
+
+    def _plan(
+        self,
+        group: HostedGroup,
+        receipts: Sequence[str],
+        identity: ProducerIdentity,
+        outcomes: Outcomes,
+    ) -> dict[HostedQueue, Preparation]:
+        now_ms = self._scheduler.now_ms()
+        plans: dict[HostedQueue, Preparation] = {}
+        for hosted, places in route(list(group.queues.values()), receipts, outcomes).items():
+            some = [receipts[place] for place in places]
+            plan = plans[hosted] = hosted.queue.plan(now_ms, some, identity.producer_id)
+            for place, settled in zip(places, plan.settled, strict=True):
+                outcomes[place] = settled.error
+        return plans
+
+    def ended(self, partition: Partition, producer_id: int, *, is_commit: bool) -> None:
+        """A marker in a partition of the journal is committed: carry out what it decides."""
+        touched = self._hosts.journal.ended(partition, producer_id)
+        groups = {group.id: group for group in self._hosts.groups.values()} if touched else {}
+        queues: dict[HostedQueue, None] = {}
+        for key in touched:
+            group = groups.get(key.group)
+            hosted = group.queues.get(key.topic_id) if group is not None else None
+            if hosted is not None:
+                queues[hosted] = None
+        now_ms = self._scheduler.now_ms()
+        for hosted in queues:
+            hosted.queue.end_transaction(producer_id, now_ms, is_commit=is_commit)
+            hosted.settle()
+            hosted.wake()

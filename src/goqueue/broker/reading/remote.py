@@ -1,0 +1,403 @@
+"""Reading partitions that other nodes lead.
+
+Copies of a partition may lag behind its leader, so whoever has just written something, or knows an
+offset from elsewhere, would not find it in one. Front ends that read records for their clients
+therefore read from leaders, wherever those are, several at a time if need be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.reading.records import Damaged, Page, Place, Reading
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.model.batch import Record
+from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Partition
+
+ANSWER_MS = 10_000  # for a node to answer, besides the time that it was told to wait
+NO_LEADER = -1
+_NONE = -1
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+# Where partitions begin and end
+
+
+class _HasOffset(Protocol):
+    @property
+    def offset(self) -> int: ...
+
+
+class _HasSize(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+class Bounds(Protocol):
+    """What is to be known of a partition before it is read; `Partition` is one itself."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def log(self) -> _HasSize: ...
+    def find_timestamp(
+        self, timestamp: int, *, is_committed_only: bool = False
+    ) -> _HasOffset | None: ...
+    def records_end(self) -> int: ...
+
+
+class _Found(NamedTuple):
+    offset: int
+
+
+class _DistantLog(NamedTuple):
+    size: int
+
+
+class _Seen(msgspec.Struct, frozen=True, array_like=True):
+    """A partition as its leader sees it; `times` are the offsets of the moments asked for."""
+
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    size: int
+    times: list[tuple[int, int]]  # for those who read everything, and what is committed only
+    records_end: int = _NONE  # where it was asked for
+
+
+class _Look(msgspec.Struct, frozen=True, array_like=True):
+    partitions: list[tuple[bytes, int]]
+    times_ms: list[int]
+    with_records_end: bool = False
+
+
+class DistantBounds:
+    """A partition as another node saw it a moment ago."""
+
+    def __init__(self, name: TopicPartition, seen: _Seen, times_ms: Sequence[int]) -> None:
+        self.name = name
+        self.leader_epoch = seen.leader_epoch
+        self.start_offset = seen.start_offset
+        self.end_offset = seen.end_offset
+        self.high_watermark = seen.high_watermark
+        self.last_stable_offset = seen.last_stable_offset
+        self.log = _DistantLog(seen.size)
+        self._times = dict(zip(times_ms, seen.times, strict=True))
+        self._records_end = seen.records_end
+
+    def find_timestamp(
+        self, timestamp: int, *, is_committed_only: bool = False
+    ) -> _HasOffset | None:
+        """One of the moments that were asked for."""
+        offset = self._times[timestamp][is_committed_only]
+        return None if offset == _NONE else _Found(offset)
+
+    def records_end(self) -> int:
+        """Where the records end, if that was asked for and the other node can tell."""
+        return self.high_watermark if self._records_end == _NONE else self._records_end
+
+
+# Reading
+
+
+class _Read(msgspec.Struct, frozen=True, array_like=True):
+    number: int  # of this read among those of the caller, to cancel it by
+    places: list[tuple[bytes, int, int, int]]  # topic, partition, offset, and where to end
+    records_max: int
+    bytes_max: int
+    wait_ms: int
+    is_committed_only: bool
+
+
+_Sent = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]
+
+
+class _Page(msgspec.Struct, frozen=True, array_like=True):
+    """A page; places are meant by their position in the question."""
+
+    records: list[_Sent]
+    offsets: list[int]
+    damaged: list[tuple[int, int, int, str]]
+
+
+_look_decoder = msgspec.msgpack.Decoder(_Look)
+_seen_decoder = msgspec.msgpack.Decoder(list[_Seen])
+_read_decoder = msgspec.msgpack.Decoder(_Read)
+_page_decoder = msgspec.msgpack.Decoder(_Page)
+_number_decoder = msgspec.msgpack.Decoder(int)
+
+Here = Callable[[Reading, int], None]
+
+
+class DistantReader:
+    """Asks other nodes for records, and answers them."""
+
+    def __init__(self, topics: Topics, leaders: Leaders, peers: Peers, *, start: Here) -> None:
+        """`start` begins a reading of partitions that are led here, for so many milliseconds."""
+        self._topics = topics
+        self._leaders = leaders
+        self._peers = peers
+        self._start = start
+        self._last = 0
+        self._served: dict[tuple[int, int], Callable[[], None]] = {}
+        peers.serve(PeerKind.LOOK, self._serve_look)
+        peers.serve(PeerKind.READ, self._serve_read)
+        peers.listen(PeerKind.READ, self._serve_cancel)
+
+    # Asking
+
+    async def look(
+        self,
+        topic: Topic,
+        numbers: Sequence[int],
+        *,
+        times_ms: Sequence[int] = (),
+        may_guess: bool = False,
+        with_records_end: bool = False,
+    ) -> list[Bounds]:
+        """The bounds of partitions, as their leaders see them now.
+
+        Who `may_guess` gets those of this node's copy where no leader answers.
+        """
+        found: dict[int, Bounds] = {}
+        nodes: dict[int, list[int]] = {}
+        for number in numbers:
+            partition = topic.partition(number)
+            if self._leaders.is_here(topic, number):
+                found[number] = partition
+            else:
+                nodes.setdefault(self._leaders.node_of(topic, number), []).append(number)
+        asked = [
+            (its, self._ask_bounds(topic, node, its, times_ms, with_records_end))
+            for node, its in nodes.items()
+        ]
+        for its, answer in asked:
+            try:
+                answers = await answer
+            except GoQueueError:
+                if not may_guess:
+                    raise
+                found.update((number, topic.partition(number)) for number in its)
+                continue
+            for number, seen in zip(its, answers, strict=True):
+                found[number] = DistantBounds(topic.partition(number).name, seen, times_ms)
+        return [found[number] for number in numbers]
+
+    def _ask_bounds(
+        self,
+        topic: Topic,
+        node: int,
+        numbers: Sequence[int],
+        times_ms: Sequence[int],
+        with_records_end: bool,
+    ) -> Promise[list[_Seen]]:
+        result: Promise[list[_Seen]] = Promise()
+        if node in (NO_LEADER, self._leaders.node_id):
+            result.reject(NotLeader(topic.partition(numbers[0]).name, NO_LEADER))
+            return result
+        partitions = [(topic.id, number) for number in numbers]
+        head = _encode(_Look(partitions, list(times_ms), with_records_end))
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            seen = None if answer is None else _seen_decoder.decode(answer.head)
+            result.settle(seen, error)
+
+        self._peers.call(node, PeerKind.LOOK, head, timeout_ms=ANSWER_MS).then(answered)
+        return result
+
+    def split(self, places: Sequence[Place]) -> dict[int, list[int]]:
+        """The positions of places by the node that leads them."""
+        nodes: dict[int, list[int]] = {}
+        for position, place in enumerate(places):
+            name = place.partition.name
+            topic = self._topics.get(name.topic)
+            if self._leaders.is_here(topic, name.partition):
+                node = self._leaders.node_id
+            else:
+                node = self._leaders.node_of(topic, name.partition)
+                if node in (NO_LEADER, self._leaders.node_id):
+                    raise NotLeader(name, NO_LEADER)
+            nodes.setdefault(node, []).append(position)
+        return nodes
+
+    def read(
+        self,
+        node: int,
+        places: Sequence[Place],
+        *,
+        records_max: int,
+        bytes_max: int,
+        wait_ms: int,
+        is_committed_only: bool,
+    ) -> tuple[Promise[Page], Callable[[], None]]:
+        """Have places read by the node that leads them all; and how to give that up."""
+        result: Promise[Page] = Promise()
+        if node == self._leaders.node_id:
+            reading = Reading(
+                places,
+                records_max=records_max,
+                bytes_max=bytes_max,
+                is_committed_only=is_committed_only,
+                is_curable=self._is_curable,
+            )
+            self._start(reading, wait_ms)
+            return reading.promise, reading.cancel
+        self._last += 1
+        number = self._last
+        head = _encode(
+            _Read(
+                number,
+                [self._sent(place) for place in places],
+                records_max,
+                bytes_max,
+                wait_ms,
+                is_committed_only,
+            )
+        )
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            page = None if answer is None else _read_page(places, _page_decoder.decode(answer.body))
+            result.settle(page, error)
+
+        called = self._peers.call(node, PeerKind.READ, head, timeout_ms=wait_ms + ANSWER_MS)
+        called.then(answered)
+        return result, partial(self._cancel, node, number, result)
+
+    def _cancel(self, node: int, number: int, result: Promise[Page]) -> None:
+        if not result.is_done:
+            self._peers.notify(node, PeerKind.READ, _encode(number))
+
+    def _sent(self, place: Place) -> tuple[bytes, int, int, int]:
+        name = place.partition.name
+        until = _NONE if place.until_offset is None else place.until_offset
+        return self._topics.get(name.topic).id, name.partition, place.offset, until
+
+    def _is_curable(self, partition: Partition) -> bool:
+        topic = self._topics.find(partition.name.topic)
+        if topic is None:
+            return False
+        return self._leaders.is_curable(topic.id, partition.name.partition)
+
+    # Answering
+
+    def _led(self, topic_id: bytes, number: int) -> Partition:
+        partition = self._topics.get_by_id(topic_id).partition(number)
+        partition.check_leading()
+        return partition
+
+    def _serve_look(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        asked = _look_decoder.decode(head)
+        seen = [_seen(self._led(topic_id, number), asked) for topic_id, number in asked.partitions]
+        answer: Promise[Answer] = Promise()
+        answer.resolve(Answer(_encode(seen)))
+        return answer
+
+    def _serve_read(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
+        asked = _read_decoder.decode(head)
+        places = [
+            Place(self._led(topic_id, number), offset, None if until == _NONE else until)
+            for topic_id, number, offset, until in asked.places
+        ]
+        reading = Reading(
+            places,
+            records_max=asked.records_max,
+            bytes_max=asked.bytes_max,
+            is_committed_only=asked.is_committed_only,
+            is_curable=self._is_curable,
+        )
+        answer: Promise[Answer] = Promise()
+
+        def done(page: Page | None, error: Exception | None) -> None:
+            self._served.pop((caller, asked.number), None)
+            sent = Answer() if page is None else Answer(b"", [_encode(_sent_page(page))])
+            answer.settle(sent, error)
+
+        def give_up() -> None:
+            reading.cancel()
+            done(Page(places=list(places)), None)
+
+        self._served[caller, asked.number] = give_up
+        self._start(reading, asked.wait_ms)
+        reading.promise.then(done)
+        return answer
+
+    def _serve_cancel(self, caller: int, head: bytes, _: memoryview) -> None:
+        give_up = self._served.get((caller, _number_decoder.decode(head)))
+        if give_up is not None:
+            give_up()
+
+
+def _seen(partition: Partition, asked: _Look) -> _Seen:
+    def offset(time_ms: int, is_committed_only: bool) -> int:
+        found = partition.find_timestamp(time_ms, is_committed_only=is_committed_only)
+        return _NONE if found is None else found.offset
+
+    return _Seen(
+        partition.leader_epoch,
+        partition.start_offset,
+        partition.end_offset,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.size,
+        [(offset(one, False), offset(one, True)) for one in asked.times_ms],
+        partition.records_end() if asked.with_records_end else _NONE,
+    )
+
+
+def _sent_page(page: Page) -> _Page:
+    positions = {place.partition: position for position, place in enumerate(page.places)}
+    return _Page(
+        [
+            (
+                positions[partition],
+                record.key,
+                record.value,
+                record.headers,
+                record.timestamp_ms,
+                record.offset,
+            )
+            for partition, record in page.records
+        ],
+        [place.offset for place in page.places],
+        [
+            (positions[one.partition], one.offset, one.next_offset, str(one.error))
+            for one in page.damaged
+        ],
+    )
+
+
+def _read_page(places: Sequence[Place], sent: _Page) -> Page:
+    page = Page()
+    for position, key, value, headers, timestamp_ms, offset in sent.records:
+        record = Record(key, value, headers, timestamp_ms=timestamp_ms, offset=offset)
+        page.records.append((places[position].partition, record))
+    page.places = [
+        place._replace(offset=offset) for place, offset in zip(places, sent.offsets, strict=True)
+    ]
+    for position, offset, next_offset, text in sent.damaged:
+        error = CorruptBatch(text)
+        error.next_offset = next_offset
+        page.damaged.append(Damaged(places[position].partition, offset, next_offset, error))
+    return page

@@ -1,0 +1,484 @@
+"""Redrives: jobs that bring dead letters back to their topics, and can be paused and cancelled.
+
+A letter is marked as brought back only after it is committed in its topic, so a job that is
+cancelled, or dies, loses nothing. Nor does it bring a letter back twice. Letters go out by an
+idempotent producer of our own, with the job and their origin in headers; after a restart its newest
+batches tell what the last step of a job had brought back and not yet marked. One job at a time
+works on a dead-letter topic, one step after the other.
+
+In a cluster all jobs are with the node that has the ledgers of dead letters. What a step is about
+to bring back, and under which producer's numbers, is written into the job first; whoever takes the
+jobs over takes that step again. A job is written by its versions, so that a former owner who does
+not know it yet can neither change it nor begin another step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, promised, start
+from goqueue.broker.redrives.dead_letters import SCAN_LETTERS_MAX, DeadLetters
+from goqueue.broker.redrives.steps import RETRY_MS, ClusterSteps, by_target, choose
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.own_records import newest_records
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.cluster.facts import JobFact, NamedProducer
+from goqueue.delivery.redrive import (
+    Letter,
+    Redrive,
+    RedriveEvent,
+    RedriveOrder,
+    State,
+    read_source,
+    revived,
+)
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.model.batch import add_sequence, encode_batch
+from goqueue.model.errors import (
+    GoQueueError,
+    RedriveActive,
+    RedriveEnded,
+    UnknownRedrive,
+    UnknownTopic,
+)
+from goqueue.partition import Partition
+
+JOB_KIND = "redrive"
+PRODUCER_NAME = "redrive"
+JOBS_KEPT_MAX = 100  # ended ones, per dead-letter topic
+PREVIEW_LETTERS_MAX = 10
+
+_log = logging.getLogger(__name__)
+_encode_job = msgspec.msgpack.Encoder().encode
+_decode_job = msgspec.msgpack.Decoder(Redrive).decode
+
+
+class Preview(NamedTuple):
+    """What a job would do, as far as was looked."""
+
+    matching: int
+    passed_over: int
+    letters: list[Letter]
+    is_complete: bool
+
+
+class Redrives:
+    """The dead letters of all topics, and the jobs that bring them back."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        letters: DeadLetters,
+        *,
+        new_id: Callable[[], bytes],
+        is_full: Callable[[], bool],
+        leaders: Leaders | None = None,
+    ) -> None:
+        """`leaders` finds those of partitions, where the node is not alone."""
+        self._steps = (
+            None
+            if leaders is None
+            else ClusterSteps(scheduler, topics, letters, leaders, save=self._save, is_full=is_full)
+        )
+        self._versions: dict[str, int] = {}
+        self._saves: dict[str, Promise[None]] = {}
+        self._tenure = 0  # counts how often this node has begun or ceased to own the jobs
+        self._scheduler = scheduler
+        self._topics = topics
+        self._letters = letters
+        self._new_id = new_id
+        self._is_full = is_full
+        self._jobs: dict[str, Redrive] = {}
+        self._producer: NamedProducer | None = None
+        self._sequences: dict[Partition, int] = {}
+        self._working: set[str] = set()
+        self._is_stopped = False
+
+    # Starting and stopping
+
+    def open(self) -> None:
+        """Read the jobs back, and go on with those that were running."""
+        for fact in self._topics.facts.jobs(JOB_KIND):
+            self._jobs[fact.id] = _decode_job(fact.body)
+        before = self._topics.facts.producer_named(PRODUCER_NAME)
+        unended = [job for job in self._jobs.values() if not job.is_ended]
+        if before is not None and unended:
+            self._recover(before, {job.id: job for job in unended})
+        for job in unended:
+            start(self._note_found(job), partial(self._noted, job))
+
+    def stop(self) -> None:
+        """Begin no more steps; running jobs go on after the next start."""
+        self._is_stopped = True
+
+    def lead(self, partition: Partition) -> None:
+        """Go on with the jobs, if what this node leads now are the ledgers of dead letters."""
+        if partition.name.partition != self._letters.shelf:
+            return
+        self._tenure += 1
+        self._jobs, self._versions, self._saves, self._working = {}, {}, {}, set()
+        for fact in self._topics.facts.jobs(JOB_KIND):
+            self._load(fact)
+        for job in list(self._jobs.values()):
+            self._work(job)
+
+    def resign(self, partition: Partition) -> None:
+        """Another node owns the jobs; steps that are under way it takes again."""
+        if partition.name.partition == self._letters.shelf:
+            self._tenure += 1
+            self._jobs = {}
+
+    def _load(self, fact: JobFact) -> Redrive:
+        job = self._jobs[fact.id] = _decode_job(fact.body)
+        self._versions[fact.id] = fact.version
+        self._saves.pop(fact.id, None)
+        return job
+
+    def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
+        """Note what was brought back before the last stop and is not marked."""
+        for _, record in newest_records(self._topics, producer):
+            source = read_source(record)
+            job = None if source is None else jobs.get(source.redrive_id)
+            if source is not None and job is not None:
+                self._recover_letter(job, source.partition, source.offset)
+
+    def _recover_letter(self, job: Redrive, number: int, offset: int) -> None:
+        if number >= len(job.positions) or offset < job.positions[number]:
+            return
+        if (number, offset) not in job.already_moved:
+            job.already_moved.append((number, offset))
+
+    # Jobs
+
+    async def preview(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+    ) -> Preview:
+        """What a job with this order would bring back now."""
+        job = await self._new_job(topic, order, dead_letter_topic)
+        found = self._topics.get(job.dead_letter_topic)
+        matching, passed_over = 0, 0
+        shown: list[Letter] = []
+        for number in range(len(job.positions)):
+            while job.positions[number] < job.until_offsets[number]:
+                if matching + passed_over >= SCAN_LETTERS_MAX:
+                    return Preview(matching, passed_over, shown, is_complete=False)
+                page = await self._letters.read(
+                    found, number, job.positions[number], job.until_offsets[number]
+                )
+                for letter in page.letters:
+                    if order.count_max is not None and matching >= order.count_max:
+                        return Preview(matching, passed_over, shown, is_complete=True)
+                    if not job.wants(letter):
+                        passed_over += 1
+                        continue
+                    matching += 1
+                    if len(shown) < PREVIEW_LETTERS_MAX:
+                        shown.append(letter)
+                if page.next_offset == job.positions[number]:
+                    break
+                job.positions[number] = page.next_offset
+        return Preview(matching, passed_over, shown, is_complete=True)
+
+    def start(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+    ) -> Promise[Redrive]:
+        """Begin a job; kept when the job itself is durable."""
+        self._letters.check_here()
+        return promised(self._start(topic, order, dead_letter_topic))
+
+    async def _start(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
+    ) -> Redrive:
+        job = await self._new_job(topic, order, dead_letter_topic)
+        self._letters.check_here()
+        if order.target_topic is not None:
+            self._topics.get(order.target_topic)
+        for one in self._jobs.values():
+            if one.dead_letter_topic_id == job.dead_letter_topic_id and not one.is_ended:
+                raise RedriveActive(job.dead_letter_topic, one.id)
+        saved = self._save(job)
+        self._jobs[job.id] = job
+        self._forget_old(job.dead_letter_topic_id)
+        try:
+            await saved
+        except Exception:
+            self._jobs.pop(job.id, None)
+            raise
+        if self._jobs.get(job.id) is job:
+            self._work(job)
+        return job
+
+    def get(self, topic: str, job_id: str) -> Redrive:
+        """A job as it was last agreed on: whoever takes it over goes on from there."""
+        self._letters.check_here()
+        for fact in self._topics.facts.jobs(JOB_KIND):
+            if fact.id == job_id and (job := _decode_job(fact.body)).topic == topic:
+                return job
+        raise UnknownRedrive(topic, job_id)
+
+    def jobs(self, topic: str) -> list[Redrive]:
+        """The jobs of a topic as they were last agreed on, newest first."""
+        self._letters.check_here()
+        agreed = [_decode_job(fact.body) for fact in self._topics.facts.jobs(JOB_KIND)]
+        jobs = [job for job in agreed if job.topic == topic]
+        return sorted(jobs, key=lambda job: (job.created_ms, job.id), reverse=True)
+
+    def pause(self, topic: str, job_id: str) -> Promise[Redrive]:
+        """Stop after the step that is running, if one is."""
+        return self._change(topic, job_id, "paused")
+
+    def resume(self, topic: str, job_id: str) -> Promise[Redrive]:
+        changed = self._change(topic, job_id, "running")
+        self._work(self._jobs[job_id])
+        return changed
+
+    def cancel(self, topic: str, job_id: str) -> Promise[Redrive]:
+        """End a job. What was brought back stays so, what was not stays a dead letter."""
+        return self._change(topic, job_id, "cancelled")
+
+    def _change(self, topic: str, job_id: str, state: State) -> Promise[Redrive]:
+        self._letters.check_here()
+        job = self._jobs.get(job_id)
+        if job is None or job.topic != topic:
+            raise UnknownRedrive(topic, job_id)
+        if job.state == state:
+            return _then(self._save(job), job)
+        if job.is_ended:
+            raise RedriveEnded(job_id, job.state)
+        changed = msgspec.structs.replace(job)
+        changed.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        saved = self._save(changed)
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        return _then(saved, job)
+
+    async def _new_job(
+        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
+    ) -> Redrive:
+        found = self._letters.find(topic, dead_letter_topic)
+        if found is None:
+            raise UnknownTopic(
+                dead_letter_topic or topic + DEAD_LETTER_SUFFIX,
+                "it is made with the first dead letter, so there is nothing to redrive yet. If a "
+                "group keeps them elsewhere, name that as dead_letter_topic",
+            )
+        bounds = await self._letters.bounds(found)
+        now_ms = self._scheduler.wall_ms()
+        job = Redrive(
+            id=self._new_id().hex()[:16],
+            topic=topic,
+            dead_letter_topic=found.name,
+            dead_letter_topic_id=found.id,
+            order=order,
+            positions=[one.start_offset for one in bounds],
+            until_offsets=[one.last_stable_offset for one in bounds],
+            created_ms=now_ms,
+            history=[RedriveEvent(now_ms, "created")],
+        )
+        job.narrow()
+        return job
+
+    def _save(self, job: Redrive) -> Promise[None]:
+        body = _encode_job(job)
+        if self._steps is None:
+            return self._topics.facts.record_job(JobFact(JOB_KIND, job.id, body))
+        version = self._versions[job.id] = self._versions.get(job.id, 0) + 1
+        fact = JobFact(JOB_KIND, job.id, body, version)
+        before = self._saves.get(job.id)
+        saved = self._saves[job.id] = Promise()
+
+        def save(_: None, error: Exception | None) -> None:
+            # What follows a version that was refused would be refused too.
+            if error is not None:
+                saved.reject(error)
+            else:
+                self._topics.facts.record_job(fact).then(saved.settle)
+
+        if before is None:
+            save(None, None)
+        else:
+            before.then(save)
+        return saved
+
+    def _forget_old(self, topic_id: bytes) -> None:
+        ended = [
+            job
+            for job in self._jobs.values()
+            if job.is_ended and job.dead_letter_topic_id == topic_id
+        ]
+        ended.sort(key=lambda job: job.created_ms)
+        for job in ended[: max(0, len(ended) - JOBS_KEPT_MAX)]:
+            del self._jobs[job.id]
+            self._topics.facts.forget_job(JobFact(JOB_KIND, job.id, b""))
+
+    # Working
+
+    def _noted(self, job: Redrive, _: None, error: Exception | None) -> None:
+        if error is None:
+            self._work(job)
+        else:
+            self._ended(job, error)
+
+    def _work(self, job: Redrive) -> None:
+        """See to it that a running job runs, once."""
+        if job.id in self._working or self._is_stopped:
+            return
+        # A step that is written down is taken even if the job has been ended meanwhile.
+        if job.state != "running" and job.step is None:
+            return
+        self._working.add(job.id)
+        if self._steps is None:
+            start(self._run(job), lambda _, error: self._ended(job, error))
+        else:
+            tenure = self._tenure
+            run = self._steps.run(job, lambda: tenure != self._tenure or self._is_stopped)
+            start(run, partial(self._ended_in_cluster, job, tenure))
+
+    def _ended(self, job: Redrive, error: Exception | None) -> None:
+        self._working.discard(job.id)
+        if isinstance(error, GoQueueError):
+            # The next start finds the job as it was last written, and goes on from there.
+            _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
+        elif error is not None:
+            raise error
+
+    def _ended_in_cluster(
+        self, job: Redrive, tenure: int, _: None, error: Exception | None
+    ) -> None:
+        if error is not None and not isinstance(error, GoQueueError):
+            raise error
+        if tenure != self._tenure:
+            return
+        self._working.discard(job.id)
+        if error is None:
+            return
+        _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
+
+        def again() -> None:
+            # The job goes on as it was last agreed on.
+            known = [one for one in self._topics.facts.jobs(JOB_KIND) if one.id == job.id]
+            if tenure == self._tenure and known and job.id not in self._working:
+                self._work(self._load(known[0]))
+
+        self._scheduler.call_later(RETRY_MS, again)
+
+    async def _run(self, job: Redrive) -> None:
+        if self._producer is None:
+            self._producer = await self._topics.facts.take_over_producer(PRODUCER_NAME)
+        while job.state == "running" and not self._is_stopped:
+            topic = self._topics.find(job.dead_letter_topic)
+            if topic is None or topic.id != job.dead_letter_topic_id:
+                job.problem = f"Topic {job.dead_letter_topic!r} was deleted."
+                await self._end(job, "failed")
+            elif job.is_through:
+                await self._end(job, "done")
+            elif self._is_full():
+                await self._sleep(RETRY_MS)
+            else:
+                await self._step_and_rest(job, topic)
+
+    async def _note_found(self, job: Redrive) -> None:
+        """Mark what a restart has found brought back.
+
+        The first batch of a new epoch hides those of the last, so this comes before it.
+        """
+        if not job.already_moved:
+            return
+        await self._save(job)
+        if job.order.keep_copy:
+            return
+        for number in {partition for partition, _ in job.already_moved}:
+            offsets = [offset for partition, offset in job.already_moved if partition == number]
+            await self._letters.finish(job.dead_letter_topic_id, number, offsets)
+
+    async def _end(self, job: Redrive, state: State) -> None:
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        await self._save(job)
+
+    async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
+        """Take a step, and then as long a rest as the job's rate asks for."""
+        began_ms = self._scheduler.now_ms()
+        try:
+            moved = await self._step(job, topic)
+        except GoQueueError as error:
+            if not error.retryable:
+                raise
+            _log.warning("redrive %s waits: %s", job.id, error)
+            await self._sleep(RETRY_MS)
+            return
+        rate = job.order.rate_per_s
+        if rate is not None and moved:
+            due_ms = began_ms + moved * 1000 // rate
+            await self._sleep(max(0, due_ms - self._scheduler.now_ms()))
+
+    async def _step(self, job: Redrive, topic: Topic) -> int:
+        """Bring back some letters of one partition, mark them, and note how far that is."""
+        number = job.next_partition
+        until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
+        page = await self._letters.read(topic, number, job.positions[number], until)
+        chosen, next_offset = choose(job, page)
+        moved: list[int] = []
+        for (target, target_number), letters in by_target(self._topics, job, chosen).items():
+            moved += await self._send(job, target.partitions[target_number], letters)
+        job.moved += len(moved)
+        job.go_on(number, next_offset)
+        # In this order: a letter that is behind the job's position must not count as dead.
+        if moved and not job.order.keep_copy:
+            await self._letters.finish(topic.id, number, moved)
+        await self._save(job)
+        return len(moved)
+
+    async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:
+        """Append letters to their partition and wait until they are committed; their offsets."""
+        while True:
+            try:
+                last_offset = self._append(job, target, letters)
+                break
+            except GoQueueError as error:
+                if not error.retryable:
+                    job.failed += len(letters)
+                    job.problem = f"{len(letters)} letters stay where they are: {error}"
+                    return []
+                _log.warning("redrive %s waits: %s", job.id, error)
+                await self._sleep(RETRY_MS)
+                if job.state == "cancelled" or self._is_stopped:
+                    return []
+        committed: Promise[None] = Promise()
+        target.when_committed(last_offset, lambda error: committed.settle(None, error))
+        await committed
+        return [letter.record.offset for letter in letters]
+
+    def _append(self, job: Redrive, target: Partition, letters: list[Letter]) -> int:
+        assert self._producer is not None
+        now_ms = self._scheduler.wall_ms()
+        records = [
+            revived(letter, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
+            for letter in letters
+        ]
+        sequence = self._sequences.get(target, 0)
+        batch = encode_batch(
+            records,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.epoch,
+            base_sequence=sequence,
+        )
+        appended = target.append(memoryview(batch), now_ms=now_ms)
+        self._sequences[target] = add_sequence(sequence, len(records))
+        return appended.last_offset
+
+    def _sleep(self, delay_ms: float) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        return over
+
+
+def _then(promise: Promise[Any], job: Redrive) -> Promise[Redrive]:
+    result: Promise[Redrive] = Promise()
+    promise.then(lambda _, error: result.settle(None if error else job, error))
+    return result

@@ -1,0 +1,251 @@
+"""The steps of redrives: which letters come next, where they go, and taking them in a cluster.
+
+Where partitions are led by other nodes, and the node that runs a job may change, what a step is
+about to bring back, and under which producer's numbers, is written into the job before any of it
+is sent. Whoever takes the job over takes that step again: what has been stored already is known
+by these numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.redrives.dead_letters import DeadLetters, LetterRun
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.delivery.redrive import Letter, Redrive, Shipment, State, Step, revived
+from goqueue.model.batch import Record, add_sequence, encode_batch
+from goqueue.model.errors import DuplicateSequence, GoQueueError
+from goqueue.model.key_hash import partition_of_key
+
+STEP_LETTERS_MAX = 500
+RETRY_MS = 1000
+LOOK_MS = 50  # how often a new leader is asked whether it knows what the last one did
+RATE_STEPS_PER_S = 10
+APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
+
+_log = logging.getLogger(__name__)
+
+
+def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
+    """The letters of a page to be brought back now, and where the next step begins."""
+    room = STEP_LETTERS_MAX
+    if job.order.rate_per_s is not None:
+        room = min(room, max(1, job.order.rate_per_s // RATE_STEPS_PER_S))
+    if job.order.count_max is not None:
+        room = min(room, job.order.count_max - job.moved)
+    chosen: list[Letter] = []
+    for letter in page.letters:
+        if (letter.partition, letter.record.offset) in job.already_moved:
+            continue
+        if not job.wants(letter):
+            job.passed_over += 1
+        elif len(chosen) == room:
+            return chosen, letter.record.offset
+        else:
+            chosen.append(letter)
+    return chosen, page.next_offset
+
+
+def by_target(
+    topics: Topics, job: Redrive, letters: list[Letter]
+) -> dict[tuple[Topic, int], list[Letter]]:
+    """Letters by the partition they go to; those that cannot go anywhere are counted."""
+    found: dict[tuple[Topic, int], list[Letter]] = {}
+    for letter in letters:
+        name = job.target_of(letter)
+        topic = None if name is None else topics.find(name)
+        if topic is None or topic.is_internal:
+            job.failed += 1
+            job.problem = (
+                f"Letter {letter.partition}/{letter.record.offset} stays where it is: "
+                + (f"there is no topic {name!r}." if name else "it names no topic of origin.")
+            )
+            continue
+        found.setdefault((topic, target_partition(letter, topic, name)), []).append(letter)
+    return found
+
+
+def target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
+    """Where the letter was when it died, if it goes back there; else where its key belongs."""
+    count, origin = len(topic.partitions), letter.origin
+    if origin is not None and origin.topic == name and 0 <= origin.partition < count:
+        return origin.partition
+    if letter.record.key is not None:
+        return partition_of_key(letter.record.key, count)
+    return letter.partition % count
+
+
+class ClusterSteps:
+    """Works on jobs whose letters go to partitions of other nodes too."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        letters: DeadLetters,
+        leaders: Leaders,
+        *,
+        save: Callable[[Redrive], Promise[None]],
+        is_full: Callable[[], bool],
+    ) -> None:
+        """`save` has the cluster agree on how a job stands, or fails for a former owner."""
+        self._scheduler = scheduler
+        self._topics = topics
+        self._letters = letters
+        self._leaders = leaders
+        self._save = save
+        self._is_full = is_full
+
+    async def run(self, job: Redrive, is_over: Callable[[], bool]) -> None:
+        """Work on a job until it has ended or is paused, or this node is not to any longer."""
+        # Whoever ran the job before can change it no more, once this version is agreed on.
+        await self._save(job)
+        producer_id = await self._topics.facts.reserve_producer_id()
+        carrier = Carrier(self._topics, self._leaders, producer_id)
+        while not is_over():
+            topic = self._topics.find(job.dead_letter_topic)
+            if topic is None or topic.id != job.dead_letter_topic_id:
+                job.problem, job.step = f"Topic {job.dead_letter_topic!r} was deleted.", None
+                if not job.is_ended:
+                    await self._end(job, "failed")
+                return
+            if job.step is not None:
+                await self._take_step(job, topic, carrier, is_over)
+            elif job.state != "running":
+                return
+            elif job.is_through:
+                await self._end(job, "done")
+            elif self._is_full():
+                await self._sleep(RETRY_MS)
+            else:
+                await self._plan_step(job, topic, carrier)
+
+    async def _end(self, job: Redrive, state: State) -> None:
+        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        await self._save(job)
+
+    async def _plan_step(self, job: Redrive, topic: Topic, carrier: Carrier) -> None:
+        """Write down what is to be brought back next, before any of it is."""
+        number = job.next_partition
+        page = await self._letters.read(
+            topic, number, job.positions[number], job.until_offsets[number]
+        )
+        chosen, next_offset = choose(job, page)
+        if next_offset <= job.positions[number]:
+            # A leader that is new has yet to know what there was when the job began.
+            await self._sleep(LOOK_MS)
+            return
+        shipments = [
+            carrier.plan(target, target_number, [one.record.offset for one in letters])
+            for (target, target_number), letters in by_target(self._topics, job, chosen).items()
+        ]
+        job.step = Step(number, next_offset, shipments)
+        await self._save(job)
+
+    async def _take_step(
+        self, job: Redrive, topic: Topic, carrier: Carrier, is_over: Callable[[], bool]
+    ) -> None:
+        """Bring back what is written down, mark it, and note how far the job is."""
+        step = job.step
+        assert step is not None
+        began_ms = self._scheduler.now_ms()
+        moved: list[int] = []
+        for shipment in step.shipments:
+            letters = await self._fetch(topic, step.partition, shipment.offsets, is_over)
+            now_ms = self._scheduler.wall_ms()
+            records = [
+                revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
+                for one in letters
+            ]
+            problem = await carrier.send(shipment, records, is_over)
+            if is_over():
+                return
+            if problem:
+                job.failed += len(shipment.offsets)
+                job.problem = f"{len(shipment.offsets)} letters stay where they are: {problem}"
+            else:
+                moved += shipment.offsets
+        if moved and not job.order.keep_copy:
+            await self._letters.finish(topic.id, step.partition, moved)
+        job.moved += len(moved)
+        job.go_on(step.partition, step.next_offset)
+        job.step = None
+        await self._save(job)
+        rate = job.order.rate_per_s
+        if rate is not None and moved:
+            due_ms = began_ms + len(moved) * 1000 // rate
+            await self._sleep(max(0, due_ms - self._scheduler.now_ms()))
+
+    async def _fetch(
+        self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]
+    ) -> list[Letter]:
+        """Letters by their offsets, once their leader has them, but for those that are gone."""
+        while not is_over():
+            letters = await self._letters.at(topic, number, offsets)
+            if letters is not None:
+                return letters
+            await self._sleep(LOOK_MS)
+        return []
+
+    def _sleep(self, delay_ms: float) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        return over
+
+
+class Carrier:
+    """A producer that brings letters to partitions, whoever leads them."""
+
+    def __init__(self, topics: Topics, leaders: Leaders, producer_id: int) -> None:
+        self._topics = topics
+        self._leaders = leaders
+        self._producer_id = producer_id
+        self._sequences: dict[tuple[bytes, int], int] = {}
+
+    def plan(self, target: Topic, number: int, offsets: list[int]) -> Shipment:
+        """The next batch for a partition."""
+        sequence = self._sequences.get((target.id, number), 0)
+        self._sequences[target.id, number] = add_sequence(sequence, len(offsets))
+        return Shipment(target.id, number, self._producer_id, sequence, offsets)
+
+    async def send(
+        self, shipment: Shipment, records: list[Record], is_over: Callable[[], bool]
+    ) -> str:
+        """Have a batch stored; why it cannot be, or nothing when it is."""
+        if len(records) < len(shipment.offsets):
+            self._take_back(shipment)
+            return "some of them are gone from the dead-letter topic."
+        batch = bytes(
+            encode_batch(
+                records,
+                producer_id=shipment.producer_id,
+                producer_epoch=0,
+                base_sequence=shipment.sequence,
+            )
+        )
+        while not is_over():
+            target = self._topics.find_by_id(shipment.topic_id)
+            if target is None:
+                return "their topic was deleted."
+            try:
+                await self._leaders.append(
+                    target, shipment.partition, batch, timeout_ms=APPEND_TIMEOUT_MS
+                )
+                return ""
+            except DuplicateSequence:
+                return ""
+            except GoQueueError as error:
+                if not error.retryable:
+                    self._take_back(shipment)
+                    return str(error)
+                _log.warning("letters for %s wait: %s", target.name, error)
+        return "the job goes on elsewhere."
+
+    def _take_back(self, shipment: Shipment) -> None:
+        """What was not stored leaves its numbers to the next batch."""
+        if shipment.producer_id == self._producer_id:
+            self._sequences[shipment.topic_id, shipment.partition] = shipment.sequence

@@ -1,0 +1,272 @@
+"""A node's part in a cluster: the quorum, its membership, and the copies it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from goqueue.broker.controller.formation import Forming
+from goqueue.broker.controller.membership import Membership
+from goqueue.broker.controller.quorum import Quorum
+from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Contact, Peers
+from goqueue.broker.replication.integrity import Doubts
+from goqueue.broker.replication.replicas import Replicas
+from goqueue.broker.topics.topics import Topics
+from goqueue.cluster.bootstrap import parse_peers
+from goqueue.cluster.facts import Decision, NodeFact
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.ready import RaftState
+from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.cluster.topic_changes import InternalTopic
+from goqueue.config import ClusterSettings, ReplicationSettings
+from goqueue.storage.disk import Disk
+
+DRAIN_MS_MAX = 10_000  # a node that is told to stop stops, whoever could not take over
+DRAIN_LOOK_MS = 20
+HAND_OVER_MS_MAX = 1_000  # then whoever is left elects a successor
+ADMISSION_LOOK_MS = 100
+
+_QUORUM_FOLDER = "meta/quorum"
+
+Addresses = Callable[[], Mapping[str, str]]
+
+
+class Clustering:
+    """What a node has besides a broker's rooms when it is not alone."""
+
+    def __init__(
+        self,
+        node_id: int,
+        settings: ClusterSettings,
+        disk: Disk,
+        scheduler: Scheduler,
+        peers: Peers,
+        random: Random,
+        *,
+        internal_topics: list[InternalTopic],
+        addresses: Addresses,
+        new_id: Callable[[], bytes],
+        offered_id: str,
+        configured_id: str,
+        single_node: Callable[[], Metadata | None],
+    ) -> None:
+        """`addresses` are those of this node by listener, once they are bound.
+
+        A new cluster is called `configured_id`, or else what one of the nodes has offered.
+        `single_node` tells what a node that was alone has written down, if this one was.
+        """
+        self._settings = settings
+        self._scheduler = scheduler
+        self._peers = peers
+        contacts = parse_peers(settings.peers)
+        for node, address in contacts.items():
+            if node != node_id:
+                peers.locate(node, address)
+        storage = RaftStorage(disk, _QUORUM_FOLDER)
+        self.forming = Forming(
+            node_id,
+            disk,
+            storage,
+            scheduler,
+            peers,
+            random,
+            contacts=contacts,
+            nodes_min=1 if settings.discovery is None else settings.discovery_count,
+            joins_only=settings.join_only,
+            offered_id=offered_id,
+            configured_id=configured_id,
+            new_id=new_id,
+            single_node=single_node,
+        )
+        self._has_state = self.forming.state is not None
+        self.incarnation = new_id()
+        self.quorum = Quorum(
+            node_id,
+            storage,
+            self.forming.state or RaftState.new(),
+            settings,
+            scheduler,
+            peers,
+            random,
+            contacts=list(contacts),
+            internal_topics=internal_topics,
+            new_id=new_id,
+            new_cluster_id=lambda: self.cluster_id,
+            founder_disk=self.forming.founder_disk,
+        )
+        self.membership = Membership(
+            self.quorum,
+            scheduler,
+            settings,
+            incarnation=self.incarnation,
+            disk_id=self.forming.me.disk,
+            addresses=lambda: dict(addresses()),
+        )
+        self.replicas: Replicas
+        self.doubts: Doubts
+        self._gone_ms: dict[int, int] = {}  # by node: when it was last found to be gone
+        self._is_stopped = False
+        peers.on_gone(self._note_gone)
+
+    def attach(self, topics: Topics, flusher: Flusher, settings: ReplicationSettings) -> None:
+        """Have the copies of topics kept in their roles; topics must hear of decisions first."""
+        timeout_ms = self._settings.session_ms
+        self.replicas = Replicas(
+            self.quorum.node_id,
+            self.incarnation,
+            self.quorum,
+            self._peers,
+            self._scheduler,
+            topics,
+            flusher,
+            settings,
+            ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
+        )
+        self.membership.is_ill = self.replicas.has_failed
+        self.doubts = Doubts(
+            self.quorum.node_id,
+            self.incarnation,
+            self.quorum,
+            self._scheduler,
+            topics,
+            ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
+        )
+        self.membership.doubts = self.doubts.of_copies
+        self.replicas.on_role(self.doubts.role_changed)
+        self.when_trusted(topics.forget_doubts)
+
+    def start(self) -> None:
+        """Take part in the cluster, as soon as there is one."""
+        self.replicas.start()
+        self.doubts.start()
+        self.forming.start(self._begin)
+
+    def _begin(self, state: RaftState, may_vote: bool) -> None:
+        if not self._has_state:
+            self.quorum.begin(state)
+        self.quorum.may_vote = may_vote
+        self.quorum.start()
+        self.membership.start()
+        if not may_vote:
+            self._look_for_admission()
+
+    def _look_for_admission(self) -> None:
+        """Vote again when the cluster has taken note that this is another disk."""
+        if self._is_stopped:
+            return
+        if self.quorum.admit(self.forming.me.disk):
+            self.forming.admit()
+            return
+        self._scheduler.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
+
+    def discovered(self, nodes: Mapping[int, str]) -> None:
+        """There are these nodes, at these addresses."""
+        others = {node: at for node, at in nodes.items() if node != self.quorum.node_id}
+        for node, address in others.items():
+            self._peers.locate(node, address)
+        self.quorum.add_contacts(others)
+        self.forming.learn(others)
+
+    def when_trusted(self, done: Callable[[], None]) -> None:
+        """Call `done` once the cluster counts on this node: then it knows what it has to know."""
+        is_told = False
+
+        def look(_: Decision) -> None:
+            nonlocal is_told
+            if not is_told and self.membership.is_trusted:
+                is_told = True
+                done()
+
+        self.quorum.on_applied(look)
+        look(())
+
+    def retire(self, done: Callable[[], None]) -> None:
+        """Have others lead what this node leads, if they soon can, and say goodbye."""
+        deadline_ms = self._scheduler.now_ms() + DRAIN_MS_MAX
+        self.membership.drain()
+
+        def look() -> None:
+            is_over = self.membership.is_drained or not self._has_successors()
+            if not is_over and self._scheduler.now_ms() < deadline_ms:
+                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+                return
+            self._hand_over(lambda: self.membership.leave().then(lambda _, error: done()))
+
+        look()
+
+    def _has_successors(self) -> bool:
+        """Whether somebody else could lead something; not so when all nodes are told to stop."""
+        nodes = self.quorum.metadata.nodes.values()
+        return any(one.takes_leaders for one in nodes if one.id != self.quorum.node_id)
+
+    def _hand_over(self, done: Callable[[], None]) -> None:
+        """Have another node decide for the cluster, if this one does."""
+        deadline_ms = self._scheduler.now_ms() + HAND_OVER_MS_MAX
+
+        def look() -> None:
+            leader = self.quorum.leader
+            is_done = leader not in (-1, self.quorum.node_id)
+            if is_done or self._scheduler.now_ms() >= deadline_ms:
+                done()
+            else:
+                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+
+        if self.quorum.hand_over():
+            look()
+        else:
+            done()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self.forming.stop()
+        self.membership.stop()
+        self.replicas.stop()
+        self.doubts.stop()
+        self.quorum.stop()
+
+    # What is known
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until this node belongs to one."""
+        cluster = self.quorum.metadata.cluster
+        if cluster is not None:
+            return cluster.cluster_id
+        formed = self.forming.formed
+        return "" if formed is None else formed.cluster_id
+
+    @property
+    def waits_for(self) -> str:
+        """Why this node cannot serve yet, as a sentence; empty once the cluster counts on it."""
+        if self.membership.is_trusted:
+            return ""
+        if self.forming.waits_for:
+            return self.forming.waits_for
+        if self.quorum.leader < 0:
+            voters = ", ".join(map(str, self.quorum.voters)) or "that the cluster has"
+            return f"No controller: this node cannot reach most of the voters {voters}."
+        return "The cluster has not taken this node in yet."
+
+    def nodes(self) -> list[NodeFact]:
+        """The nodes that the cluster counts on."""
+        known = self.quorum.metadata.nodes
+        return [known[number] for number in sorted(known) if not known[number].is_fenced]
+
+    def is_there(self, node: int) -> bool:
+        """Whether it makes sense to ask a node, or to send a client there.
+
+        Of a node that has just died this one knows before the cluster has decided who leads
+        instead. Whoever is told that nobody leads asks again soon; whoever is told of a node that
+        does not answer may wait for it much longer.
+        """
+        contact = Contact.OPEN if node == self.quorum.node_id else self._peers.contact(node)
+        if contact is not Contact.GONE:
+            return contact is Contact.OPEN
+        # Whom the cluster counts on after a session, in spite of that, is there for others.
+        since_ms = self._scheduler.now_ms() - self._gone_ms.get(node, 0)
+        return since_ms > self._settings.session_ms
+
+    def _note_gone(self, node: int) -> None:
+        self._gone_ms[node] = self._scheduler.now_ms()

@@ -1,0 +1,146 @@
+"""The partitions that this node follows, and what it asks and tells their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import PeerKind, Peers
+from goqueue.cluster.facts import PartitionKey
+from goqueue.cluster.replication import (
+    Copying,
+    FollowerNotice,
+    Meter,
+    ReplicaReport,
+    TokenBucket,
+    decode_answers,
+    encode_follower_notice,
+)
+
+
+class CopiedReplicas:
+    """Asks leaders. `flush_soon` has `flush` called at the end of this turn.
+
+    `is_behind` tells whether this node's copy is one that is not in sync.
+    """
+
+    def __init__(
+        self,
+        incarnation: bytes,
+        peers: Peers,
+        scheduler: Scheduler,
+        *,
+        is_behind: Callable[[PartitionKey], bool],
+        flush_soon: Callable[[], None],
+    ) -> None:
+        self._incarnation = incarnation
+        self._peers = peers
+        self._scheduler = scheduler
+        self._is_behind = is_behind
+        self._flush_soon = flush_soon
+        self._copied: dict[PartitionKey, Copying] = {}
+        self._bucket: TokenBucket | None = None  # for copies that are behind
+        self._meters: dict[PartitionKey, Meter] = {}  # of copies that are behind
+        self._questions: dict[int, dict[PartitionKey, Copying]] = {}
+        self._reports: dict[int, dict[PartitionKey, ReplicaReport]] = {}
+        peers.listen(PeerKind.LEADER, self._from_leader)
+
+    def places(self) -> list[PartitionKey]:
+        return list(self._copied)
+
+    def get(self, place: PartitionKey) -> Copying | None:
+        return self._copied.get(place)
+
+    def limit(self, bytes_per_second: int) -> None:
+        """What copies that are behind take all together; nothing means no limit."""
+        if bytes_per_second <= 0:
+            self._bucket = None
+        elif self._bucket is None or self._bucket.bytes_per_second != bytes_per_second:
+            self._bucket = TokenBucket(bytes_per_second, now_ms=self._scheduler.now_ms())
+
+    def bytes_per_second(self, place: PartitionKey) -> int:
+        """How fast a copy that is behind has grown lately."""
+        meter = self._meters.get(place)
+        return 0 if meter is None else meter.per_second(self._scheduler.now_ms())
+
+    # Roles
+
+    def begin(self, place: PartitionKey, copying: Copying) -> None:
+        self._copied[place] = copying
+        copying.start(self._scheduler.now_ms())
+        self.question(place)
+
+    def end(self, place: PartitionKey) -> None:
+        """Follow in a partition no longer."""
+        self._meters.pop(place, None)
+        copying = self._copied.pop(place, None)
+        if copying is not None:
+            copying.stop()
+
+    def stop(self) -> None:
+        for copying in self._copied.values():
+            copying.stop()
+
+    # Questions
+
+    def question(self, place: PartitionKey) -> None:
+        """Have the next question asked at the end of this turn, if it is time for one."""
+        copying = self._copied.get(place)
+        if copying is not None:
+            self._questions.setdefault(copying.leader, {})[place] = copying
+            self._flush_soon()
+
+    def report(self, place: PartitionKey, leader: int, report: ReplicaReport) -> None:
+        self._reports.setdefault(leader, {})[place] = report
+        self._flush_soon()
+
+    def flush(self, now_ms: int) -> None:
+        """Send what has gathered in this turn."""
+        questions, self._questions = self._questions, {}
+        reports, self._reports = self._reports, {}
+        for leader in dict.fromkeys((*questions, *reports)):
+            asked = questions.get(leader, {}).items()
+            fetches = [
+                fetch
+                for place, one in asked
+                if self._may_ask(place, now_ms) and (fetch := one.fetch(now_ms)) is not None
+            ]
+            told = list(reports.get(leader, {}).values())
+            if fetches or told:
+                notice = FollowerNotice(self._incarnation, fetches, told)
+                self._peers.notify(leader, PeerKind.FOLLOWER, encode_follower_notice(notice))
+
+    def _may_ask(self, place: PartitionKey, now_ms: int) -> bool:
+        """Whether it is not too early; the next tick asks again."""
+        bucket = self._bucket
+        return bucket is None or bucket.is_open(now_ms) or not self._is_behind(place)
+
+    # Answers
+
+    def _from_leader(self, node: int, head: bytes, body: memoryview) -> None:
+        now_ms = self._scheduler.now_ms()
+        for answer, batches in decode_answers(head, body):
+            place = (answer.topic_id, answer.partition)
+            copying = self._copied.get(place)
+            if copying is not None and copying.leader == node:
+                if batches:
+                    self._measure(place, len(batches), now_ms)
+                copying.received(answer, batches, now_ms)
+                self.question(place)
+
+    def _measure(self, place: PartitionKey, count: int, now_ms: int) -> None:
+        if not self._is_behind(place):
+            self._meters.pop(place, None)
+            return
+        meter = self._meters.get(place)
+        if meter is None:
+            meter = self._meters[place] = Meter(now_ms)
+        meter.add(count, now_ms)
+        if self._bucket is not None:
+            self._bucket.take(count)
+
+    # Turns
+
+    def tick(self) -> None:
+        for place in self._copied:
+            self.question(place)

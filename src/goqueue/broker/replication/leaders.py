@@ -1,0 +1,259 @@
+"""Whoever leads a partition, here or on another node: where it is, and writing to it.
+
+Parts of the broker write to partitions of other topics: delayed messages that are due, dead
+letters, the markers that end transactions. They need not know on which node such a partition is
+led. A write whose answer is lost is repeated until it is known to be done, so whoever writes here
+must be a producer with an identity, by which the leader knows a repeated batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Answer, Answered, Handler, PeerKind, Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.replication.clustering import Clustering
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.model.bounds import (
+    LeaderEpoch,
+    PartitionNumber,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    Version,
+)
+from goqueue.model.errors import GoQueueError, NotLeader, StorageFull, UnknownTopicId
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Appended, Partition
+
+CALL_TIMEOUT_MS = 10_000  # of one attempt
+RETRY_MS = 100
+
+_NO_LEADER = -1
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: TopicId
+    number: PartitionNumber
+
+
+class Marker(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a producer's transaction in a partition."""
+
+    topic_id: TopicId
+    number: PartitionNumber
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    is_commit: bool
+    coordinator_epoch: LeaderEpoch
+    turn: Version  # which of the transactions that this coordinator ends
+    leader_epoch: LeaderEpoch  # of the partition: it is for this leader and no other
+
+
+_place_decoder = msgspec.msgpack.Decoder(_Place)
+_marker_decoder = msgspec.msgpack.Decoder(Marker)
+_appended_decoder = msgspec.msgpack.Decoder(tuple[int, int, int])
+
+
+class Leaders:
+    """Finds the leaders of partitions and writes to them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        topics: Topics,
+        scheduler: Scheduler,
+        cluster: Clustering | None,
+        peers: Peers | None,
+    ) -> None:
+        self.node_id = node_id
+        self._topics = topics
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._peers = peers
+        self.is_full: Callable[[], bool] = lambda: False  # the disk of this node
+        # Whoever ends transactions in partitions that are led here.
+        self.mark: Callable[[Partition, Marker], Promise[Appended]]
+        if peers is not None:
+            peers.serve(PeerKind.APPEND, self._serve_append)
+            peers.serve(PeerKind.MARKER, self._serve_marker)
+
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        """Have calls of other nodes answered, if there are any."""
+        if self._peers is not None:
+            self._peers.serve(kind, handler)
+
+    # Where
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node leads everything there is."""
+        return self._cluster is None
+
+    def node_of(self, topic: Topic, number: int) -> int:
+        """The node that leads a partition; -1 while nobody does."""
+        if self._cluster is None:
+            return self.node_id
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader
+
+    def epoch_of(self, topic: Topic, number: int) -> int:
+        """The epoch of the leader that `node_of` tells."""
+        if self._cluster is None:
+            return topic.partition(number).leader_epoch
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader_epoch
+
+    def copies_of(self, topic: Topic) -> int:
+        """How many nodes are to have a copy of each partition; the most of them, if it varies."""
+        if self._cluster is None:
+            return 1
+        facts = self._cluster.quorum.metadata.partitions.of_topic(topic.id)
+        return max((len(fact.replicas) for fact in facts), default=1)
+
+    def is_here(self, topic: Topic, number: int) -> bool:
+        return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
+
+    def is_unfit(self, topic_id: bytes, number: int) -> bool:
+        """Whether a partition is led here by a copy with a hole that others need not have."""
+        return self._cluster is not None and self._cluster.doubts.is_unfit(topic_id, number)
+
+    def is_curable(self, topic_id: bytes, number: int) -> bool:
+        """Whether what has rotted of a partition will be had again from another copy."""
+        return self._cluster is not None and self._cluster.doubts.is_curable(topic_id, number)
+
+    def call(
+        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+    ) -> Promise[Answered]:
+        """Ask the node that leads a partition, which is not this one, for something, once."""
+        assert self._peers is not None
+        node = self.node_of(topic, number)
+        if node in (_NO_LEADER, self.node_id):
+            refused: Promise[Answered] = Promise()
+            refused.reject(NotLeader(TopicPartition(topic.name, number), _NO_LEADER))
+            return refused
+        return self._peers.call(
+            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
+        )
+
+    def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
+        """Ask a node about partitions that it leads, once."""
+        assert self._peers is not None
+        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
+
+    # Writing
+
+    def append(
+        self, topic: Topic, number: int, batch: bytes, *, timeout_ms: int
+    ) -> Promise[Appended]:
+        """Have a batch stored by whoever leads the partition; kept when it is committed.
+
+        It is tried again until `timeout_ms` have passed; afterwards nobody knows whether it was
+        stored, unless the error is of those that the leader itself raised.
+        """
+        head = _encode(_Place(topic.id, number))
+        return self._persist(topic, number, PeerKind.APPEND, head, batch, timeout_ms)
+
+    def end_transaction(
+        self, topic: Topic, marker: Marker, *, timeout_ms: int
+    ) -> Promise[Appended]:
+        """Have a marker written by whoever leads the partition; kept when it is committed."""
+        head = _encode(marker)
+        return self._persist(topic, marker.number, PeerKind.MARKER, head, b"", timeout_ms)
+
+    def _persist(
+        self,
+        topic: Topic,
+        number: int,
+        kind: PeerKind,
+        head: bytes,
+        body: bytes,
+        timeout_ms: int,
+    ) -> Promise[Appended]:
+        promise: Promise[Appended] = Promise()
+        deadline_ms = self._scheduler.now_ms() + timeout_ms
+
+        def attempt() -> None:
+            self._once(topic, number, kind, head, body).then(done)
+
+        def done(appended: Appended | None, error: Exception | None) -> None:
+            is_passing = isinstance(error, GoQueueError) and error.retryable
+            if is_passing and self._scheduler.now_ms() < deadline_ms:
+                self._scheduler.call_later(RETRY_MS, attempt)
+            else:
+                promise.settle(appended, error)
+
+        attempt()
+        return promise
+
+    def _once(
+        self, topic: Topic, number: int, kind: PeerKind, head: bytes, body: bytes
+    ) -> Promise[Appended]:
+        result: Promise[Appended] = Promise()
+        if self.is_here(topic, number):
+            here = self._append_here if kind is PeerKind.APPEND else self._mark_here
+            try:
+                return here(head, body)
+            except GoQueueError as error:
+                result.reject(error)
+            return result
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            if answer is None:
+                assert error is not None
+                result.reject(error)
+            else:
+                result.resolve(Appended(*_appended_decoder.decode(answer.head)))
+
+        self.call(topic, number, kind, head, body=body).then(answered)
+        return result
+
+    # Serving
+
+    def _serve_append(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _answer(self._append_here(head, body))
+
+    def _serve_marker(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _answer(self._mark_here(head, body))
+
+    def _append_here(self, head: bytes, batch: bytes | memoryview) -> Promise[Appended]:
+        place = _place_decoder.decode(head)
+        partition = self._leading(place.topic_id, place.number)
+        if self.is_full():
+            raise StorageFull("The disk of the leader is full; retry when there is room again.")
+        # The partition stamps what it stores, and the bytes are not ours to change.
+        now_ms = self._scheduler.wall_ms()
+        appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
+        stored: Promise[Appended] = Promise()
+        partition.when_committed(
+            appended.last_offset, lambda error: stored.settle(None if error else appended, error)
+        )
+        return stored
+
+    def _mark_here(self, head: bytes, _: bytes | memoryview) -> Promise[Appended]:
+        marker = _marker_decoder.decode(head)
+        return self.mark(self._leading(marker.topic_id, marker.number), marker)
+
+    def _leading(self, topic_id: bytes, number: int) -> Partition:
+        topic = self._topics.find_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id.hex())
+        partition = topic.partition(number)
+        partition.check_leading()
+        if partition.shortage is not None:
+            raise partition.shortage
+        return partition
+
+
+def _answer(stored: Promise[Appended]) -> Promise[Answer]:
+    answer: Promise[Answer] = Promise()
+
+    def done(appended: Appended | None, error: Exception | None) -> None:
+        answer.settle(None if appended is None else Answer(_encode(tuple(appended))), error)
+
+    stored.then(done)
+    return answer

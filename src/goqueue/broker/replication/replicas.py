@@ -1,0 +1,350 @@
+"""The copies that this node keeps, in the roles that the cluster has decided for them.
+
+Who leads and who follows comes from the facts. What a role means in practice is told by
+`replicas_led` and `replicas_copied`. A follower's questions and a leader's answers about many
+partitions travel together; each of them stands for itself, so that one may be lost, late or doubled
+without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from goqueue.broker.controller.metadata import FactLog
+from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.replication.followed import CopiedReplicas
+from goqueue.broker.replication.led import Led, LedReplicas
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.cluster.commands import ChangeInSync
+from goqueue.cluster.facts import (
+    CONFIG_PREFIX,
+    NO_LEADER,
+    Decision,
+    NodeFact,
+    PartitionFact,
+    PartitionKey,
+    TopicFact,
+)
+from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
+from goqueue.config import ReplicationSettings
+from goqueue.model.errors import GoQueueError, NoEligibleLeader, StalePartitionVersion
+from goqueue.partition import Partition
+
+TICK_MS = 100
+
+_log = logging.getLogger(__name__)
+
+RoleChanged = Callable[[Topic, Partition, bool], None]
+
+
+class Replicas:
+    """Leads and follows."""
+
+    def __init__(
+        self,
+        node_id: int,
+        incarnation: bytes,
+        log: FactLog,
+        peers: Peers,
+        scheduler: Scheduler,
+        topics: Topics,
+        flusher: Flusher,
+        settings: ReplicationSettings,
+        *,
+        ask: Callable[[ChangeInSync], Promise[None]],
+    ) -> None:
+        """`ask` hands a proposal to the controller, once."""
+        self.node_id = node_id
+        self._incarnation = incarnation
+        self._log = log
+        self._scheduler = scheduler
+        self._topics = topics
+        self._flusher = flusher
+        self._settings = settings
+        self._ask = ask
+        self.led = LedReplicas(peers, scheduler, settings, flush_soon=self._flush_soon)
+        self.copied = CopiedReplicas(
+            incarnation,
+            peers,
+            scheduler,
+            is_behind=self._is_behind,
+            flush_soon=self._flush_soon,
+        )
+        self._unkept: dict[PartitionKey, None] = {}  # for lack of room
+        self._role_changed: list[RoleChanged] = []
+        self._is_flushing = False
+        self._is_registered = False
+        self._is_stopped = False
+        self._first_request = 0
+        log.on_applied(self._apply)
+
+    def on_role(self, changed: RoleChanged) -> None:
+        """Have `changed` called when this node begins or ceases to lead a partition."""
+        self._role_changed.append(changed)
+
+    def start(self) -> None:
+        # Answers to an earlier life of this node must not be taken for answers to this one.
+        self._first_request = int.from_bytes(self._incarnation[:5], "big") << 20
+        self._note_throttles()
+        self._tick()
+
+    def stop(self) -> None:
+        """Lead and follow no more; the partitions are about to be closed."""
+        self._is_stopped = True
+        self.led.stop()
+        self.copied.stop()
+
+    def leads(self, topic_id: bytes, number: int) -> bool:
+        return self.led.get((topic_id, number)) is not None
+
+    def has_failed(self) -> bool:
+        """Whether a partition that this node leads can be written no more: its disk has failed."""
+        return any(led.leading.partition.failure is not None for led in self.led)
+
+    def when_deleted(self, place: PartitionKey, offset: int, *, timeout_ms: int) -> Promise[int]:
+        """Kept when no copy in sync has records before `offset`, which are deleted here already."""
+        led = self.led.get(place)
+        if led is None:
+            raise NoEligibleLeader("This node does not know yet what it leads; retry.")
+        return self.led.when_deleted(led, offset, timeout_ms=timeout_ms)
+
+    # What the cluster decides
+
+    @property
+    def _metadata(self) -> Metadata:
+        return self._log.metadata
+
+    def _apply(self, decision: Decision) -> None:
+        if self._is_stopped:
+            return
+        changed_nodes = [one for one in decision if isinstance(one, NodeFact)]
+        if any(one.id == self.node_id for one in changed_nodes):
+            self._note_registration()
+            self._note_throttles()
+        if changed_nodes and self._is_registered:
+            alive, now_ms = self._alive(), self._scheduler.now_ms()
+            for led in self.led:
+                led.leading.nodes_changed(alive, now_ms=now_ms)
+        for change in decision:
+            if isinstance(change, PartitionFact):
+                self._assign(change)
+            elif isinstance(change, TopicFact):
+                self._configure(change)
+            elif change.key.startswith(CONFIG_PREFIX):
+                for topic in self._topics:
+                    self._configure(topic.fact)
+        self._forget_gone()
+
+    def _note_registration(self) -> None:
+        """What was decided before this life of the node began is not for it to act on.
+
+        A node that starts reads decisions again that were overtaken long ago. By them it would
+        throw a copy away that went elsewhere and came back, or that is of a topic made anew. With
+        its registration it knows how things stand, and does at once all that follows.
+        """
+        fact = self._metadata.nodes.get(self.node_id)
+        is_registered = fact is not None and fact.incarnation == self._incarnation
+        if is_registered and not self._is_registered:
+            self._is_registered = True
+            for topic in self._metadata.topics():
+                for placed in self._metadata.partitions.of_topic(topic.id):
+                    self._assign(placed)
+
+    def _note_throttles(self) -> None:
+        fact = self._metadata.nodes.get(self.node_id)
+        self.led.limit(0 if fact is None else fact.feeding_bytes_per_second)
+        self.copied.limit(0 if fact is None else fact.catching_up_bytes_per_second)
+
+    def _alive(self) -> dict[int, bytes]:
+        nodes = self._metadata.nodes.values()
+        return {node.id: node.incarnation for node in nodes if not node.is_fenced}
+
+    def _assign(self, fact: PartitionFact) -> None:
+        topic = self._topics.find_by_id(fact.topic_id)
+        if topic is None or not self._is_registered:
+            return
+        is_mine = self.node_id in fact.members
+        if not is_mine:
+            self._leave(fact.place, topic)
+            self._topics.release(topic, fact)
+            return
+        try:
+            is_sole = len(fact.members) == 1
+            partition = self._topics.keep(topic, fact.number, is_sole=is_sole)
+        except OSError as error:
+            # A disk that is full, say. Nobody else reminds this node of what it has to keep.
+            if fact.place not in self._unkept:
+                _log.error("%s/%d cannot be kept, trying again: %s", topic.name, fact.number, error)
+            self._unkept[fact.place] = None
+            return
+        self._unkept.pop(fact.place, None)
+        if fact.leader == self.node_id:
+            self._lead(fact, topic, partition)
+        else:
+            self._follow(fact, topic, partition)
+
+    def _lead(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
+        now_ms = self._scheduler.now_ms()
+        known = self.led.get(fact.place)
+        if known is not None and partition.leader_epoch == fact.leader_epoch:
+            known.leading.in_sync_changed(
+                replicas=fact.members, in_sync=fact.in_sync, version=fact.version, now_ms=now_ms
+            )
+            self.led.changed(known, adding=fact.adding, throttle=fact.throttle_bytes_per_second)
+            return
+        self._leave(fact.place, topic)
+        partition.become_leader(fact.leader_epoch)
+        replicas = ReplicaSet(
+            self.node_id,
+            replicas=fact.members,
+            in_sync=fact.in_sync,
+            in_sync_min=self._in_sync_min(topic),
+            alive=self._alive(),
+            leader_epoch=fact.leader_epoch,
+            version=fact.version,
+            epoch_start=partition.epoch_start,
+            high_watermark=partition.high_watermark,
+            durable_offset=partition.durable_offset,
+            lag_ms=self._settings.lag_ms,
+            retry_ms=self._settings.retry_ms,
+            now_ms=now_ms,
+        )
+        leading = Leading(partition, replicas, partial(self._propose, fact.place))
+        self.led.begin(Led(fact.place, leading, fact.adding, fact.throttle_bytes_per_second))
+        _log.info("%s: leading in epoch %d", partition.name, fact.leader_epoch)
+        for changed in self._role_changed:
+            changed(topic, partition, True)
+
+    def _follow(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
+        known = self.copied.get(fact.place)
+        is_same = known is not None and (known.leader, partition.leader_epoch) == (
+            fact.leader,
+            fact.leader_epoch,
+        )
+        if known is not None and is_same:
+            known.following.version = fact.version
+            return
+        self._leave(fact.place, topic)
+        partition.become_follower(fact.leader_epoch, leader=fact.leader)
+        if fact.leader == NO_LEADER:
+            return
+        following = Following(
+            partition,
+            topic_id=fact.topic_id,
+            partition=fact.number,
+            leader_epoch=fact.leader_epoch,
+            bytes_max=self._settings.fetch_bytes_max,
+            timeout_ms=self.led.parked_ms + 2 * self._settings.retry_ms,
+            retry_ms=self._settings.retry_ms,
+            first_request=self._first_request,
+            version=fact.version,
+        )
+        copying = Copying(
+            partition,
+            following,
+            leader=fact.leader,
+            clear_journal=self._flusher.clear_journal,
+            tell=partial(self.copied.report, fact.place, fact.leader),
+            resume=partial(self.copied.question, fact.place),
+            is_in_sync=self.node_id in fact.in_sync,
+        )
+        self.copied.begin(fact.place, copying)
+
+    def _leave(self, place: PartitionKey, topic: Topic | None) -> None:
+        """End whatever role this node has in a partition."""
+        self.copied.end(place)
+        led = self.led.end(place)
+        if led is not None and topic is not None:
+            for changed in self._role_changed:
+                changed(topic, led.leading.partition, False)
+
+    def _keep_again(self) -> None:
+        """Try again to keep what there was no room for."""
+        for place in list(self._unkept):
+            fact = self._metadata.partitions.get(*place)
+            if fact is None or self.node_id not in fact.members:
+                del self._unkept[place]
+            else:
+                self._assign(fact)
+
+    def _forget_gone(self) -> None:
+        """Topics that were deleted have no roles left."""
+        places = [*(led.place for led in self.led), *self.copied.places()]
+        for place in [one for one in places if self._is_gone(one)]:
+            self._leave(place, None)
+
+    def _is_gone(self, place: PartitionKey) -> bool:
+        return self._topics.find_by_id(place[0]) is None
+
+    def _configure(self, fact: TopicFact) -> None:
+        topic = self._topics.find_by_id(fact.id)
+        if topic is None:
+            return
+        for number in range(fact.partition_count):
+            led = self.led.get((fact.id, number))
+            if led is not None:
+                led.leading.in_sync_min_changed(self._in_sync_min(topic))
+
+    def _in_sync_min(self, topic: Topic) -> int:
+        return self._topics.defaults.in_sync_min(topic.fact.settings)
+
+    # Proposals
+
+    def _propose(self, place: PartitionKey, proposal: ProposeInSync) -> None:
+        topic_id, number = place
+        command = ChangeInSync(
+            self.node_id,
+            topic_id,
+            number,
+            proposal.in_sync,
+            dict(proposal.incarnations),
+            proposal.leader_epoch,
+            proposal.version,
+        )
+
+        def answered(_: None, error: Exception | None) -> None:
+            led = self.led.get(place)
+            # A proposal that got lost is repeated; one that is outdated has been overtaken.
+            if led is None or error is None or getattr(error, "retryable", False):
+                return
+            if not isinstance(error, GoQueueError):
+                raise error
+            if not isinstance(error, StalePartitionVersion):
+                now_ms = self._scheduler.now_ms()
+                led.leading.proposal_refused(version=proposal.version, now_ms=now_ms)
+
+        self._ask(command).then(answered)
+
+    def _is_behind(self, place: PartitionKey) -> bool:
+        fact = self._metadata.partitions.get(*place)
+        return fact is not None and self.node_id not in fact.in_sync
+
+    # Turns
+
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._scheduler.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what has gathered in this turn."""
+        self._is_flushing = False
+        if self._is_stopped:
+            return
+        now_ms = self._scheduler.now_ms()
+        self.led.flush(now_ms)
+        self.copied.flush(now_ms)
+
+    def _tick(self) -> None:
+        if self._is_stopped:
+            return
+        self._scheduler.call_later(TICK_MS, self._tick)
+        self._keep_again()
+        self.led.tick(self._scheduler.now_ms())
+        self.copied.tick()

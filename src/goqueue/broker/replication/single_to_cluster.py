@@ -1,0 +1,35 @@
+"""A node that was alone becomes the first of a cluster, with everything it has."""
+
+from __future__ import annotations
+
+from goqueue.broker.controller.metadata import LocalLog
+from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.topics.partition_files import PartitionFiles
+from goqueue.cluster.metadata import Metadata
+from goqueue.storage.commit_journal import CommitJournal
+from goqueue.storage.disk import Disk
+
+_LOG_FOLDER = "meta/log"
+
+
+def facts_of_single_node(
+    disk: Disk,
+    scheduler: Scheduler,
+    flusher: Flusher,
+    commit_journal: CommitJournal,
+    files: PartitionFiles,
+) -> Metadata | None:
+    """What a node that was alone has written down; None if it was not, or has nothing.
+
+    Its folders are marked with the ids of their topics, as those in a cluster are: by that the
+    start which follows finds what the commit journal still has for them.
+    """
+    if not disk.exists(_LOG_FOLDER):
+        return None
+    log = LocalLog(disk, scheduler, flusher, commit_journal)
+    for partition in log.partitions:
+        partition.close()
+    for topic in log.metadata.topics():
+        files.claim(topic)
+    return log.metadata if any(True for _ in log.metadata.facts()) else None

@@ -1,0 +1,195 @@
+"""What can be asked of schedules; lists and counts of what waits, a block of entries at a time.
+
+A bucket in the far future may hold a million entries in no order, so a list looks through whole
+buckets and keeps the earliest. Between two blocks everybody else has a turn.
+"""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappush, heappushpop
+from typing import NamedTuple
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.schedules.log import ScheduleLog
+from goqueue.delivery.schedules import NEVER_MS, Agenda, Entry, ScheduleIds
+from goqueue.model.batch import Header
+from goqueue.model.errors import InvalidRequest, UnknownSchedule
+
+LIST_MAX = 1000
+
+_Place = tuple[int, int, int]  # due time, log and number
+
+
+class Schedule(NamedTuple):
+    """A message that waits, for whoever asks."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+
+
+class ScheduleStats(NamedTuple):
+    """Counts since the topic was made, except those of `dropped` and lateness: since the start."""
+
+    pending: int
+    released: int
+    cancelled: int
+    dead_lettered: int
+    dropped: int
+    late_ms_p50: int
+    late_ms_p99: int
+    late_ms_max: int
+    next_due_ms: int | None
+
+
+class ScheduledEntry(NamedTuple):
+    """One line of a list of schedules."""
+
+    id: str
+    topic: str
+    due_ms: int
+
+
+class SchedulePage(NamedTuple):
+    """Entries by due time; `next_cursor` goes on after them, and is empty at the end."""
+
+    entries: list[ScheduledEntry]
+    next_cursor: str
+
+
+class Wanted(NamedTuple):
+    """Which schedules are meant: those of one topic or all, due in a stretch of time."""
+
+    topic: str | None = None
+    from_ms: int = 0
+    until_ms: int = NEVER_MS
+
+    def pick(self, agenda: Agenda, block: array[int]) -> list[Entry]:
+        """Those among the entries of a block that are meant and still count."""
+        topic, from_ms, until_ms = self
+        return [
+            (due_ms, number)
+            for due_ms, number in zip(block[::2], block[1::2], strict=True)
+            if from_ms <= due_ms < until_ms
+            and agenda.is_current(number, due_ms)
+            and (topic is None or agenda.topic_of(number) == topic)
+        ]
+
+
+class ScheduleListing:
+    """Looks through the agendas of all logs."""
+
+    def __init__(self, scheduler: Scheduler, logs: list[ScheduleLog], ids: ScheduleIds) -> None:
+        self._scheduler = scheduler
+        self._logs = {log.number: log for log in logs}
+        self._ids = ids
+
+    async def page(self, wanted: Wanted, *, limit: int, after: str) -> SchedulePage:
+        """The first entries that are wanted, by due time, after a cursor."""
+        if not 1 <= limit <= LIST_MAX:
+            raise InvalidRequest(f"A list has from 1 to {LIST_MAX} entries, not {limit}.")
+        cursor = self._read_cursor(after) if after else (0, -1, -1)
+        wanted = wanted._replace(from_ms=max(wanted.from_ms, cursor[0]))
+        earliest = _Earliest(limit + 1)
+        for log in self._logs.values():
+            await self._collect(log, wanted, cursor, earliest)
+        places = earliest.places()
+        entries = [
+            ScheduledEntry(
+                self._ids.write(log, number), self._logs[log].agenda.topic_of(number), due_ms
+            )
+            for due_ms, log, number in places[:limit]
+        ]
+        next_cursor = f"{entries[-1].due_ms}~{entries[-1].id}" if len(places) > limit else ""
+        # Some may have been released or cancelled while the others were looked for.
+        return SchedulePage([entry for entry in entries if entry.topic], next_cursor)
+
+    async def _collect(
+        self, log: ScheduleLog, wanted: Wanted, cursor: _Place, earliest: _Earliest
+    ) -> None:
+        agenda = log.agenda
+        agenda.timetable.readers += 1
+        try:
+            for start_ms, blocks in agenda.blocks(wanted.from_ms, wanted.until_ms):
+                if earliest.has_all_before(start_ms):
+                    break
+                for block in blocks:
+                    for due_ms, number in wanted.pick(agenda, block):
+                        place = (due_ms, log.number, number)
+                        if place > cursor:
+                            earliest.add(place)
+                    await self._pause()
+                    log.check_open()
+        finally:
+            agenda.timetable.readers -= 1
+
+    async def count(self, wanted: Wanted) -> int:
+        """How many are wanted."""
+        count = 0
+        for log in self._logs.values():
+            agenda = log.agenda
+            seen: set[int] = set()  # Only what was moved can have two entries.
+            agenda.timetable.readers += 1
+            try:
+                for _, blocks in agenda.blocks(wanted.from_ms, wanted.until_ms):
+                    for block in blocks:
+                        found = [number for _, number in wanted.pick(agenda, block)]
+                        moved = {number for number in found if number in agenda.moved}
+                        count += len(found) - sum(number in agenda.moved for number in found)
+                        count += len(moved - seen)
+                        seen |= moved
+                        await self._pause()
+                        log.check_open()
+            finally:
+                agenda.timetable.readers -= 1
+        return count
+
+    def _pause(self) -> Promise[None]:
+        """Let others have their turn."""
+        promise: Promise[None] = Promise()
+        self._scheduler.call_soon(lambda: promise.resolve(None))
+        return promise
+
+    def _read_cursor(self, text: str) -> _Place:
+        due, _, schedule_id = text.partition("~")
+        try:
+            log, number = self._ids.read(schedule_id)
+            return int(due), log, number
+        except (ValueError, UnknownSchedule):
+            raise InvalidRequest(
+                f"{text[:60]!r} is no cursor; send the one that came with the page before."
+            ) from None
+
+
+class _Earliest:
+    """The earliest of many places, so many and each once."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._heap: list[_Place] = []  # with turned signs, so that the latest comes first
+        self._known: set[_Place] = set()
+
+    def add(self, place: _Place) -> None:
+        turned = (-place[0], -place[1], -place[2])
+        if turned in self._known:
+            return
+        if len(self._heap) < self._count_max:
+            self._known.add(turned)
+            heappush(self._heap, turned)
+        elif turned > self._heap[0]:
+            self._known.add(turned)
+            self._known.discard(heappushpop(self._heap, turned))
+
+    def has_all_before(self, due_ms: int) -> bool:
+        """Whether nothing that is due from this time on can still be among them."""
+        return len(self._heap) == self._count_max and due_ms > -self._heap[0][0]
+
+    def places(self) -> list[_Place]:
+        return sorted((-due_ms, -log, -number) for due_ms, log, number in self._heap)

@@ -1,0 +1,413 @@
+"""The schema registry and its topic.
+
+What is registered is in the compacted internal topic `__schemas`, and is read from there when
+somebody first asks: a node without schemas pays nothing. A change is written, then taken for true,
+and answered when it is as durable as any record; so is whatever is read meanwhile, for an id that
+was told must never mean another schema. Reading and comparing schemas happens in a thread, one at
+a time, because a schema can be large and the event loop has more to do.
+
+In a cluster the leader of that topic takes the changes, and every node knows them (`schema_copy`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Peers
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.loop.turns import Turns
+from goqueue.broker.replication.clustering import Clustering
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.schemas.loading import Loading
+from goqueue.broker.schemas.replica import SchemaCopy
+from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topics
+from goqueue.model.batch import Record, encode_batch
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidSchema,
+    SchemaRefusal,
+    SchemaRefused,
+    StorageFull,
+)
+from goqueue.partition import Partition
+from goqueue.schemas import removal
+from goqueue.schemas.catalog import Content, Version
+from goqueue.schemas.drafts import Request
+from goqueue.schemas.facts import Change, read_gone, to_record
+from goqueue.schemas.formats import Schema, SchemaKind, protobuf_serialized
+from goqueue.schemas.names import CONTEXT_DEFAULT, Subject
+from goqueue.schemas.registry import LATEST, Registry, unknown_version
+from goqueue.schemas.scopes import Config, Mode
+from goqueue.schemas.sources import Check
+
+BATCH_BYTES_MAX = 1 << 20
+WRITES_WAITING_MAX = 1000
+READS_WAITING_MAX = 1000  # schemas that wait to be read or compared
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Schemas:
+    """The registry of a node."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        *,
+        is_full: Callable[[], bool],
+        cluster: tuple[Leaders, Peers, Clustering] | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._is_full = is_full
+        self._registry: Registry | None = None
+        self._loading: Loading | None = None
+        self._last_offset = -1
+        self._told_offset = 0
+        self._writers = Turns(scheduler, waiting_max=WRITES_WAITING_MAX)
+        self._thinkers = Turns(scheduler, waiting_max=READS_WAITING_MAX)
+        self.changes = 0  # counted, so that others know when to look again
+        self._copy: SchemaCopy | None = None
+        if cluster is not None:
+            self._copy = SchemaCopy(scheduler, topics, *cluster, changed=self._note_change)
+
+    # Looking up
+
+    async def look(self, ask: Callable[[Registry], T]) -> T:
+        """Ask the registry; answered once all that the answer may show is durable."""
+        registry = await self._ready()
+        try:
+            return ask(registry)
+        finally:
+            await self._settled()
+
+    def schema_by_id(self, schema_id: int, *, context: str = CONTEXT_DEFAULT) -> Content | None:
+        """What an id stands for; None if nothing does."""
+        return self._loaded().catalog.content(context, schema_id)
+
+    def schema_by_guid(self, guid: str) -> Content | None:
+        """What a guid stands for, in whichever context has it."""
+        return next(self._loaded().find_guid(guid), None)
+
+    def read(self, content: Content) -> Schema:
+        """The schema of an id; reading it the first time takes a moment."""
+        return self._loaded().source(content).read()
+
+    def latest(self, subject: Subject) -> Version | None:
+        """The newest version of a subject that is not deleted."""
+        return self._loaded().latest(subject)
+
+    async def lookup(
+        self, subject: Subject, request: Request, *, normalize: bool, with_deleted: bool
+    ) -> Version:
+        """The version of a subject that says the same as a schema."""
+        registry = await self._ready()
+        draft = registry.draft(subject, request, normalize=normalize)
+        meant = await self._think(draft.read)
+
+        def ask(registry: Registry) -> Version:
+            found = registry.find_like(meant, with_deleted=with_deleted)
+            if found is not None:
+                return found
+            if not registry.has_subject(subject, with_deleted=with_deleted):
+                raise SchemaRefused(
+                    SchemaRefusal.UNKNOWN_SUBJECT, f"Subject '{subject}' not found."
+                )
+            raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, "Schema not found")
+
+        return await self.look(ask)
+
+    async def compare(
+        self, subject: Subject, request: Request, *, normalize: bool, number: int | None = None
+    ) -> list[str]:
+        """Why a schema may not follow a version, or all that its subject's level asks for."""
+        registry = await self._ready()
+        draft = registry.draft(subject, request, normalize=normalize)
+        meant = await self._think(draft.read)
+
+        def ask(registry: Registry) -> Check:
+            if number is None:
+                return registry.check(meant)
+            live = registry.live_versions(subject)
+            against = (
+                live[-1:] if number == LATEST else [one for one in live if one.number == number]
+            )
+            if not against and number != LATEST:
+                raise unknown_version(number)
+            return registry.check(meant, against=against)
+
+        check = await self.look(ask)
+        return await self._think(check.run)
+
+    async def formatted(self, content: Content, form: str) -> str:
+        """The text of a schema in another form, where its language has one."""
+        if form == "serialized" and content.kind is SchemaKind.PROTOBUF:
+            source = self._loaded().source(content)
+            return (await self._think(lambda: protobuf_serialized(source.read()))).decode()
+        raise InvalidSchema(
+            f"The form {form[:100]!r} of {content.kind} schemas is not known; leave out format, or "
+            "ask for serialized where the schema is Protobuf."
+        )
+
+    # Changing
+
+    async def register(
+        self, subject: Subject, request: Request, *, normalize: bool = False, force: bool = False
+    ) -> Version:
+        """Make a schema a version of a subject, unless it is one."""
+        version = await self._writers.run(
+            lambda: self._register(subject, request, normalize=normalize, force=force)
+        )
+        await self._settled_everywhere()
+        return version
+
+    async def delete_version(self, subject: Subject, number: int, *, permanent: bool) -> int:
+        """Mark a version as deleted, or forget it for good; its number."""
+        return await self._change(
+            lambda registry: removal.delete_version(registry, subject, number, permanent=permanent)
+        )
+
+    async def delete_subject(self, subject: Subject, *, permanent: bool) -> list[int]:
+        """The same for all versions of a subject; their numbers."""
+        return await self._change(
+            lambda registry: removal.delete_subject(registry, subject, permanent=permanent)
+        )
+
+    async def set_config(self, subject: Subject, update: Callable[[Config], Config]) -> Config:
+        """Change the settings of a subject, a context or the registry; what they are now."""
+
+        def decide(registry: Registry) -> tuple[Config, list[Change]]:
+            has_own = registry.scopes.has_config(subject)
+            before = registry.scopes.own_config(subject) if has_own else None
+            config = update(before or Config())
+            return config, removal.set_config(registry, subject, config)
+
+        return await self._change(decide)
+
+    async def delete_config(self, subject: Subject) -> Config:
+        """Take settings away; what they were."""
+        return await self._change(lambda registry: removal.delete_config(registry, subject))
+
+    async def set_mode(self, subject: Subject, mode: Mode, *, force: bool) -> Mode:
+        return await self._change(
+            lambda registry: (mode, removal.set_mode(registry, subject, mode, force=force))
+        )
+
+    async def delete_mode(self, subject: Subject, *, recursive: bool) -> Mode | None:
+        """Take a mode away; what it was."""
+        return await self._change(
+            lambda registry: removal.delete_mode(registry, subject, recursive=recursive)
+        )
+
+    async def _register(
+        self, subject: Subject, request: Request, *, normalize: bool, force: bool
+    ) -> Version:
+        self._check_leading()
+        registry = await self._ready()
+        draft = registry.draft_of_register(subject, request, normalize=normalize)
+        meant = await self._think(draft.read)
+        registry = self._loaded()
+        known = registry.find_registered(meant)
+        if known is not None:
+            return known
+        if registry.needs_check(subject) and not force:
+            messages = await self._think(registry.check(meant).run)
+            if messages:
+                raise _incompatible(subject, messages)
+        registry = self._loaded()
+        fact, changes = registry.register(meant, now_ms=self._scheduler.wall_ms())
+        self._write(registry, changes)
+        version = registry.catalog.version(subject, fact.version)
+        assert version is not None
+        return version
+
+    async def _change(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
+        answer = await self._writers.run(lambda: self._decide(decide))
+        await self._settled_everywhere()
+        return answer
+
+    async def _decide(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
+        self._check_leading()
+        registry = await self._ready()
+        answer, changes = decide(registry)
+        self._write(registry, changes)
+        return answer
+
+    def _think(self, work: Callable[[], T]) -> Coroutine[Promise[Any], None, T]:
+        """Do something in a thread when it is its turn."""
+
+        async def apart() -> T:
+            promise: Promise[T] = Promise()
+            self._scheduler.run_blocking(work, promise.settle)
+            return await promise
+
+        return self._thinkers.run(apart)
+
+    # In a cluster
+
+    def lead(self) -> None:
+        """Take changes: this node leads the topic now."""
+        assert self._copy is not None
+        self._copy.lead()
+
+    def resign(self) -> None:
+        """Another node leads the topic, or nobody."""
+        assert self._copy is not None
+        self._copy.resign()
+
+    def owner(self) -> int:
+        """The node that takes changes, in a cluster; -1 while there is none."""
+        assert self._copy is not None
+        return self._copy.leader()
+
+    def check_sure(self, question: bytes) -> None:
+        """Raise, for a retry, unless what is not known here is not known to the leader either."""
+        if self._copy is not None:
+            self._copy.check_sure(question)
+
+    def _check_leading(self) -> None:
+        if self._copy is not None:
+            self._copy.check_leading()
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    async def _settled_everywhere(self) -> None:
+        """Wait until all that was written so far is durable, and known to whoever is quick."""
+        await self._settled()
+        if self._copy is not None and self._copy.next_offset > self._told_offset:
+            self._told_offset = self._copy.next_offset
+            await self._copy.tell(self._copy.next_offset)
+
+    # The topic
+
+    def open(self) -> None:
+        """Have the registry ready soon if there are topics that ask for schemas."""
+        if self._copy is not None:
+            self._copy.look()
+        elif any(topic.settings.has_schemas for topic in self._topics):
+            self._scheduler.call_soon(self._load_on)
+
+    def _load_on(self) -> None:
+        if not self._load_some():
+            self._scheduler.call_soon(self._load_on)
+
+    async def _ready(self) -> Registry:
+        """The registry, read a piece at a time if it is not there yet; others have their turns."""
+        while not self._load_some():
+            turn: Promise[None] = Promise()
+            self._scheduler.call_soon(partial(turn.resolve, None))
+            await turn
+        return self._loaded()
+
+    def _loaded(self) -> Registry:
+        """The registry, now: whoever cannot wait reads it to the end."""
+        while not self._load_some():
+            pass
+        if self._copy is not None:
+            return self._copy.registry
+        assert self._registry is not None
+        return self._registry
+
+    def _load_some(self) -> bool:
+        """Read a piece of the topic if there is something to read; True when all is read."""
+        if self._copy is not None:
+            return self._copy.load_some()
+        if self._registry is not None:
+            return True
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        if topic is None:
+            self._registry = Registry()
+            return True
+        if self._loading is None:
+            self._loading = Loading(topic.partitions[0])
+        if not self._loading.step():
+            return False
+        self._registry, self._last_offset = self._loading.registry, self._loading.until_offset - 1
+        self._loading = None
+        self.changes += 1
+        return True
+
+    def _write(self, registry: Registry, changes: list[Change]) -> None:
+        """Write facts down and take them for true; `_settled` tells when they are durable."""
+        if not changes:
+            return
+        if self._is_full():
+            raise StorageFull("The disk is full; retry when there is room again.")
+        self._check_leading()
+        partition = self._partition()
+        partition.check_leading()
+        refusal = partition.failure or partition.shortage
+        if refusal is not None:
+            raise refusal
+        now_ms = self._scheduler.wall_ms()
+        try:
+            for records in _batches([to_record(change, now_ms=now_ms) for change in changes]):
+                batch = memoryview(encode_batch(records))
+                self._last_offset = partition.write(batch, now_ms=now_ms).last_offset
+        except GoQueueError as error:
+            # A part of a large change may be written; the topic decides what is true.
+            failure = error
+            partition.when_committed(self._last_offset, lambda _: self._written(failure))
+            raise
+        for change in changes:
+            gone_or_fact = read_gone(change.key) if change.fact is None else change.fact
+            if gone_or_fact is not None:
+                registry.apply(gone_or_fact)
+        if self._copy is not None:
+            self._copy.wrote(self._last_offset)
+        self.changes += 1
+        partition.when_committed(self._last_offset, self._written)
+
+    def _written(self, error: GoQueueError | None) -> None:
+        if error is not None:
+            # What could not be made durable is not true; what is durable is read again.
+            _log.error("schemas could not be stored: %s", error)
+            self._registry = self._loading = None
+            if self._copy is not None:
+                self._copy.forget()
+
+    def _settled(self) -> Promise[None]:
+        """Kept when all that was written so far is durable."""
+        promise: Promise[None] = Promise()
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        last_offset = self._last_offset if self._copy is None else self._copy.next_offset - 1
+        if topic is None or (self._copy is not None and not self._copy.is_leading):
+            promise.resolve(None)  # What others wrote is committed, if it is known here.
+        else:
+            topic.partitions[0].when_committed(
+                last_offset, lambda error: promise.settle(None, error)
+            )
+        return promise
+
+    def _partition(self) -> Partition:
+        """The topic's only partition; no record in it is durable sooner than the topic."""
+        return self._topics.internal.make(SCHEMAS_TOPIC).partitions[0]
+
+
+def _batches(records: list[Record]) -> list[list[Record]]:
+    """Records in their order, in batches of reasonable size."""
+    batches: list[list[Record]] = [[]]
+    size = 0
+    for record in records:
+        size += len(record.key or b"") + len(record.value or b"")
+        if size > BATCH_BYTES_MAX and batches[-1]:
+            batches.append([])
+            size = 0
+        batches[-1].append(record)
+    return batches
+
+
+def _incompatible(subject: Subject, messages: list[str]) -> SchemaRefused:
+    return SchemaRefused(
+        SchemaRefusal.INCOMPATIBLE,
+        f'Schema being registered is incompatible with an earlier schema for subject "{subject}", '
+        f"details: [{', '.join(messages)}]",
+    )

@@ -1,0 +1,369 @@
+"""The registry of a node in a cluster, as far as the node knows the log of schemas.
+
+The leader of that log's only partition takes the changes. Every other node knows what is committed:
+one that keeps a copy reads it there as it grows, one that does not asks the leader for it. So all
+of them can answer and validate, a moment late at most. Whoever registers something is answered when
+the others know of it too, if they are quick; and a node that is asked for something it does not
+know finds out from the leader whether there is more to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.schemas.loading import Loading
+from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topic, Topics
+from goqueue.model.batch import read_header
+from goqueue.model.bounds import Offset
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    GoQueueError,
+    NotCoordinator,
+    OffsetOutOfRange,
+    RequestTimedOut,
+)
+from goqueue.partition import Partition
+from goqueue.partition.partition import NO_LEADER
+from goqueue.schemas.registry import Registry
+
+if TYPE_CHECKING:
+    from goqueue.broker.replication.clustering import Clustering
+    from goqueue.cluster.facts import Decision
+
+TELL_MS_MAX = 1_000  # so long a change waits for the other nodes to know of it
+CATCH_UP_MS_MAX = 5_000
+ASK_MS_MAX = 1_000  # for one answer of the leader's; whoever needs it asks again
+READ_BYTES_MAX = 1 << 20
+QUESTIONS_MAX = 1_000  # that wait for what the leader knows
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """The committed records from an offset on, as many as are sent at a time."""
+
+    offset: Offset
+
+
+class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """Up to where the leader's log is committed."""
+
+
+class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
+    """The log is committed up to an offset; answered when the registry is as far."""
+
+    offset: Offset
+
+
+_call_decoder = msgspec.msgpack.Decoder(Read | End | Tell)
+_offset_decoder = msgspec.msgpack.Decoder(int)
+
+
+class SchemaCopy:
+    """Follows the log of schemas, or leads it."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        leaders: Leaders,
+        peers: Peers,
+        cluster: Clustering,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called when the registry is another."""
+        self.is_leading = False
+        self._scheduler = scheduler
+        self._topics = topics
+        self._leaders = leaders
+        self._peers = peers
+        self._cluster = cluster
+        self._changed = changed
+        self._loading: Loading | None = None
+        self._registry: Registry | None = None
+        self._watched: Partition | None = None
+        self._is_catching_up = False
+        self._waiting: list[tuple[int, Promise[None]]] = []
+        self._pulling: Promise[None] | None = None
+        self._questions: dict[bytes, Promise[None]] = {}
+        peers.serve(PeerKind.SCHEMAS, self._serve)
+        cluster.quorum.on_applied(self._look_again)
+
+    # Roles
+
+    def lead(self) -> None:
+        """Take the whole log for true, up to its end, and changes from now on."""
+        self.is_leading = True
+        self._catch_up_soon()
+
+    def resign(self) -> None:
+        """What was written here last may not last: take only what is committed for true."""
+        self.is_leading = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the log anew."""
+        self._loading = self._registry = None
+        self._catch_up_soon()
+
+    def check_leading(self) -> None:
+        if not self.is_leading:
+            raise NotCoordinator("Another node takes the changes of schemas; look for it again.")
+
+    def leader(self) -> int:
+        """The node that takes changes; -1 while there is none."""
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        return NO_LEADER if topic is None else self._leaders.node_of(topic, 0)
+
+    def _look_again(self, _: Decision) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """This node may keep a copy from now on, or no longer."""
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        partition = None if topic is None else self._kept(topic)
+        if partition is self._watched:
+            return
+        if self._watched is not None:
+            self._watched.watchers.pop(self, None)
+        self._watched = partition
+        if partition is not None:
+            partition.watchers[self] = None
+        self._catch_up_soon()
+
+    def _kept(self, topic: Topic) -> Partition | None:
+        """This node's copy, if it has one."""
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, 0)
+        is_kept = fact is not None and self._leaders.node_id in fact.members
+        return topic.partition(0) if is_kept else None
+
+    # Reading
+
+    @property
+    def registry(self) -> Registry:
+        """All that is known so far."""
+        if self._registry is None:
+            self._registry = Registry() if self._loading is None else self._loading.registry
+        return self._registry
+
+    @property
+    def next_offset(self) -> int:
+        """The registry says what the log says before this."""
+        return 0 if self._loading is None else self._loading.next_offset
+
+    def wrote(self, last_offset: int) -> None:
+        """The leader has put records at the end of the log and into the registry."""
+        assert self._loading is not None
+        self._loading.next_offset = last_offset + 1
+
+    def load_some(self) -> bool:
+        """Read a piece of this node's copy, if it has one; True when all of it is read."""
+        partition = self._watched
+        if partition is None:
+            return True
+        loading = self._loading
+        if loading is None or not _goes_on(loading, partition):
+            loading = self._loading = Loading(partition)
+        is_new = loading.registry is not self._registry
+        until = partition.end_offset if self.is_leading else partition.high_watermark
+        if not is_new and loading.next_offset >= until:
+            return True
+        loading.until_offset = max(until, loading.next_offset)
+        is_done = loading.step()
+        if is_done or not is_new:
+            # A registry that is read from the beginning takes the old one's place when it is whole.
+            self._registry = loading.registry
+            self._changed()
+        self._answer_waiting()
+        return is_done
+
+    def partition_advanced(self, _: Partition) -> None:
+        self._catch_up_soon()
+
+    def _catch_up_soon(self) -> None:
+        if not self._is_catching_up:
+            self._is_catching_up = True
+            self._scheduler.call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._is_catching_up = False
+        if not self.load_some():
+            self._catch_up_soon()
+
+    def _applied(self, offset: int) -> Promise[None]:
+        """Kept when the registry says what the log says before an offset."""
+        promise: Promise[None] = Promise()
+        if self._is_applied(offset):
+            promise.resolve(None)
+            return promise
+        self._waiting.append((offset, promise))
+
+        def give_up() -> None:
+            if not promise.is_done:
+                self._waiting.remove((offset, promise))
+                promise.reject(RequestTimedOut("The schemas are not known here yet; retry."))
+
+        self._scheduler.call_later(CATCH_UP_MS_MAX, give_up)
+        return promise
+
+    def _is_applied(self, offset: int) -> bool:
+        loading = self._loading
+        is_current = loading is not None and loading.registry is self._registry
+        return offset <= 0 or (is_current and self.next_offset >= offset)
+
+    def _answer_waiting(self) -> None:
+        if not self._waiting:
+            return
+        done = [one for one in self._waiting if self._is_applied(one[0])]
+        self._waiting = [one for one in self._waiting if not self._is_applied(one[0])]
+        for _, promise in done:
+            promise.resolve(None)
+
+    # Asking the leader
+
+    def check_sure(self, question: bytes) -> None:
+        """Raise unless the leader has said, since this was first asked, that all is known here.
+
+        Whoever is told to retry gets an answer then.
+        """
+        if self.is_leading:
+            return
+        asked = self._questions.get(question)
+        if asked is not None and asked.is_done:
+            del self._questions[question]
+            if _is_kept(asked):
+                return
+            asked = None
+        if asked is None:
+            if len(self._questions) >= QUESTIONS_MAX:
+                self._questions.clear()
+            asked = self._questions[question] = Promise()
+            start(self.catch_up(), asked.settle)
+        raise RequestTimedOut("This node does not know yet whether the schema exists; retry.")
+
+    async def catch_up(self) -> None:
+        """Know all that the leader knew when this was called."""
+        if self.is_leading:
+            return
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        answer = await self._call(topic, End())
+        await self._reach(topic, _offset_decoder.decode(answer.head))
+
+    async def _reach(self, topic: Topic, offset: int) -> None:
+        if self._watched is not None:
+            await self._applied(offset)
+            return
+        while self._watched is None and self.next_offset < offset:
+            pulling = self._pulling
+            if pulling is None:
+                pulling = self._pulling = Promise()
+                start(self._pull(topic), self._pulled)
+            await pulling
+
+    def _pulled(self, _: None, error: Exception | None) -> None:
+        pulling, self._pulling = self._pulling, None
+        assert pulling is not None
+        pulling.settle(None, error)
+
+    async def _pull(self, topic: Topic) -> None:
+        """Have the next records from the leader, where this node keeps no copy."""
+        if self._loading is None or self._loading.partition is not topic.partition(0):
+            self._loading = Loading(topic.partition(0))
+            self._registry = None
+        loading = self._loading
+        try:
+            answer = await self._call(topic, Read(loading.next_offset))
+        except OffsetOutOfRange:
+            self._loading = None  # The log is another one; begin anew.
+            raise RequestTimedOut("The schemas are being read anew; retry.") from None
+        data = answer.body
+        batches = bytes(data)
+        at = 0
+        while at < len(batches):
+            header = read_header(batches, at)
+            loading.take(header, batches[at : at + header.size])
+            at += header.size
+        if not batches:  # Compaction has left nothing before the end.
+            loading.next_offset = max(loading.next_offset, _offset_decoder.decode(answer.head))
+        self._registry = loading.registry
+        self._changed()
+
+    def _call(self, topic: Topic, call: Read | End) -> Promise[Answered]:
+        node = self._leaders.node_of(topic, 0)
+        if node in (NO_LEADER, self._leaders.node_id):
+            raise CoordinatorNotAvailable("No other node leads the schemas now; retry.")
+        return self._peers.call(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
+
+    # Telling the others
+
+    def tell(self, offset: int) -> Promise[None]:
+        """Let the other nodes know what is committed before an offset; kept when they do.
+
+        Who is slow is not waited for.
+        """
+        told: Promise[None] = Promise()
+        node_id = self._leaders.node_id
+        nodes = [node.id for node in self._cluster.nodes() if node.id != node_id]
+        left = len(nodes)
+
+        def one_told(_: Answered | None, error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                told.resolve(None)
+
+        if not nodes:
+            told.resolve(None)
+        for node in nodes:
+            call = _encode(Tell(offset))
+            self._peers.call(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX).then(one_told)
+        return told
+
+    # Answering
+
+    def _serve(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        call = _call_decoder.decode(head)
+        answer: Promise[Answer] = Promise()
+        topic = self._topics.find(SCHEMAS_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailable("This node does not know of schemas yet; retry.")
+        if isinstance(call, Tell):
+            start(
+                self._reach(topic, call.offset),
+                lambda _, error: answer.settle(None if error else Answer(), error),
+            )
+            return answer
+        partition = topic.partition(0)
+        partition.check_leading()
+        if isinstance(call, End):
+            answer.resolve(Answer(_encode(partition.high_watermark)))
+            return answer
+        part = partition.read(max(call.offset, partition.start_offset), bytes_max=READ_BYTES_MAX)
+        batches = [] if part is None else [part.read_checked()]
+        answer.resolve(Answer(_encode(partition.high_watermark), batches))
+        return answer
+
+
+def _goes_on(loading: Loading, partition: Partition) -> bool:
+    """Whether what was read of a log is still its beginning."""
+    if loading.partition is not partition:
+        return False
+    return partition.start_offset <= loading.next_offset <= partition.end_offset
+
+
+def _is_kept(promise: Promise[None]) -> bool:
+    failures: list[Exception | None] = []
+    promise.then(lambda _, error: failures.append(error))
+    error = failures[0]
+    if error is not None and not isinstance(error, GoQueueError):
+        raise error
+    return error is None

@@ -1,0 +1,318 @@
+"""Records that must obey a schema, because their topic says so.
+
+A payload begins with a zero byte and the id of its schema, as serializers of registries write it;
+a Protobuf payload goes on with the place of its message in the schema. The id must be that of a
+version, not deleted, of the subject that the topic's strategy names, and the rest must obey the
+schema. What is not there (a tombstone's value, a missing key) obeys every schema.
+
+Reading a schema and compiling it is done once; what was found out for an id is kept until the
+registry changes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from goqueue.broker.schemas.registry import Schemas
+from goqueue.broker.topics.topics import Topic
+from goqueue.model.batch import Header, Record, decode_records, unpack_payload
+from goqueue.model.errors import InvalidSchema, SchemaMismatch
+from goqueue.partition.rules import check_produced
+from goqueue.schemas.catalog import Content
+from goqueue.schemas.formats import (
+    Schema,
+    SchemaKind,
+    SchemaViolation,
+    Validate,
+    protobuf_validator,
+    record_name,
+    validator,
+)
+
+VALIDATORS_MAX = 256  # compiled schemas that are kept
+TOPICS_MAX = 10_000  # whose schemas are known at a time
+KNOWN_MAX = 1000  # ids that a topic's payloads name
+FAULTS_MAX = 100  # told of one batch
+MESSAGE_INDEXES_MAX = 64  # of a Protobuf message inside of others
+
+_FRAME_BYTES = 5
+_GUID_FRAME_BYTES = 17
+_SMALL_BYTES = 4096
+_FIRST_MESSAGE = (0,)
+
+
+class Strategy(StrEnum):
+    """Which subject a payload's schema must be registered under."""
+
+    TOPIC = "topic"  # orders-value
+    RECORD = "record"  # shop.Order
+    TOPIC_RECORD = "topic-record"  # orders-shop.Order
+
+
+class Rules(NamedTuple):
+    """What a topic asks of its records; None asks nothing."""
+
+    key: Strategy | None
+    value: Strategy | None
+
+
+class _Part:
+    """The keys, or the values, of one topic, and what was found out about their schemas."""
+
+    __slots__ = ("header", "known", "name", "strategy", "topic")
+
+    def __init__(self, topic: str, strategy: Strategy, *, is_key: bool) -> None:
+        self.topic = topic
+        self.strategy = strategy
+        self.name = "key" if is_key else "value"
+        self.header = f"__{self.name}_schema_id"
+        # By what names a schema: what checks the rest of a payload, or why no payload will do.
+        self.known: dict[bytes, Validate | str] = {}
+
+    def subject(self, record: str) -> str:
+        """Where a schema must be registered; empty where a record has no name to go by."""
+        if self.strategy is Strategy.TOPIC:
+            return f"{self.topic}-{self.name}"
+        if not record:
+            return ""
+        return record if self.strategy is Strategy.RECORD else f"{self.topic}-{record}"
+
+
+class _Asked(NamedTuple):
+    """What a topic asks for, as long as it is described by the same fact."""
+
+    fact: object
+    key: _Part | None
+    value: _Part | None
+
+
+class Validation:
+    """Checks records of topics that ask for it."""
+
+    def __init__(self, schemas: Schemas, defaults: Mapping[str, str]) -> None:
+        self._schemas = schemas
+        self._defaults = defaults
+        self._changes = -1
+        self._asked: dict[bytes, _Asked] = {}
+        self._compiled: OrderedDict[tuple[Content, tuple[int, ...]], Validate] = OrderedDict()
+
+    def check_batch(self, topic: Topic, batch: memoryview, *, now_ms: int) -> None:
+        """Refuse a producer's batch in which a record does not obey its schema."""
+        header = check_produced(batch, topic.settings, now_ms=now_ms)
+        faults = self.faults(topic, decode_records(header, unpack_payload(batch, header)))
+        if faults:
+            raise SchemaMismatch(faults)
+
+    def check_record(self, topic: Topic, record: Record) -> None:
+        """Refuse one record that does not obey its schema."""
+        faults = self.faults(topic, (record,))
+        if faults:
+            raise SchemaMismatch(faults)
+
+    def faults(self, topic: Topic, records: Iterable[Record]) -> dict[int, str]:
+        """What is wrong with which of the records."""
+        asked = self._asked.get(topic.id)
+        if asked is None or asked.fact is not topic.fact or self._schemas.changes != self._changes:
+            asked = self._ask(topic)
+        for_key, for_value = asked.key, asked.value
+        faults: dict[int, str] = {}
+        for index, (key, value, headers, _, _) in enumerate(records):
+            fault = None
+            if for_key is not None and key is not None:
+                fault = self._fault(for_key, key, headers)
+            if fault is None and for_value is not None and value is not None:
+                fault = self._fault(for_value, value, headers)
+            if fault is not None:
+                faults[index] = fault
+                if len(faults) == FAULTS_MAX:
+                    break
+        return faults
+
+    def _ask(self, topic: Topic) -> _Asked:
+        """Read what a topic asks for; after a change of the registry nothing is known any more."""
+        if self._schemas.changes != self._changes or len(self._asked) >= TOPICS_MAX:
+            self._asked.clear()
+            self._changes = self._schemas.changes
+        rules = read_rules({**self._defaults, **topic.fact.settings})
+        key = None if rules.key is None else _Part(topic.name, rules.key, is_key=True)
+        value = None if rules.value is None else _Part(topic.name, rules.value, is_key=False)
+        asked = self._asked[topic.id] = _Asked(topic.fact, key, value)
+        return asked
+
+    def _fault(
+        self, part: _Part, payload: bytes | memoryview, headers: tuple[Header, ...]
+    ) -> str | None:
+        frame = _named_in(part, headers) if headers else None
+        rest = payload
+        if frame is None:
+            frame = bytes(payload[:_FRAME_BYTES])
+            # A copy of a small payload is cheaper than a view of it.
+            is_small = len(payload) < _SMALL_BYTES
+            rest = (payload if is_small else memoryview(payload))[_FRAME_BYTES:]
+        check = part.known.get(frame)
+        if check is None:
+            check = self._learn(part, frame)
+        if isinstance(check, str):
+            return check
+        try:
+            check(rest)
+        except SchemaViolation as violation:
+            where = f" at {violation.path}" if violation.path else ""
+            return f"The {part.name} does not obey its schema{where}: {violation.reason}."
+        return None
+
+    def _learn(self, part: _Part, frame: bytes) -> Validate | str:
+        if len(part.known) >= KNOWN_MAX:
+            part.known.clear()
+        check = part.known[frame] = self._find(part, frame)
+        return check
+
+    def _find(self, part: _Part, frame: bytes) -> Validate | str:
+        """How payloads with this schema are checked, or why none will do."""
+        if len(frame) == _GUID_FRAME_BYTES:
+            told = str(UUID(bytes=frame[1:]))
+            content = self._schemas.schema_by_guid(told)
+        elif len(frame) == _FRAME_BYTES and frame[0] == 0:
+            told = str(int.from_bytes(frame[1:], "big"))
+            content = self._schemas.schema_by_id(int(told))
+        else:
+            return (
+                f"The {part.name} does not begin with a zero byte and the four bytes of a schema's "
+                "id, as its topic asks (setting schema.validation); use a serializer of the "
+                "registry."
+            )
+        if content is None:
+            self._schemas.check_sure(frame)
+            return f"The {part.name} names the schema {told}, which is not registered."
+        try:
+            schema = self._schemas.read(content)
+            if content.kind is SchemaKind.PROTOBUF:
+                return _ProtobufCheck(self, part, content, schema, frame)
+            problem = _problem(part, content, record_name(schema))
+            if problem is not None:
+                self.check_sure(part.topic, frame)
+            return problem or self.validator(content, schema)
+        except InvalidSchema as error:
+            return f"The {part.name} names the schema {told}, which cannot be read: {error}"
+
+    def check_sure(self, topic: str, frame: bytes) -> None:
+        """Raise, for a retry, if the registry of this node may be behind that of the cluster."""
+        self._schemas.check_sure(topic.encode() + frame)
+
+    def validator(
+        self, content: Content, schema: Schema, indexes: tuple[int, ...] = ()
+    ) -> Validate:
+        """The compiled schema; of Protobuf, that of the message at a place."""
+        place = (content, indexes)
+        check = self._compiled.get(place)
+        if check is None:
+            check = protobuf_validator(schema, indexes) if indexes else validator(schema)
+            self._compiled[place] = check
+            if len(self._compiled) > VALIDATORS_MAX:
+                self._compiled.popitem(last=False)
+        else:
+            self._compiled.move_to_end(place)
+        return check
+
+
+class _ProtobufCheck:
+    """Payloads of one Protobuf schema; each says first which of its messages it is."""
+
+    __slots__ = ("_by_place", "_content", "_frame", "_part", "_schema", "_validation")
+
+    def __init__(
+        self, validation: Validation, part: _Part, content: Content, schema: Schema, frame: bytes
+    ) -> None:
+        self._frame = frame
+        self._validation = validation
+        self._part = part
+        self._content = content
+        self._schema = schema
+        self._by_place: dict[tuple[int, ...], Validate] = {}
+
+    def __call__(self, rest: bytes | memoryview) -> None:
+        indexes: tuple[int, ...] = _FIRST_MESSAGE
+        start = 1
+        if not rest or rest[0]:
+            indexes, start = _read_indexes(rest)
+        check = self._by_place.get(indexes)
+        if check is None:
+            check = self._find(indexes)
+        check(rest[start:])
+
+    def _find(self, indexes: tuple[int, ...]) -> Validate:
+        check = self._validation.validator(self._content, self._schema, indexes)
+        problem = _problem(self._part, self._content, record_name(self._schema, indexes))
+        if problem is not None:
+            self._validation.check_sure(self._part.topic, self._frame)
+            raise SchemaViolation("", problem.rstrip("."))
+        if len(self._by_place) >= VALIDATORS_MAX:
+            self._by_place.clear()
+        self._by_place[indexes] = check
+        return check
+
+
+def read_rules(settings: Mapping[str, str]) -> Rules:
+    """What the settings of a topic, defaults included, ask of its records."""
+    wanted = settings["schema_validation"]
+    key = Strategy(settings["schema_key_subject_strategy"])
+    value = Strategy(settings["schema_value_subject_strategy"])
+    return Rules(
+        key if wanted in ("key", "both") else None, value if wanted in ("value", "both") else None
+    )
+
+
+def _named_in(part: _Part, headers: tuple[Header, ...]) -> bytes | None:
+    """What names the schema in a header: newer serializers leave the payload as it is."""
+    for name, content in headers:
+        if name == part.header and content is not None:
+            is_guid = len(content) == _GUID_FRAME_BYTES and content[0] == 1
+            if is_guid or (len(content) == _FRAME_BYTES and content[0] == 0):
+                return bytes(content)
+    return None
+
+
+def _problem(part: _Part, content: Content, record: str) -> str | None:
+    """Why a schema is not one for this part of its topic."""
+    subject = part.subject(record)
+    if not subject:
+        return f"The schema {content.id} has no name, which the strategy {part.strategy} needs."
+    live = [one for one in content.versions.values() if not one.is_deleted]
+    if any(str(one.subject) == subject for one in live):
+        return None
+    return (
+        f"The {part.name} names the schema {content.id}, which is not registered under the subject "
+        f"{subject!r} (settings schema.validation and schema.{part.name}.subject.strategy)."
+    )
+
+
+def _read_indexes(data: bytes | memoryview) -> tuple[tuple[int, ...], int]:
+    """Which message of a Protobuf schema follows, and where it begins; outermost first."""
+    count, at = _read_zigzag(data, 0)
+    if count == 0:
+        return _FIRST_MESSAGE, at  # the first message, which is most of them
+    if not 0 < count <= MESSAGE_INDEXES_MAX:
+        raise SchemaViolation("", f"it names {count} messages inside of one another")
+    indexes = []
+    for _ in range(count):
+        index, at = _read_zigzag(data, at)
+        if index < 0:
+            raise SchemaViolation("", "it names a message by a negative number")
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _read_zigzag(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data) and shift < 35:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number >> 1 ^ -(number & 1), at
+        shift += 7
+    raise SchemaViolation("", "it ends before it says which message it is")

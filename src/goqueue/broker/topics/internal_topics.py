@@ -1,0 +1,193 @@
+"""The topics that brokers keep for themselves: how they are made, and waiting until they are.
+
+A single node makes an internal topic when it is first used, and begins to coordinate by it in the
+same turn, so no call finds the topic without its coordinators. A cluster makes all of them when it
+forms. There a call may come before this node knows of them, or before it has loaded what it
+coordinates: such a call waits here, for a bounded time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.topics.topics import (
+    DELIVERY_TOPIC,
+    OFFSETS_TOPIC,
+    SCHEDULED_TOPIC,
+    SCHEMAS_TOPIC,
+    TRANSACTION_TOPIC,
+    Topic,
+    Topics,
+)
+from goqueue.cluster.facts import Decision
+from goqueue.cluster.topic_changes import InternalTopic
+from goqueue.config import Settings
+from goqueue.model.errors import CoordinatorNotAvailable
+
+# How long a call waits for what its own node is setting up. Kafka clients retry by themselves
+# afterwards; for HTTP clients their node retries.
+SETUP_WAIT_MS = 1_000
+
+OFFSETS_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(100 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+DELIVERY_SETTINGS = {
+    "cleanup_policy": "delete",
+    "compression_type": "producer",
+    "retention_ms": "-1",  # only what a snapshot has replaced may go
+    "retention_bytes": "-1",
+    "segment_bytes": str(16 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+SCHEDULED_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(64 << 20),
+    "max_message_bytes": str(64 << 20),
+    # Records stay at least until a checkpoint knows them.
+    "min_compaction_lag_ms": str(600_000),
+}
+SCHEMAS_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(16 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+TRANSACTION_SETTINGS = {
+    "cleanup_policy": "compact",
+    "compression_type": "producer",
+    "segment_bytes": str(100 << 20),
+    "max_message_bytes": str(64 << 20),
+}
+
+_VOTERS_FOR_TWO_COPIES = 3
+
+
+def internal_topics(settings: Settings) -> list[InternalTopic]:
+    """What a cluster makes of them when it forms.
+
+    Where there are enough nodes, what one of them alone has is not committed.
+    """
+    cluster = settings.cluster
+    is_discovered = cluster.discovery is not None
+    voters = cluster.discovery_count if is_discovered else len(cluster.peers.split(","))
+    extra = {"min_insync_replicas": "2"} if voters >= _VOTERS_FOR_TWO_COPIES else {}
+    return [
+        InternalTopic(name, partition_count, {**own, **extra})
+        for name, partition_count, own in (
+            (OFFSETS_TOPIC, settings.groups.offsets_partitions, OFFSETS_SETTINGS),
+            (DELIVERY_TOPIC, settings.delivery.partitions, DELIVERY_SETTINGS),
+            (SCHEDULED_TOPIC, settings.schedules.partitions, SCHEDULED_SETTINGS),
+            (SCHEMAS_TOPIC, 1, SCHEMAS_SETTINGS),
+            (TRANSACTION_TOPIC, settings.transactions.state_partitions, TRANSACTION_SETTINGS),
+        )
+    ]
+
+
+class Leadership(Protocol):
+    """Who leads the partitions of internal topics."""
+
+    @property
+    def is_alone(self) -> bool: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    def node_of(self, topic: Topic, number: int) -> int: ...
+
+
+class InternalTopics:
+    """Makes internal topics on a single node, and has calls wait for them in a cluster."""
+
+    def __init__(
+        self, scheduler: Scheduler, topics: Topics, leaders: Leadership, settings: Settings
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._leaders = leaders
+        self._specs = {spec.name: spec for spec in internal_topics(settings)}
+        self._begin: dict[str, Callable[[Topic], None]] = {}
+        self._waiting: dict[Promise[None], Callable[[], bool]] = {}
+        self._is_look_due = False
+        topics.facts.log.on_applied(self._facts_changed)
+
+    @property
+    def is_alone(self) -> bool:
+        return self._leaders.is_alone
+
+    def on_made(self, name: str, begin: Callable[[Topic], None]) -> None:
+        """Have `begin` coordinate by a topic as soon as a single node has made it."""
+        self._begin[name] = begin
+
+    def make(self, name: str) -> Topic:
+        """The topic, made if it is missing; no record in it is durable sooner than it is."""
+        topic = self._topics.find(name)
+        if topic is not None:
+            return topic
+        if not self._leaders.is_alone:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        spec = self._specs[name]
+        self._topics.create(
+            name, partition_count=spec.partition_count, settings=dict(spec.settings)
+        )
+        topic = self._topics.get(name)
+        if name in self._begin:
+            self._begin[name](topic)
+        return topic
+
+    async def ready(self, name: str) -> Topic:
+        """The topic: a single node makes it, a node of a cluster waits until it knows of it."""
+        if not self._leaders.is_alone:
+            await self.until(lambda: self._topics.find(name) is not None)
+        return self.make(name)
+
+    def is_awaited(self, name: str, number: int) -> bool:
+        """Whether this node is to coordinate by a partition, or does not know yet who is.
+
+        For a caller that finds no coordinator here, and has to wait or ask elsewhere.
+        """
+        topic = self._topics.find(name)
+        if topic is None:
+            return not self._leaders.is_alone
+        return self._leaders.node_of(topic, number) == self._leaders.node_id
+
+    def until(self, is_reached: Callable[[], bool]) -> Promise[None]:
+        """Resolves when a condition holds, or after `SETUP_WAIT_MS` though it does not.
+
+        It is checked after every change of the cluster's metadata and whenever `look` is called.
+        """
+        promise: Promise[None] = Promise()
+        if is_reached():
+            promise.resolve(None)
+            return promise
+        self._waiting[promise] = is_reached
+
+        def give_up() -> None:
+            if self._waiting.pop(promise, None) is not None:
+                promise.resolve(None)
+
+        self._scheduler.call_later(SETUP_WAIT_MS, give_up)
+        return promise
+
+    def look(self) -> None:
+        """A coordinator has been loaded, or is gone: see who need not wait any longer."""
+        if self._waiting and not self._is_look_due:
+            self._is_look_due = True
+            # After this turn, in which all parts of the node act on the change.
+            self._scheduler.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_look_due = False
+        for promise in [one for one, is_reached in self._waiting.items() if is_reached()]:
+            # Whoever went on before may have ended the waiting of others.
+            if self._waiting.pop(promise, None) is not None:
+                promise.resolve(None)
+
+    def _facts_changed(self, _: Decision) -> None:
+        self.look()

@@ -1,0 +1,312 @@
+"""Partitions on this node's disk: how they are opened and closed, and where their folders go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container
+from functools import partial
+
+from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.cluster.facts import TopicFact
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Partition, PartitionSettings, PartitionState
+from goqueue.storage.commit_journal import CommitJournal
+from goqueue.storage.disk import Disk
+from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.no_disk import NoDisk
+from goqueue.storage.segment import LOG_SUFFIX
+
+_ID_FILE = "id"
+_ID_MAGIC = b"GQTI"
+_STOP_FILE = "meta/clean-stop"
+_STOP_MAGIC = b"GQST"
+# While it is there, copies on this disk may lack what others have been told is durable.
+_DOUBT_FILE = "meta/doubt"
+_DOUBT_MAGIC = b"GQDB"
+_VERSION = 1
+_STOP_VERSION = 2  # the first one had all partitions of a topic together
+_DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
+_LOST_PREFIX = "lost~"
+
+_NOWHERE = NoDisk()
+
+_log = logging.getLogger(__name__)
+
+# By the key of the partition, in hexadecimal digits.
+_Closed = dict[str, PartitionState]
+
+
+class PartitionFiles:
+    """Opens partitions: at once after a clean stop, by recovery otherwise."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        flusher: Flusher,
+        commit_journal: CommitJournal,
+        *,
+        waits_for_sync: bool,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self._disk = disk
+        self._scheduler = scheduler
+        self._flusher = flusher
+        self._commit_journal = commit_journal
+        self._waits_for_sync = waits_for_sync
+        self._new_id = new_id
+        self._closed: _Closed = {}
+        self._are_all_doubted = False
+        # By key: copies that were cut. If opening one fails after that, the next try sees no trace.
+        self._cut: set[bytes] = set()
+        self._is_doubt_told = False
+
+    # Stopping and starting
+
+    def begin(self) -> None:
+        """Take what the last clean stop has left, if the last stop was one."""
+        is_journal_empty = self._commit_journal.is_redone
+        closed = read_framed(
+            self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_STOP_VERSION, body=_Closed
+        )
+        if self._disk.exists(_STOP_FILE):
+            self._disk.remove(_STOP_FILE)
+            self._disk.sync_folder("meta")
+        # A journal that could not be emptied at the stop means that it was not that clean.
+        self._closed = closed or {} if is_journal_empty else {}
+
+    def close(self, partitions: list[Partition]) -> None:
+        """Close partitions, which must be synced, and leave a note for the next start."""
+        closed: _Closed = {}
+        for partition in partitions:
+            state = _close(partition)
+            if state is not None:
+                closed[partition.key.hex()] = state
+        try:
+            write_framed(
+                self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_STOP_VERSION, body=closed
+            )
+        except OSError as error:
+            _log.warning("the next start will examine all logs: %s", error)
+
+    # Opening
+
+    def open(
+        self,
+        fact: TopicFact,
+        settings: PartitionSettings,
+        number: int,
+        *,
+        is_replica: bool = False,
+        is_sole: bool = False,
+    ) -> Partition:
+        """Open a partition; of a replica, `is_sole` says that no other node has one."""
+        name = TopicPartition(fact.name, number)
+        folder = _folder(fact.name, number)
+        key = partition_key(fact.id, number)
+        state = self._closed.pop(key.hex(), None)
+        if state is not None:
+            partition = Partition.reopen(
+                name,
+                self._disk,
+                folder,
+                settings,
+                state,
+                key=key,
+                leader_epoch=fact.leader_epoch,
+                waits_for_sync=self._waits_for_sync,
+                mark_dirty=self._flusher.mark,
+                is_replica=is_replica,
+            )
+            partition.is_doubted = is_replica and self._are_all_doubted
+            return partition
+        # Copies in a cluster were redone all at once, before it was known who leads what.
+        redone = [] if is_replica else self._commit_journal.redo(key, folder)
+        partition, reports = Partition.recover(
+            name,
+            self._disk,
+            folder,
+            settings,
+            key=key,
+            leader_epoch=fact.leader_epoch,
+            waits_for_sync=self._waits_for_sync,
+            mark_dirty=self._flusher.mark,
+            now_ms=self._scheduler.wall_ms(),
+            is_replica=is_replica,
+            is_sole=is_sole,
+            before_cut=partial(self._note_cut, key) if is_replica else _no_matter,
+        )
+        for report in redone + reports:
+            _log.warning("%s", report)
+        if is_replica and (self._are_all_doubted or key in self._cut):
+            partition.is_doubted = True
+        self._cut.discard(key)
+        return partition
+
+    def absent(self, fact: TopicFact, settings: PartitionSettings, number: int) -> Partition:
+        """A partition that other nodes keep: it is empty here, and refuses to be anything else."""
+        partition, _ = Partition.recover(
+            TopicPartition(fact.name, number),
+            _NOWHERE,
+            _folder(fact.name, number),
+            settings,
+            key=partition_key(fact.id, number),
+            leader_epoch=fact.leader_epoch,
+            waits_for_sync=False,
+            mark_dirty=_never_dirty,
+            now_ms=self._scheduler.wall_ms(),
+            is_replica=True,
+        )
+        return partition
+
+    def redo_all(self) -> None:
+        """Bring every copy on this disk up to what the commit journal holds of it.
+
+        Where it cannot be read, nobody knows which of the copies lack something.
+        """
+        is_whole = not self._commit_journal.is_doubtful
+        for name in self._disk.list("logs"):
+            if _is_set_aside(name):
+                continue
+            topic_id = self._claimed(name)
+            if topic_id is None:
+                is_whole = is_whole and not self._disk.exists(f"logs/{name}/{_ID_FILE}")
+                continue
+            for number in self._disk.list(f"logs/{name}"):
+                if number != _ID_FILE:
+                    key = partition_key(topic_id, int(number))
+                    for report in self._commit_journal.redo(key, f"logs/{name}/{number}"):
+                        _log.warning("%s", report)
+                        is_whole = False
+        if not is_whole:
+            self._note_doubt()
+        self._are_all_doubted = self._disk.exists(_DOUBT_FILE)
+        self.finish_redo()
+
+    def finish_redo(self) -> None:
+        """Every copy has what the commit journal held of it."""
+        self._commit_journal.clear()
+
+    # Doubts
+
+    def _note_cut(self, key: bytes) -> None:
+        self._note_doubt()
+        self._cut.add(key)
+
+    def _note_doubt(self) -> None:
+        """Write down that something may be missing, before every trace of it is cut off.
+
+        Should this node fall before it has told the others, the next start doubts all copies.
+        """
+        if not self._is_doubt_told and not self._disk.exists(_DOUBT_FILE):
+            write_framed(self._disk, _DOUBT_FILE, magic=_DOUBT_MAGIC, version=_VERSION, body=True)
+
+    def forget_doubts(self) -> None:
+        """It is decided by all which copies are in doubt."""
+        self._is_doubt_told = True
+        if self._disk.exists(_DOUBT_FILE):
+            self._disk.remove(_DOUBT_FILE)
+            self._disk.sync_folder("meta")
+
+    # Folders
+
+    def claim(self, fact: TopicFact) -> None:
+        """Make a folder that of this topic; what an earlier one of that name has left goes."""
+        claimed = self._claimed(fact.name)
+        if claimed == fact.id:
+            return
+        if claimed is not None:
+            self.bury(fact.name, claimed)
+        path = f"logs/{fact.name}/{_ID_FILE}"
+        write_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=fact.id)
+
+    def is_taken_over(self, fact: TopicFact) -> bool:
+        """Whether the folder of that name is already another topic's."""
+        return self._claimed(fact.name) not in (None, fact.id)
+
+    def bury(self, name: str, topic_id: bytes) -> None:
+        """Take a name away from a folder, for good, and then the folder from the disk."""
+        if not self._disk.exists(f"logs/{name}"):
+            return
+        grave = f"{_DELETED_PREFIX}{topic_id.hex()}"
+        self._disk.rename(f"logs/{name}", f"logs/{grave}")
+        # A crash could undo the renaming, and a new topic of that name would find the old records.
+        self._disk.sync_folder("logs")
+        self._remove_later(grave)
+
+    def bury_partition(self, partition: Partition) -> None:
+        """Remove a copy that is kept elsewhere from now on."""
+        folder = _folder(partition.name.topic, partition.name.partition)
+        if not self._disk.exists(folder):
+            return
+        grave = f"{_DELETED_PREFIX}{self._new_id().hex()}"
+        self._disk.rename(folder, f"logs/{grave}")
+        self._disk.sync_folder("logs")
+        self._remove_later(grave)
+
+    def remove_strays(self, known: Container[str], deleted: Container[str]) -> None:
+        """Finish deletions that a crash has interrupted, and set aside what nobody deleted."""
+        for name in self._disk.list("logs"):
+            if name.startswith(_DELETED_PREFIX):
+                self._remove_later(name)
+            elif name in known or name.startswith(_LOST_PREFIX):
+                continue
+            elif name in deleted or not self._has_records(name):
+                self.bury(name, self._new_id())
+            else:
+                lost = f"{_LOST_PREFIX}{name}~{self._new_id().hex()}"
+                _log.error("no topic is known for the folder logs/%s; kept as logs/%s", name, lost)
+                self._disk.rename(f"logs/{name}", f"logs/{lost}")
+                self._disk.sync_folder("logs")
+
+    def _claimed(self, name: str) -> bytes | None:
+        """The id of the topic that a folder belongs to, if it says so."""
+        path = f"logs/{name}/{_ID_FILE}"
+        return read_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=bytes)
+
+    def _has_records(self, topic: str) -> bool:
+        return any(
+            self._disk.open(f"logs/{topic}/{number}/{name}").size()
+            for number in self._disk.list(f"logs/{topic}")
+            if number != _ID_FILE
+            for name in self._disk.list(f"logs/{topic}/{number}")
+            if name.endswith(LOG_SUFFIX)
+        )
+
+    def _remove_later(self, name: str) -> None:
+        def removed(_: object, error: Exception | None) -> None:
+            if error is not None:
+                _log.warning("logs/%s could not be removed: %s", name, error)
+
+        self._scheduler.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
+
+
+def partition_key(topic_id: bytes, number: int) -> bytes:
+    return topic_id + number.to_bytes(4, "big")
+
+
+def _folder(topic: str, number: int) -> str:
+    return f"logs/{topic}/{number}"
+
+
+def _is_set_aside(name: str) -> bool:
+    return name.startswith((_DELETED_PREFIX, _LOST_PREFIX))
+
+
+def _no_matter() -> None:
+    """A copy that is the only one has nobody to be compared with."""
+
+
+def _never_dirty(partition: Partition) -> None:
+    raise AssertionError(f"{partition.name} is not kept here")
+
+
+def _close(partition: Partition) -> PartitionState | None:
+    """The state of a closed partition, or None where only its files can tell."""
+    try:
+        state = partition.close()
+    except OSError as error:
+        _log.warning("%s was not closed properly: %s", partition.name, error)
+        return None
+    return state if partition.failure is None else None

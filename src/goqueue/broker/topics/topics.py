@@ -1,0 +1,407 @@
+"""Topics: the facts about them, their open partitions, and every change to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from goqueue.broker.controller.metadata import FactLog, Facts, done
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.topics.partition_files import PartitionFiles
+from goqueue.broker.topics.settings import TopicDefaults, check_settings
+from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
+from goqueue.cluster.facts import (
+    BROKER_CONFIG,
+    TOPIC_PREFIX,
+    ConfigFact,
+    Decision,
+    Forget,
+    PartitionFact,
+    TopicFact,
+    config_key,
+)
+from goqueue.model.batch import Record
+from goqueue.model.errors import (
+    InternalTopic,
+    InvalidPartitionCount,
+    InvalidTopicName,
+    LimitReached,
+    NotLeader,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from goqueue.model.names import TopicPartition, check_topic_name, folded_topic_name
+from goqueue.partition import Partition, PartitionSettings
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics.internal_topics import InternalTopics
+
+OFFSETS_TOPIC = "__consumer_offsets"
+SCHEDULED_TOPIC = "__scheduled"
+DELIVERY_TOPIC = "__delivery"
+TRANSACTION_TOPIC = "__transaction_state"
+SCHEMAS_TOPIC = "__schemas"
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
+)
+PARTITIONS_MAX = 10_000
+
+
+class Topic:
+    """A topic and its open partitions."""
+
+    __slots__ = ("fact", "partitions", "settings")
+
+    def __init__(
+        self, fact: TopicFact, settings: PartitionSettings, partitions: list[Partition]
+    ) -> None:
+        self.fact = fact
+        self.settings = settings
+        self.partitions = partitions
+
+    @property
+    def name(self) -> str:
+        return self.fact.name
+
+    @property
+    def id(self) -> bytes:
+        return self.fact.id
+
+    @property
+    def is_internal(self) -> bool:
+        return self.fact.name in INTERNAL_TOPICS
+
+    def partition(self, number: int) -> Partition:
+        if 0 <= number < len(self.partitions):
+            return self.partitions[number]
+        raise UnknownPartition(TopicPartition(self.fact.name, number))
+
+
+class Topics:
+    """Opens, makes, changes and deletes topics. Changes are answered when they are durable."""
+
+    def __init__(
+        self,
+        files: PartitionFiles,
+        log: FactLog,
+        defaults: TopicDefaults,
+        *,
+        keeps_all: bool,
+        node_id: int,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        """Unless it `keeps_all`, a node keeps only the partitions that it is told to."""
+        self.defaults = defaults
+        self._config_keys = [config_key(BROKER_CONFIG, name) for name in ("", str(node_id))]
+        self._configs: list[ConfigFact | None] = [None, None]
+        self.facts = Facts(log)
+        self._files = files
+        self._fact_log = log
+        self._keeps_all = keeps_all
+        self._new_id = new_id
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._folded: dict[str, str] = {}  # names by what metrics make of them
+        self._partition_count = 0  # of topics that are not internal
+        self._kept: set[Partition] = set()
+        self._changed: list[Callable[[], None]] = []
+        # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
+        # records one by one for such a topic calls it, and the broker says how it is done.
+        self.check_record: Callable[[Topic, Record], None] = _accept
+        self.internal: InternalTopics  # set by the broker
+        log.on_applied(self._apply)
+
+    # Looking up
+
+    def get(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(name)
+        return topic
+
+    def find(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(topic_id.hex())
+        return topic
+
+    def find_by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._topics.values()))
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Those that this node keeps."""
+        for topic in self:
+            yield from (one for one in topic.partitions if one in self._kept)
+        yield from self._fact_log.partitions
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called whenever topics come, go or grow."""
+        self._changed.append(changed)
+
+    # Opening and closing
+
+    def open(self) -> None:
+        """Take in the topics that are known, and open the partitions that are kept here."""
+        self._files.begin()
+        self._redefault()
+        if not self._keeps_all:
+            self._files.redo_all()
+        for fact in self._fact_log.metadata.topics():
+            self._add(fact)
+        if self._keeps_all:
+            self._files.finish_redo()
+            self.remove_strays()
+
+    def close(self) -> None:
+        """Close every partition; all must be synced before."""
+        self._files.close(list(self.partitions()))
+
+    def remove_strays(self, node_id: int | None = None) -> None:
+        """Clear the disk of what belongs to no topic, or is kept by others than `node_id` by now.
+
+        All topics, and who keeps them, must be known. A copy that is to be kept here stays though
+        it could not be opened yet, on a full disk say: it may have what no other has.
+        """
+        metadata = self._fact_log.metadata
+        self._files.remove_strays(self._topics, metadata.deleted)
+        if self._keeps_all:
+            return
+        for topic in self:
+            for number, partition in enumerate(topic.partitions):
+                placed = metadata.partitions.get(topic.id, number)
+                is_elsewhere = placed is not None and node_id not in placed.members
+                if is_elsewhere and partition not in self._kept:
+                    self._files.bury_partition(partition)
+
+    def _add(self, fact: TopicFact) -> None:
+        topic = Topic(fact, self.defaults.resolve(fact.settings), [])
+        self._topics[fact.name] = topic
+        self._by_id[fact.id] = topic
+        self._folded[folded_topic_name(fact.name)] = fact.name
+        self._grow(topic)
+
+    def _grow(self, topic: Topic) -> None:
+        for number in range(len(topic.partitions), topic.fact.partition_count):
+            if self._keeps_all:
+                partition = self._files.open(topic.fact, topic.settings, number)
+                self._kept.add(partition)
+            else:
+                partition = self._files.absent(topic.fact, topic.settings, number)
+            topic.partitions.append(partition)
+            self._partition_count += not topic.is_internal
+
+    def keeps(self, partition: Partition) -> bool:
+        """Whether this node has a copy."""
+        return partition in self._kept
+
+    def forget_doubts(self) -> None:
+        """The cluster knows which copies may have lost something."""
+        self._files.forget_doubts()
+
+    def keep(self, topic: Topic, number: int, *, is_sole: bool = False) -> Partition:
+        """Have a copy of a partition on this node, as a follower until told otherwise.
+
+        `is_sole` says that nobody else has one.
+        """
+        partition = topic.partition(number)
+        if partition in self._kept:
+            return partition
+        self._files.claim(topic.fact)
+        opened = self._files.open(
+            topic.fact, topic.settings, number, is_replica=True, is_sole=is_sole
+        )
+        topic.partitions[number] = opened
+        self._kept.add(opened)
+        return opened
+
+    def release(self, topic: Topic, fact: PartitionFact) -> None:
+        """Other nodes keep a partition; a copy that is here goes."""
+        partition = topic.partition(fact.number)
+        if partition in self._kept:
+            self._kept.discard(partition)
+            partition.retire(NotLeader(partition.name, fact.leader))
+            self._files.bury_partition(partition)
+            partition = self._files.absent(topic.fact, topic.settings, fact.number)
+            topic.partitions[fact.number] = partition
+        if fact.leader_epoch >= partition.leader_epoch:
+            partition.become_follower(fact.leader_epoch, leader=fact.leader)
+
+    # Changing
+
+    def create(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int = -1,
+        assignment: tuple[tuple[int, ...], ...] = (),
+    ) -> Promise[Topic]:
+        """Make a topic. A node that is alone can use it at once; kept when it is durable.
+
+        In a cluster `replication_factor` says how many copies there are, or `assignment` where.
+        """
+        self.check_new(name, partition_count=partition_count, settings=settings or {})
+        command = CreateTopic(
+            self._new_id(),
+            name,
+            partition_count,
+            dict(settings or {}),
+            replication_factor,
+            assignment,
+        )
+        promise: Promise[Topic] = Promise()
+
+        def decided(_: Result, error: Exception | None) -> None:
+            topic = self._by_id.get(command.id)
+            if error is None and topic is None:
+                error = UnknownTopic(name)  # It was deleted again meanwhile.
+            promise.settle(topic, error)
+
+        self._fact_log.request(command).then(decided)
+        return promise
+
+    def check_new(self, name: str, *, partition_count: int, settings: Mapping[str, str]) -> None:
+        """Raise when `create` with these would be refused."""
+        check_topic_name(name)
+        if name in self._topics:
+            raise TopicExists(name)
+        # Metric names cannot tell "." from "_", so two such topics would share their figures.
+        clash = self._folded.get(folded_topic_name(name))
+        if clash is not None:
+            raise InvalidTopicName(name, f"it would be mistaken for {clash!r}")
+        if not 1 <= partition_count <= PARTITIONS_MAX:
+            raise InvalidPartitionCount(
+                f"Number of partitions must be from 1 to {PARTITIONS_MAX}, not {partition_count}."
+            )
+        check_settings(settings)
+        if name not in INTERNAL_TOPICS:
+            self._check_room(topics=1, partitions=partition_count)
+
+    def _check_room(self, *, topics: int, partitions: int) -> None:
+        """Refuse more topics or partitions than the settings allow."""
+        limits = self.defaults.limits
+        count = len(self._topics) + topics
+        if topics and 0 <= limits.topics_max < count:
+            raise LimitReached(
+                f"There are {limits.topics_max} topics, as many as the setting topics.topics_max "
+                "allows; delete some or raise it."
+            )
+        total = self._partition_count + partitions
+        if 0 <= limits.partitions_total_max < total:
+            raise LimitReached(
+                f"{total} partitions would be more than the setting topics.partitions_total_max "
+                f"allows ({limits.partitions_total_max}); delete topics or raise it."
+            )
+
+    def delete(self, name: str) -> Promise[None]:
+        topic = self.get(name)
+        if topic.is_internal:
+            raise InternalTopic(name)
+        return done(self._fact_log.request(DeleteTopic(topic.id, name)))
+
+    def grow(self, name: str, partition_count: int) -> Promise[None]:
+        """Add partitions to a topic."""
+        topic = self.get(name)
+        self.check_growth(topic, partition_count)
+        return self._change(topic, partition_count, topic.fact.settings)
+
+    def check_growth(self, topic: Topic, partition_count: int) -> None:
+        if topic.is_internal:
+            raise InternalTopic(topic.name)
+        if partition_count <= len(topic.partitions):
+            raise InvalidPartitionCount(
+                f"The topic {topic.name} currently has {len(topic.partitions)} partition(s); "
+                f"{partition_count} would not be an increase."
+            )
+        if partition_count > PARTITIONS_MAX:
+            raise InvalidPartitionCount(f"A topic has at most {PARTITIONS_MAX} partitions.")
+        self._check_room(topics=0, partitions=partition_count - len(topic.partitions))
+
+    def configure(self, name: str, settings: Mapping[str, str]) -> Promise[None]:
+        """Give a topic these settings of its own, and no others."""
+        topic = self.get(name)
+        check_settings(settings)
+        return self._change(topic, len(topic.partitions), dict(settings))
+
+    def _change(
+        self, topic: Topic, partition_count: int, settings: dict[str, str]
+    ) -> Promise[None]:
+        command = ChangeTopic(topic.id, topic.name, partition_count, settings)
+        return done(self._fact_log.request(command))
+
+    # What was decided
+
+    def _apply(self, decision: Decision) -> None:
+        changed = self._redefault()
+        if changed:
+            for topic in self._topics.values():
+                self._resolve(topic)
+        for change in decision:
+            if isinstance(change, TopicFact):
+                self._put(change)
+                changed = True
+            elif isinstance(change, Forget) and change.key.startswith(TOPIC_PREFIX):
+                self._drop(change.key.removeprefix(TOPIC_PREFIX).decode())
+                changed = True
+        if changed:
+            for tell in self._changed:
+                tell()
+
+    def _put(self, fact: TopicFact) -> None:
+        topic = self._by_id.get(fact.id)
+        if topic is None:
+            self._add(fact)
+            return
+        topic.fact = fact
+        self._resolve(topic)
+        self._grow(topic)
+
+    def _resolve(self, topic: Topic) -> None:
+        """Give the partitions of a topic the settings that are in effect."""
+        topic.settings = self.defaults.resolve(topic.fact.settings)
+        for partition in topic.partitions:
+            partition.settings = topic.settings
+            partition.log.settings = topic.settings.log
+
+    def _redefault(self) -> bool:
+        """Apply the defaults that were changed while nodes run; whether there are others now."""
+        known = self._fact_log.metadata.configs
+        configs = [known.get(key) for key in self._config_keys]
+        if configs == self._configs:
+            return False
+        self._configs = configs
+        self.defaults.overlay(*(one.settings for one in configs if one is not None))
+        return True
+
+    def _drop(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            return
+        del self._by_id[topic.id]
+        if self._folded.get(folded_topic_name(name)) == name:
+            del self._folded[folded_topic_name(name)]
+        self._partition_count -= 0 if topic.is_internal else len(topic.partitions)
+        for partition in topic.partitions:
+            self._kept.discard(partition)
+            partition.retire(UnknownTopic(name))
+        # The name may be used again at once, so the folder must not bear it any longer. It may have
+        # been used already, if this was decided in an earlier life of the node and is only read
+        # again.
+        if not self._files.is_taken_over(topic.fact):
+            self._files.bury(name, topic.id)
+
+
+def _accept(topic: Topic, record: Record) -> None:
+    """There is nobody yet who knows schemas."""

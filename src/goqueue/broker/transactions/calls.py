@@ -1,0 +1,97 @@
+"""Calls about transactions from node to node, each to whoever leads a certain partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import msgspec
+
+from goqueue.broker.loop.peers import Answer, PeerKind
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import Topic
+from goqueue.model import errors
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    GoQueueError,
+    InvalidRequest,
+    NotLeader,
+    RequestTimedOut,
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Call(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    question: bytes
+
+
+_call_decoder = msgspec.msgpack.Decoder(_Call)
+
+# A question and its answer are structs that both nodes know.
+Serve = Callable[[bytes], Coroutine[Promise[Any], None, bytes]]
+
+
+class TransactionCalls:
+    """Asks other nodes, and has their questions answered by whoever knows."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+        self._serving: dict[str, Serve] = {}
+        leaders.serve(PeerKind.TRANSACTIONS, self._serve)
+
+    def serve(self, name: str, serve: Serve) -> None:
+        """Have the questions of this name answered."""
+        self._serving[name] = serve
+
+    async def ask(self, topic: Topic, number: int, name: str, question: object) -> bytes:
+        """The answer of whoever leads a partition, which is not this node; asked once."""
+        head = _encode(_Call(name, _encode(question)))
+        try:
+            answer = await self._leaders.call(topic, number, PeerKind.TRANSACTIONS, head)
+        except (NotLeader, RequestTimedOut) as error:
+            raise CoordinatorNotAvailable(
+                f"The leader of {topic.name}/{number} does not answer; retry."
+            ) from error
+        return answer.head
+
+    def _serve(self, _: int, head: bytes, __: memoryview) -> Promise[Answer]:
+        call = _call_decoder.decode(head)
+        serve = self._serving.get(call.name)
+        if serve is None:
+            raise InvalidRequest(f"This node has no answer to {call.name!r}.")
+        answer: Promise[Answer] = Promise()
+
+        def done(found: bytes | None, error: Exception | None) -> None:
+            answer.settle(None if found is None else Answer(found), error)
+
+        start(serve(call.question), done)
+        return answer
+
+
+class Fault(msgspec.Struct, frozen=True, array_like=True):
+    """An error that is a part of an answer, in the words of the node that raised it."""
+
+    code: str
+    text: str
+
+    @classmethod
+    def of(cls, error: GoQueueError) -> Fault:
+        return cls(error.code, str(error))
+
+    def error(self) -> GoQueueError:
+        kind = _BY_CODE.get(self.code, GoQueueError)
+        error = kind.__new__(kind, self.text)
+        Exception.__init__(error, self.text)
+        return error
+
+
+def _kinds(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _kinds(one)
+
+
+_BY_CODE = {kind.code: kind for kind in _kinds(GoQueueError) if kind.__module__ == errors.__name__}

@@ -1,0 +1,122 @@
+"""How a producer's transactional batch gets into a partition: when its coordinator knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.topics.topics import Topics
+from goqueue.broker.transactions.joining import Joining
+from goqueue.broker.transactions.transactions import Transactions
+from goqueue.model.errors import ConcurrentTransactions, InvalidTransactionState
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.partition import Appended, Partition
+
+Store = Callable[[], Appended | Split]
+
+
+class Entrant(NamedTuple):
+    """A batch that wants in.
+
+    Its partition may join the transaction with it if `joins` says so. `also` are partitions of our
+    own to which a part of it goes; of these no producer knows, so they always may.
+    """
+
+    transactional_id: str
+    identity: ProducerIdentity
+    partition: Partition
+    also: Sequence[TopicPartition]
+    joins: bool
+    store: Store
+
+    @property
+    def names(self) -> list[TopicPartition]:
+        return [self.partition.name, *self.also]
+
+    @property
+    def joining(self) -> list[TopicPartition]:
+        return self.names if self.joins else list(self.also)
+
+
+class TransactionEntry:
+    """Lets batches in, those of one producer in the order in which they came."""
+
+    def __init__(self, topics: Topics, transactions: Transactions, *, is_alone: bool) -> None:
+        self._topics = topics
+        self._transactions = transactions
+        self._is_alone = is_alone
+        # By partition and producer: the newest batch that waits for its partition to take part.
+        self._joining: dict[tuple[Partition, int], Promise[None]] = {}
+
+    def admit(self, entrant: Entrant) -> Appended | Split | Joining:
+        """Store a batch, at once or as soon as it is known to be part of a transaction."""
+        return self._verify(entrant) if self._is_alone else self._ask(entrant)
+
+    def _verify(self, entrant: Entrant) -> Appended | Split | Joining:
+        """All coordinators are on this node, and answer at once."""
+        transactional_id, identity, partition, *_ = entrant
+        verify, joining = self._transactions.verify, entrant.joining
+        missing: list[TopicPartition] = []
+        for name in entrant.names:
+            refusal = verify(transactional_id, identity, name)
+            if refusal is None:
+                continue
+            is_absent = isinstance(refusal, InvalidTransactionState | ConcurrentTransactions)
+            if not (is_absent and name in joining):
+                raise refusal
+            missing.append(name)
+
+        def append() -> Appended | Split:
+            for name in entrant.names:
+                refusal = verify(transactional_id, identity, name)
+                if refusal is not None:
+                    raise refusal
+            return entrant.store()
+
+        if missing:
+            joined = self._transactions.add_partitions(transactional_id, identity, missing)
+            return self._wait(entrant, joined, append)
+        # What follows a batch that waits must wait too, or it would be out of turn.
+        earlier = self._joining.get((partition, identity.producer_id))
+        if earlier is not None:
+            return Joining(partition, earlier, append)
+        return entrant.store()
+
+    def _ask(self, entrant: Entrant) -> Appended | Split | Joining:
+        """The coordinator may be on another node."""
+        transactional_id, identity, partition, also, *_ = entrant
+        partition.check_leading()
+        earlier = self._joining.get((partition, identity.producer_id))
+        known = [self._topics.get(name.topic).partition(name.partition) for name in also]
+        here = [partition, *(one for one in known if not one.is_following)]
+        joined: Promise[None] = Promise()
+
+        async def run() -> None:
+            if earlier is not None:
+                await earlier
+            await self._transactions.participation.ensure(
+                transactional_id, identity, here, joining=entrant.joining
+            )
+
+        start(run(), joined.settle)
+        if not joined.is_done:
+            return self._wait(entrant, joined, entrant.store)
+        refusals: list[Exception | None] = []
+        joined.then(lambda _, error: refusals.append(error))
+        if refusals[0] is not None:
+            raise refusals[0]
+        return entrant.store()
+
+    def _wait(self, entrant: Entrant, joined: Promise[None], store: Store) -> Joining:
+        place = (entrant.partition, entrant.identity.producer_id)
+        joining = Joining(entrant.partition, joined, store)
+
+        def forget(_: None, error: Exception | None) -> None:
+            if self._joining.get(place) is joined:
+                del self._joining[place]
+
+        self._joining[place] = joined
+        joined.then(forget)
+        return joining

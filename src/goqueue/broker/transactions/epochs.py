@@ -1,0 +1,60 @@
+"""Queries that commit whole epochs: many prepared transactions, decided by one record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.transactions.transactions import Transactions
+from goqueue.model.names import ProducerIdentity
+from goqueue.model.queries import PREFIX, check_query_id
+from goqueue.transactions import CommitEpoch, EpochOutcome, QueryView
+
+
+class Epochs:
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def open(self, query_id: str, run_name: str = "") -> Promise[QueryView]:
+        """Begin a run of a query; earlier runs are turned away, and what they left is aborted.
+
+        A run with a name may open again and keeps its number; without one, each call begins
+        another run.
+        """
+        check_query_id(query_id)
+        promise: Promise[QueryView] = Promise()
+        start(self._open(query_id, run_name), promise.settle)
+        return promise
+
+    async def _open(self, query_id: str, run_name: str) -> QueryView:
+        await self._transactions.ensure_topic()
+        name = PREFIX + query_id
+        self._transactions.check_room(name)
+        opened: Promise[QueryView] = self._transactions.call(
+            name, lambda one, **at: one.open_query(query_id, run_name, **at)
+        )
+        return await opened
+
+    def commit(
+        self,
+        query_id: str,
+        *,
+        run: int,
+        epoch: int,
+        prepared: Sequence[tuple[str, ProducerIdentity]],
+        is_last: bool = False,
+    ) -> Promise[EpochOutcome]:
+        """Commit prepared transactions as one; kept when every reader can see all of them.
+
+        When the epoch is committed already, by others than these, these are aborted.
+        """
+        call = CommitEpoch(
+            query_id=query_id, run=run, epoch=epoch, prepared=tuple(prepared), is_last=is_last
+        )
+        return self._transactions.call(
+            PREFIX + query_id, lambda one, **at: one.commit_epoch(call, **at)
+        )
+
+    def describe(self, query_id: str) -> QueryView:
+        """Raise UnknownTransaction when there is no such query."""
+        return self._transactions.coordinator_of(PREFIX + query_id).describe_query(query_id)

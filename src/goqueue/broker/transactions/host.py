@@ -1,0 +1,167 @@
+"""A coordinator of transactions with its partition: reading it, writing it, waking it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import count
+
+from goqueue.broker.loop.alarm import Alarm
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise
+from goqueue.broker.shards.own_records import readable_batches
+from goqueue.broker.transactions.markers import Ending, Markers
+from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotEnoughReplicas
+from goqueue.model.names import TopicPartition
+from goqueue.partition import Partition
+from goqueue.transactions import Coordinator, Effect, Persist, Reply, WriteMarkers
+
+RETRY_MS = 200  # how soon to look again whether enough replicas have what was written
+
+# A key that belongs to nobody. What is written under it says only that somebody could write.
+_PROOF_KEY = b"\x00\x00"
+
+_log = logging.getLogger(__name__)
+
+
+class HostedCoordinator:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        partition: Partition,
+        coordinator: Coordinator,
+        markers: Markers,
+    ) -> None:
+        self.coordinator = coordinator
+        # Partitions refuse the markers of whoever has coordinated before.
+        self.epoch = partition.leader_epoch
+        self._scheduler = scheduler
+        self._partition = partition
+        self._markers = markers
+        self._turns = count(1)
+        self.is_closed = False
+        self._alarm = Alarm(
+            scheduler,
+            name=str(partition.name),
+            next_deadline_ms=coordinator.next_deadline_ms,
+            ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
+        )
+
+    def read(self) -> None:
+        """Replay the partition. It is compacted, so it is about as large as the state it holds."""
+        for _, batch in readable_batches(self._partition, name="transaction state"):
+            for record in decode_batch(batch):
+                self.coordinator.replay(record.key or b"", record.value)
+
+    def begin(self) -> None:
+        """Carry on with what was decided before."""
+        self.perform(self.coordinator.loaded(self._scheduler.now_ms()))
+
+    def begin_when_committed(self) -> None:
+        """Begin as soon as nothing of what was read can be lost any more.
+
+        Another leader may have written the end of the log and died before it was committed. To act
+        on a decision that is then lost after all would end a transaction in both ways.
+        """
+
+        def committed(error: GoQueueError | None) -> None:
+            if self.is_closed:
+                return
+            if error is None:
+                self.begin()
+                return
+            _log.warning("%s: its transactions have to wait: %s", self._partition.name, error)
+            self._scheduler.call_later(RETRY_MS, self.begin_when_committed)
+
+        self._partition.when_committed(self._partition.end_offset - 1, committed)
+
+    def close(self, error: GoQueueError) -> None:
+        """Another node coordinates now: whoever waits here has to ask there."""
+        self.perform(self.coordinator.resign(error))
+        self.is_closed = True
+        self._alarm.stop()
+
+    def prove(self) -> Promise[None]:
+        """Kept when it is certain that nobody else coordinated when this was called."""
+        proved: Promise[None] = Promise()
+        now_ms = self._scheduler.wall_ms()
+        batch = encode_batch([Record(_PROOF_KEY, None, timestamp_ms=now_ms)])
+        try:
+            appended = self._partition.write(memoryview(batch), now_ms=now_ms)
+        except GoQueueError as error:
+            proved.reject(error)
+            return proved
+        self._partition.when_committed(
+            appended.last_offset, lambda error: proved.settle(None, error)
+        )
+        return proved
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Carry out what the coordinator wants done, then set the alarm for its next deadline."""
+        if self.is_closed:
+            return
+        for effect in effects:
+            if isinstance(effect, Reply):
+                token, result = effect.token, effect.result
+                assert isinstance(token, Promise)
+                if isinstance(result, GoQueueError):
+                    token.reject(result)
+                else:
+                    token.resolve(result)
+            elif isinstance(effect, Persist):
+                self._persist(effect)
+            else:
+                self._write_markers(effect)
+        self._alarm.set()
+
+    def _persist(self, effect: Persist) -> None:
+        now_ms = self._scheduler.wall_ms()
+        batch = encode_batch([Record(effect.key, effect.value, timestamp_ms=now_ms)])
+        partition = self._partition
+        try:
+            refusal = partition.failure or partition.shortage
+            if refusal is not None:
+                raise refusal
+            appended = partition.write(memoryview(batch), now_ms=now_ms)
+        except GoQueueError as error:
+            # Not at once: the caller is still carrying out other effects.
+            self._scheduler.call_soon(partial(self._persisted, effect, -1, error))
+        else:
+            committed = partial(self._persisted, effect, appended.last_offset)
+            partition.when_committed(appended.last_offset, committed)
+
+    def _persisted(self, effect: Persist, offset: int, error: GoQueueError | None) -> None:
+        if self.is_closed:
+            return
+        now_ms = self._scheduler.now_ms()
+        if error is None:
+            self.perform(self.coordinator.persisted(effect.write_id, now_ms))
+        elif offset >= 0 and isinstance(error, NotEnoughReplicas):
+            # It is in the log, and will be committed when there are enough replicas again. Only
+            # then, or when another node coordinates, is anything known of it.
+            again = partial(self._persisted, effect, offset)
+            self._scheduler.call_later(
+                RETRY_MS, partial(self._partition.when_committed, offset, again)
+            )
+        else:
+            answer = CoordinatorNotAvailable(f"The transaction could not be stored: {error}")
+            self.perform(self.coordinator.persist_failed(effect.write_id, answer, now_ms))
+
+    def _write_markers(self, effect: WriteMarkers) -> None:
+        turn = next(self._turns)
+        for name in effect.partitions:
+            self._markers.drive(
+                name,
+                Ending(effect.identity, effect.is_commit, self.epoch, turn),
+                done=partial(self._marked, effect, name),
+                is_over=lambda: self.is_closed,
+            )
+
+    def _marked(self, effect: WriteMarkers, name: TopicPartition) -> None:
+        if self.is_closed:
+            return
+        now_ms = self._scheduler.now_ms()
+        self.perform(
+            self.coordinator.marked(effect.transactional_id, effect.identity, name, now_ms)
+        )

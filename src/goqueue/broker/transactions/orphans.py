@@ -1,0 +1,157 @@
+"""Open transactions in a cluster that no coordinator knows: found by asking all, then ended.
+
+A partition knows only the producer of a transaction, not its name, so it cannot tell who the
+coordinator would be. Participants are written down before their first record. So it takes a
+leader that was chosen although it had lost what was committed for such a transaction to be there;
+but then readers of decided records would wait for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import start
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.topics.topics import TRANSACTION_TOPIC, Topics
+from goqueue.broker.transactions.calls import TransactionCalls
+from goqueue.broker.transactions.host import HostedCoordinator
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotCoordinator
+from goqueue.model.names import ProducerIdentity
+from goqueue.partition import Partition
+from goqueue.transactions import TransactionView
+
+LOOK_MS = 30_000  # what was open at two looks in a row is asked about
+ASKED_MAX = 1_000  # producers in one question; the others have their turn at the next look
+
+_WHOSE = "whose"
+
+_log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+
+Views = dict[int, TransactionView]
+EndOrphan = Callable[[Partition, ProducerIdentity, TransactionView | None], None]
+
+
+class _Whose(msgspec.Struct, frozen=True, array_like=True):
+    """Which transactions of these producers does the coordinator of a partition know?"""
+
+    number: int
+    producer_ids: list[int]
+
+
+class _Open(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """A transaction as a partition knows it; whatever is written to it makes it another."""
+
+    topic: str
+    number: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+
+
+_whose_decoder = msgspec.msgpack.Decoder(_Whose)
+_views_decoder = msgspec.msgpack.Decoder(dict[int, TransactionView])
+
+
+class Orphans:
+    """Looks after the partitions that this node leads."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        leaders: Leaders,
+        calls: TransactionCalls,
+        *,
+        hosted: Callable[[int], HostedCoordinator | None],
+        end: EndOrphan,
+    ) -> None:
+        """`hosted` finds the coordinators of this node; `end` is told of a transaction to end."""
+        self._scheduler = scheduler
+        self._topics = topics
+        self._leaders = leaders
+        self._calls = calls
+        self._hosted = hosted
+        self._end = end
+        self._open_before: set[_Open] = set()
+        calls.serve(_WHOSE, self._serve)
+
+    def watch(self) -> None:
+        """Look now and then, for as long as the node runs."""
+        self._scheduler.call_later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        self.watch()
+        found = set(self._open())
+        suspects, self._open_before = found & self._open_before, found
+        if suspects:
+            some = sorted(suspects, key=lambda one: (one.first_offset, one))[:ASKED_MAX]
+            start(self._examine(some), self._looked)
+
+    def _open(self) -> Iterator[_Open]:
+        for topic in self._topics:
+            for number, partition in enumerate(topic.partitions):
+                if partition.is_following or not len(partition.transactions):
+                    continue
+                for one in partition.transactions:
+                    yield _Open(
+                        topic.name,
+                        number,
+                        partition.leader_epoch,
+                        one.producer_id,
+                        one.producer_epoch,
+                        one.first_offset,
+                        one.last_offset,
+                    )
+
+    async def _examine(self, suspects: Collection[_Open]) -> None:
+        views = await self.ask({one.producer_id for one in suspects})
+        still_open = set(self._open())
+        for one in suspects:
+            if one in still_open:
+                partition = self._topics.get(one.topic).partition(one.number)
+                identity = ProducerIdentity(one.producer_id, one.producer_epoch)
+                self._end(partition, identity, views.get(one.producer_id))
+
+    def _looked(self, _: None, error: Exception | None) -> None:
+        if isinstance(error, GoQueueError):
+            _log.info("open transactions could not be checked; they will be again: %s", error)
+        elif error is not None:
+            raise error
+
+    async def ask(self, producer_ids: Collection[int]) -> Views:
+        """What all coordinators know of producers; raise when one of them does not answer."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailable("There are no transactions yet; retry.")
+        views: Views = {}
+        for number in range(len(topic.partitions)):
+            question = _Whose(number, sorted(producer_ids))
+            if self._hosted(number) is not None:
+                views |= await self._answer(question)
+            else:
+                answer = await self._calls.ask(topic, number, _WHOSE, question)
+                views |= _views_decoder.decode(answer)
+        return views
+
+    async def _serve(self, asked: bytes) -> bytes:
+        return _encode(await self._answer(_whose_decoder.decode(asked)))
+
+    async def _answer(self, question: _Whose) -> Views:
+        hosted = self._hosted(question.number)
+        if hosted is None:
+            raise NotCoordinator("Another node coordinates these transactions; look again.")
+        # To say "unknown" takes certainty: a coordinator that was deposed does not know what its
+        # successor has begun.
+        await hosted.prove()
+        if hosted.is_closed:
+            raise NotCoordinator("Another node coordinates these transactions; look again.")
+        hosted.coordinator.check_ready()
+        found = {one: hosted.coordinator.of_producer(one) for one in question.producer_ids}
+        return {one: view for one, view in found.items() if view is not None}

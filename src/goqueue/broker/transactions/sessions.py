@@ -1,0 +1,329 @@
+"""Transactions for front ends whose clients know neither producers nor batches.
+
+A client begins a transaction, does things in it, and ends it; what it holds meanwhile is an id. All
+of it is built on the coordinators and the participants that every transaction has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.publishing.publisher import PublishResult
+from goqueue.broker.queues.queues import Queues
+from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.schedules.schedules import Schedules
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.topics.topics import Topics
+from goqueue.broker.transactions.calls import Fault
+from goqueue.broker.transactions.ids import (
+    TRANSACTIONAL_ID_BYTES_MAX,
+    Transaction,
+    TransactionIds,
+)
+from goqueue.broker.transactions.publishing import Addressed, TransactionPublisher
+from goqueue.broker.transactions.remote_writes import TransactionLines
+from goqueue.broker.transactions.transactions import Transactions
+from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.model.bounds import ProducerEpoch, ProducerId
+from goqueue.model.errors import (
+    ConcurrentTransactions,
+    GoQueueError,
+    InvalidRequest,
+    NotCoordinator,
+    StorageFailed,
+    TransactionAbortable,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.transactions import TransactionState, TransactionView
+
+# The broker names transactions whose clients do not. A name is used again, because all names that
+# were used lately are remembered; not at once, so that a repeated commit still finds its own.
+GENERATED_PREFIX = "__transaction-"
+GENERATED_REST_MS = 60_000
+GENERATED_TRIES_MAX = 1_000  # until this node is the one that coordinates a name
+SCAN_PAUSE_MS = 10_000  # between two looks at all transactions for names to use again
+DOOMED_MAX = 10_000  # transactions known to be half written; the oldest is forgotten first
+# Whoever begins under a name whose last transaction is just being completed waits so long.
+BEGIN_TRIES_MAX = 5
+BEGIN_PAUSE_MS = 200
+
+_RESTING = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+
+# What nodes ask each other.
+_ACK = "ack"
+_OFFSETS = "offsets"
+
+
+class _Ack(msgspec.Struct, frozen=True, array_like=True):
+    """Acknowledge messages of a queue group that you own."""
+
+    transactional_id: str
+    identity: tuple[ProducerId, ProducerEpoch]
+    group: str
+    receipts: list[str]
+
+
+class _Offsets(msgspec.Struct, frozen=True, array_like=True):
+    """Commit offsets of a stream group that you coordinate."""
+
+    transactional_id: str
+    identity: tuple[ProducerId, ProducerEpoch]
+    call: CommitOffsets
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_ack_decoder = msgspec.msgpack.Decoder(_Ack)
+_outcomes_decoder = msgspec.msgpack.Decoder(list[Fault | None])
+_offsets_decoder = msgspec.msgpack.Decoder(_Offsets)
+_faults_decoder = msgspec.msgpack.Decoder(list[tuple[str, int, Fault]])
+
+_log = logging.getLogger(__name__)
+
+
+class Transacting:
+    """Begin, publish, commit offsets, acknowledge, commit, abort."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        transactions: Transactions,
+        groups: Groups,
+        queues: Queues,
+        schedules: Schedules,
+        leaders: Leaders,
+        *,
+        cluster_id: Callable[[], str],
+        new_id: Callable[[], bytes],
+        is_full: Callable[[], bool],
+    ) -> None:
+        self.ids = TransactionIds(cluster_id)
+        self._scheduler = scheduler
+        self._transactions = transactions
+        self._groups = groups
+        self._queues = queues
+        self._new_id = new_id
+        self._topics = topics
+        self._publisher = TransactionPublisher(
+            scheduler,
+            topics,
+            schedules,
+            transactions,
+            TransactionLines(topics, leaders),
+            is_full=is_full,
+            doom=self._doom,
+        )
+        transactions.calls.serve(_ACK, self._serve_ack)
+        transactions.calls.serve(_OFFSETS, self._serve_offsets)
+        self._doomed: dict[Transaction, GoQueueError] = {}
+        self._reusable: list[str] = []
+        self._scanned_ms = -SCAN_PAUSE_MS
+
+    # Beginning and ending
+
+    def begin(self, transactional_id: str | None, *, timeout_ms: int) -> Promise[Transaction]:
+        """Begin; whoever had begun under the same name before is turned away and aborted."""
+        if transactional_id is not None:
+            _check_name(transactional_id)
+        promise: Promise[Transaction] = Promise()
+        start(self._begin(transactional_id, timeout_ms), promise.settle)
+        return promise
+
+    async def _begin(self, transactional_id: str | None, timeout_ms: int) -> Transaction:
+        await self._transactions.ensure_topic()
+        name = self._generated() if transactional_id is None else transactional_id
+        for _ in range(BEGIN_TRIES_MAX):
+            try:
+                identity = await self._transactions.initialise(name, timeout_ms=timeout_ms)
+                return Transaction(name, identity)
+            except ConcurrentTransactions:
+                await self._pause(BEGIN_PAUSE_MS)
+        identity = await self._transactions.initialise(name, timeout_ms=timeout_ms)
+        return Transaction(name, identity)
+
+    def commit(self, transaction: Transaction) -> Promise[None]:
+        """Make all of it count; kept when every reader can see it. May be repeated."""
+        self._check_whole(transaction)
+        return self._end(transaction, is_commit=True)
+
+    def prepare(self, transaction: Transaction, *, timeout_ms: int | None = None) -> Promise[None]:
+        """Have it wait for the commit of its epoch; nothing more can be done in it."""
+        self._check_whole(transaction)
+        return self._transactions.prepare(*transaction, timeout_ms=timeout_ms)
+
+    def _check_whole(self, transaction: Transaction) -> None:
+        reason = self._doomed.get(transaction)
+        if reason is not None:
+            raise TransactionAbortable(
+                f"This transaction cannot be committed, because not all of it could be stored "
+                f"({reason}); abort it and begin another."
+            )
+
+    def abort(self, transaction: Transaction) -> Promise[None]:
+        """Let none of it count; kept when that is sure everywhere. May be repeated."""
+        return self._end(transaction, is_commit=False)
+
+    def _end(self, transaction: Transaction, *, is_commit: bool) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        view = self._transactions.describe(transaction.transactional_id)
+        is_empty = view.state is TransactionState.EMPTY and view.identity == transaction.identity
+        if is_empty and is_commit:
+            promise.resolve(None)  # Nothing was done in it.
+            return promise
+
+        def ended(_: object, error: Exception | None) -> None:
+            if error is None:
+                self._doomed.pop(transaction, None)
+            promise.settle(None, error)
+
+        self._transactions.finish(*transaction, is_commit=is_commit, bumps_epoch=True).then(ended)
+        return promise
+
+    def describe(self, transaction: Transaction) -> TransactionView:
+        """What the coordinator knows of the transactional id."""
+        return self._transactions.describe(transaction.transactional_id)
+
+    # In a transaction
+
+    def publish(
+        self, transaction: Transaction, messages: Sequence[Addressed], *, now_ms: int | None = None
+    ) -> Promise[list[PublishResult]]:
+        """Publish messages to any topics; a result for each. All are stored, or none is."""
+        if now_ms is None:
+            now_ms = self._scheduler.wall_ms()
+        promise: Promise[list[PublishResult]] = Promise()
+        start(self._publisher.publish(transaction, messages, now_ms=now_ms), promise.settle)
+        return promise
+
+    def ack(
+        self, transaction: Transaction, group: str, receipts: Sequence[str]
+    ) -> Promise[Outcomes]:
+        """Acknowledge messages of a queue group; the outcome of each receipt."""
+        promise: Promise[Outcomes] = Promise()
+        start(self._ack(transaction, group, receipts), promise.settle)
+        return promise
+
+    async def _ack(self, transaction: Transaction, group: str, receipts: Sequence[str]) -> Outcomes:
+        partition = self._queues.participant(group)
+        try:
+            if partition.is_following:
+                return await self._ack_elsewhere(partition.name, transaction, group, receipts)
+            await self._transactions.participation.ensure(
+                *transaction, [partition], joining=[partition.name]
+            )
+            return await self._queues.prepare(group, receipts, transaction.identity)
+        except StorageFailed as error:
+            self._doom(transaction, error)
+            raise
+
+    async def _ack_elsewhere(
+        self, name: TopicPartition, transaction: Transaction, group: str, receipts: Sequence[str]
+    ) -> Outcomes:
+        topic = self._topics.get(name.topic)
+        question = _Ack(*transaction, group, list(receipts))
+        answer = await self._transactions.calls.ask(topic, name.partition, _ACK, question)
+        return [None if one is None else one.error() for one in _outcomes_decoder.decode(answer)]
+
+    async def _serve_ack(self, asked: bytes) -> bytes:
+        question = _ack_decoder.decode(asked)
+        partition = self._queues.participant(question.group)
+        if partition.is_following:
+            raise NotCoordinator("Another node owns this group now; look for it again.")
+        transaction = Transaction(question.transactional_id, ProducerIdentity(*question.identity))
+        outcomes = await self._ack(transaction, question.group, question.receipts)
+        return _encode([None if one is None else Fault.of(one) for one in outcomes])
+
+    def commit_offsets(
+        self, transaction: Transaction, call: CommitOffsets
+    ) -> Promise[OffsetErrors]:
+        """Commit offsets of a stream group; those that are refused, with the reasons."""
+        promise: Promise[OffsetErrors] = Promise()
+        start(self._commit_offsets(transaction, call), promise.settle)
+        return promise
+
+    async def _commit_offsets(self, transaction: Transaction, call: CommitOffsets) -> OffsetErrors:
+        topic = await self._groups.ensure_topic()
+        number = self._groups.partition_of(call.group_id)
+        if not topic.partition(number).is_following:
+            return await self._transactions.commit_offsets(
+                *transaction, call, joins_transaction=True
+            )
+        question = _Offsets(*transaction, call)
+        answer = await self._transactions.calls.ask(topic, number, _OFFSETS, question)
+        faults = _faults_decoder.decode(answer)
+        return OffsetErrors({(one, place): fault.error() for one, place, fault in faults})
+
+    async def _serve_offsets(self, asked: bytes) -> bytes:
+        question = _offsets_decoder.decode(asked)
+        found = await self._transactions.commit_offsets(
+            question.transactional_id,
+            ProducerIdentity(*question.identity),
+            question.call,
+            joins_transaction=True,
+        )
+        faults = [(*place, Fault.of(error)) for place, error in found.errors.items()]
+        return _encode(faults)
+
+    # Names, and what went wrong
+
+    def _generated(self) -> str:
+        """A name that nobody uses now."""
+        now_ms = self._scheduler.now_ms()
+        if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
+            self._scanned_ms = now_ms
+            self._reusable = [
+                one.transactional_id
+                for one in self._transactions.all(states=_RESTING)
+                if one.transactional_id.startswith(GENERATED_PREFIX)
+                and one.updated_ms + max(GENERATED_REST_MS, one.timeout_ms) <= now_ms
+            ]
+        while self._reusable:
+            name = self._reusable.pop()
+            if self._is_resting(name, now_ms):
+                return name
+        for _ in range(GENERATED_TRIES_MAX):
+            name = GENERATED_PREFIX + self._new_id().hex()
+            if self._transactions.is_here(name):
+                return name
+        raise NotCoordinator(
+            "This node coordinates no transactions now; retry, or begin one under a name."
+        )
+
+    def _is_resting(self, name: str, now_ms: int) -> bool:
+        try:
+            view = self._transactions.describe(name)
+        except GoQueueError:
+            return True  # It has been forgotten meanwhile.
+        return view.state in _RESTING and view.updated_ms + GENERATED_REST_MS <= now_ms
+
+    def _doom(self, transaction: Transaction, reason: GoQueueError) -> None:
+        _log.error("a transaction of %r is half written: %s", transaction.transactional_id, reason)
+        self._doomed[transaction] = reason
+        if len(self._doomed) > DOOMED_MAX:
+            del self._doomed[next(iter(self._doomed))]
+
+    def _pause(self, ms: int) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        self._scheduler.call_later(ms, lambda: promise.resolve(None))
+        return promise
+
+
+def _check_name(transactional_id: str) -> None:
+    if not 1 <= len(transactional_id.encode()) <= TRANSACTIONAL_ID_BYTES_MAX:
+        raise InvalidRequest(
+            f"A transactional id has 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes, not "
+            f"{len(transactional_id.encode())}."
+        )
+    if transactional_id.startswith(GENERATED_PREFIX):
+        raise InvalidRequest(
+            f"Transactional ids that begin with {GENERATED_PREFIX!r} are the broker's; choose "
+            "another, or leave it out."
+        )

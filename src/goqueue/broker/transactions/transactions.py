@@ -1,0 +1,540 @@
+"""Transactions of the node: their coordinators, and the partitions that take part.
+
+A transactional id belongs to one partition of the internal topic; that partition's coordinator
+decides. What takes part in a transaction are partitions: those of topics, and those of internal
+topics, where the broker itself writes what a transaction does besides storing records.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from goqueue.broker.loop.clock import Scheduler
+from goqueue.broker.loop.promise import Promise, start
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
+from goqueue.broker.transactions.calls import TransactionCalls
+from goqueue.broker.transactions.host import HostedCoordinator
+from goqueue.broker.transactions.markers import Markers, OnEnd
+from goqueue.broker.transactions.orphans import Orphans
+from goqueue.broker.transactions.participation import Participation
+from goqueue.broker.transactions.strays import MarkerErrors, Strays
+from goqueue.config import TransactionSettings
+from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.model.errors import (
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    GoQueueError,
+    InvalidRequest,
+    InvalidTransactionState,
+    NotCoordinator,
+    UnknownTransaction,
+)
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.queries import PREFIX, routing_name
+from goqueue.partition import Partition
+from goqueue.transactions import (
+    EPOCH_LAST,
+    Coordinator,
+    Effect,
+    End,
+    Initialise,
+    Prepare,
+    TransactionState,
+    TransactionView,
+    is_match,
+    unknown,
+    unknown_query,
+    unmapped,
+)
+
+T = TypeVar("T")
+
+_ABORT = "abort"
+_abort_decoder = msgspec.msgpack.Decoder(tuple[str, int, int])
+
+
+class Transactions:
+    """All transactions that this node coordinates."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: Topics,
+        groups: Groups,
+        settings: TransactionSettings,
+        leaders: Leaders,
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+        self._leaders = leaders
+        self.calls = TransactionCalls(leaders)
+        self.participation = Participation(topics, self, self.calls)
+        self._markers = Markers(scheduler, topics, leaders)
+        self._strays = Strays(
+            topics,
+            self._markers,
+            self._of_producer,
+            self._ask_of_producer,
+            abort=self._abort_of_producer,
+        )
+        self.calls.serve(_ABORT, self._serve_abort)
+        self._orphans = Orphans(
+            scheduler,
+            topics,
+            leaders,
+            self.calls,
+            hosted=lambda number: self._hosted.get(number),
+            end=self._strays.end_if_orphan,
+        )
+        self._hosted: dict[int, HostedCoordinator] = {}
+        self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
+        topics.internal.on_made(TRANSACTION_TOPIC, self._begin_new)
+
+    @property
+    def on_end(self) -> dict[str, OnEnd]:
+        """Owners of internal topics, by name: `owner(partition, producer_id, is_commit)`.
+
+        An owner is told when a marker in one of its partitions is committed, perhaps twice for one
+        transaction. It is not told of markers that it finds when it reads its log.
+        """
+        return self._markers.on_end
+
+    def open(self) -> None:
+        """Load what was begun, carry out what was decided, and abort what nobody knows.
+
+        The owners of internal topics must have read theirs.
+        """
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is not None:
+            self._host(topic)
+        self._strays.end_orphans()
+        for hosted in self._hosted.values():
+            hosted.begin()
+
+    async def ensure_topic(self) -> Topic:
+        """The internal topic, made when it is missing."""
+        return await self._topics.internal.ready(TRANSACTION_TOPIC)
+
+    def _begin_new(self, topic: Topic) -> None:
+        """The topic has just been made: nothing was decided before."""
+        self._host(topic)
+        for hosted in self._hosted.values():
+            hosted.begin()
+
+    # Leading, in a cluster
+
+    def open_in_cluster(self) -> None:
+        """Look after transactions that nobody coordinates; the others come with `lead`."""
+        self._orphans.watch()
+
+    def lead(self, partition: Partition) -> None:
+        """Coordinate the transactions of a partition of the states, which this node leads now."""
+        hosted = self._read(partition)
+        self._hosted[partition.name.partition] = hosted
+        hosted.begin_when_committed()
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads a partition of the states, or nobody."""
+        hosted = self._hosted.pop(partition.name.partition, None)
+        if hosted is not None:
+            hosted.close(_not_here())
+
+    def partition_of(self, transactional_id: str) -> int:
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        count = self._settings.state_partitions if topic is None else len(topic.partitions)
+        # The process's own hash() changes from start to start; this must not.
+        return zlib.crc32(routing_name(transactional_id).encode()) % count
+
+    def owner_of(self, transactional_id: str) -> int:
+        """The node that coordinates a transactional id; -1 while nobody does."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None:
+            return self._leaders.node_id
+        return self._leaders.node_of(topic, self.partition_of(transactional_id))
+
+    def owner_of_any(self) -> int:
+        """A node that coordinates some transactional ids, this one if it does; -1 if none does."""
+        topic = self._topics.find(TRANSACTION_TOPIC)
+        if topic is None or self._hosted:
+            return self._leaders.node_id
+        owners = [self._leaders.node_of(topic, one) for one in range(len(topic.partitions))]
+        return next((one for one in owners if one >= 0), -1)
+
+    # Producers
+
+    def initialise(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> Promise[ProducerIdentity]:
+        """Be the producer of this id; whoever was it before is turned away, and what it left open
+        is aborted first. With an id and epoch of its own, a producer takes its next epoch.
+        """
+        is_named = producer_id >= 0 or producer_epoch >= 0
+
+        async def run() -> ProducerIdentity:
+            await self.ensure_topic()
+            self.check_room(transactional_id)
+            call = Initialise(
+                transactional_id=transactional_id,
+                timeout_ms=timeout_ms,
+                identity=ProducerIdentity(producer_id, producer_epoch) if is_named else None,
+                new_producer_id=await self._topics.facts.reserve_producer_id(),
+            )
+            initialised: Promise[ProducerIdentity] = self.call(
+                transactional_id, lambda one, **at: one.initialise(call, **at)
+            )
+            return await initialised
+
+        return _promised(run())
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+    ) -> Promise[None]:
+        """Make partitions participants; the first ones begin a transaction. Kept when durable."""
+        return self.call(
+            transactional_id,
+            lambda one, **at: one.add_partitions(transactional_id, identity, partitions, **at),
+        )
+
+    def verify(
+        self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition
+    ) -> GoQueueError | None:
+        """Why this producer may not write there in its transaction now; None when it may."""
+        try:
+            coordinator = self._get(transactional_id).coordinator
+        except UnknownTransaction:
+            return unmapped(transactional_id, identity.producer_id)
+        except GoQueueError as error:
+            return error
+        return coordinator.verify(transactional_id, identity, partition)
+
+    def is_here(self, transactional_id: str) -> bool:
+        """Whether this node coordinates a transactional id, as far as it knows."""
+        return self.partition_of(transactional_id) in self._hosted
+
+    async def admit(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Iterable[TopicPartition],
+        joining: Iterable[TopicPartition],
+    ) -> int:
+        """Let a producer write to partitions in its transaction; the epoch of the coordinator.
+
+        They must take part already, but for those that are `joining`. Raise when it may not.
+        """
+        hosted = self._get(transactional_id)
+        may_join = dict.fromkeys(joining)
+        names = list(dict.fromkeys((*partitions, *may_join)))
+        missing: list[TopicPartition] = []
+        for name in names:
+            refusal = self.verify(transactional_id, identity, name)
+            if refusal is None:
+                continue
+            is_absent = isinstance(refusal, InvalidTransactionState | ConcurrentTransactions)
+            if not (is_absent and name in may_join):
+                raise refusal
+            missing.append(name)
+        if missing:
+            await self.add_partitions(transactional_id, identity, missing)
+            for name in names:
+                refusal = self.verify(transactional_id, identity, name)
+                if refusal is not None:
+                    raise refusal
+        return hosted.epoch
+
+    # Offsets
+
+    def add_group(
+        self, transactional_id: str, identity: ProducerIdentity, group_id: str
+    ) -> Promise[None]:
+        """Make the offsets of a group part of the transaction."""
+
+        async def run() -> None:
+            partition = await self._offsets_partition(group_id)
+            await self.add_partitions(transactional_id, identity, [partition])
+
+        return _promised(run())
+
+    def commit_offsets(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        call: CommitOffsets,
+        *,
+        joins_transaction: bool = False,
+    ) -> Promise[OffsetErrors]:
+        """Commit offsets that count when the transaction does.
+
+        The group must have been added, unless `joins_transaction` has it added here.
+        """
+
+        async def run() -> OffsetErrors:
+            name = await self._offsets_partition(call.group_id)
+            partition = self._topics.get(name.topic).partition(name.partition)
+            if partition.is_following:
+                raise NotCoordinator("Another node coordinates this group; look for it again.")
+            # From here to the write nothing may wait, or a marker might come in between.
+            await self.participation.ensure(
+                transactional_id,
+                identity,
+                [partition],
+                joining=[name] if joins_transaction else (),
+            )
+            return await self._groups.commit_offsets(call, identity=identity)
+
+        return _promised(run())
+
+    async def _offsets_partition(self, group_id: str) -> TopicPartition:
+        await self._groups.ensure_topic()
+        return TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(group_id))
+
+    # Ending
+
+    def prepare(
+        self, transactional_id: str, identity: ProducerIdentity, *, timeout_ms: int | None = None
+    ) -> Promise[None]:
+        """All is written: let the transaction wait for the commit of its epoch. May be repeated."""
+        longest_ms = self._settings.prepared_timeout_ms_max
+        call = Prepare(
+            transactional_id=transactional_id,
+            identity=identity,
+            timeout_ms=longest_ms if timeout_ms is None else timeout_ms,
+        )
+        return self.call(transactional_id, lambda one, **at: one.prepare(call, **at))
+
+    def end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        *,
+        is_commit: bool,
+        bumps_epoch: bool = False,
+    ) -> Promise[ProducerIdentity]:
+        """Decide the transaction; kept when the decision is durable, readers learn it soon after.
+
+        With `bumps_epoch` the producer goes on under the identity that is answered.
+        """
+        return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=False)
+
+    def finish(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        *,
+        is_commit: bool,
+        bumps_epoch: bool = False,
+    ) -> Promise[ProducerIdentity]:
+        """Like `end`, but kept when every participant shows the outcome."""
+        return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=True)
+
+    def _end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        is_commit: bool,
+        bumps_epoch: bool,
+        *,
+        waits: bool,
+    ) -> Promise[ProducerIdentity]:
+        async def run() -> ProducerIdentity:
+            needs_id = bumps_epoch and identity.epoch >= EPOCH_LAST
+            call = End(
+                transactional_id=transactional_id,
+                identity=identity,
+                is_commit=is_commit,
+                bumps_epoch=bumps_epoch,
+                waits=waits,
+                new_producer_id=await self._topics.facts.reserve_producer_id() if needs_id else -1,
+            )
+            ended: Promise[ProducerIdentity] = self.call(
+                transactional_id, lambda one, **at: one.end(call, **at)
+            )
+            return await ended
+
+        return _promised(run())
+
+    def abort(self, transactional_id: str) -> Promise[None]:
+        """An operator's: turn the producer away and abort what it has open; kept when done."""
+        aborted: Promise[None] = Promise()
+        self.call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
+            lambda _, error: aborted.settle(None, error)
+        )
+        return aborted
+
+    def _abort_of_producer(
+        self, transactional_id: str, identity: ProducerIdentity
+    ) -> Promise[None]:
+        """Abort the transaction of a producer, whoever coordinates it, unless it is over."""
+
+        async def run() -> None:
+            number = self.partition_of(transactional_id)
+            if self._leaders.is_alone or number in self._hosted:
+                await self.call(
+                    transactional_id,
+                    lambda one, **at: one.abort(transactional_id, identity=identity, **at),
+                )
+                return
+            question = (transactional_id, identity.producer_id, identity.epoch)
+            await self.calls.ask(self._topics.get(TRANSACTION_TOPIC), number, _ABORT, question)
+
+        return _promised(run())
+
+    async def _serve_abort(self, asked: bytes) -> bytes:
+        transactional_id, producer_id, epoch = _abort_decoder.decode(asked)
+        if not self.is_here(transactional_id):
+            raise _not_here()
+        await self._abort_of_producer(transactional_id, ProducerIdentity(producer_id, epoch))
+        return b""
+
+    # Looking
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        """Raise UnknownTransaction when there is none."""
+        return self._get(transactional_id).coordinator.describe(transactional_id)
+
+    def all(
+        self,
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        older_than_ms: int = -1,
+        pattern: str = "",
+    ) -> list[TransactionView]:
+        """Every transaction, or those that match each filter that is given.
+
+        `older_than_ms` keeps those that have been open for longer than so many milliseconds.
+        """
+        before_ms = self._scheduler.now_ms() - older_than_ms if older_than_ms >= 0 else None
+        return [
+            view
+            for hosted in self._hosted.values()
+            for view in hosted.coordinator.all(
+                states=states, producer_ids=producer_ids, started_before_ms=before_ms
+            )
+            if is_match(pattern, view.transactional_id)
+        ]
+
+    # Markers from elsewhere
+
+    def write_markers(
+        self,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> Promise[MarkerErrors]:
+        """Another coordinator's decision, or an operator's about a transaction nobody knows."""
+        return self._strays.write_markers(
+            identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
+        )
+
+    # Coordinators
+
+    def call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+        """Have the coordinator of this name carry out a call."""
+        number = self.partition_of(transactional_id)
+        internal = self._topics.internal
+        if number not in self._hosted and internal.is_awaited(TRANSACTION_TOPIC, number):
+            return _promised(self._call_when_hosted(transactional_id, call))
+        return self._call_now(transactional_id, call)
+
+    async def _call_when_hosted(
+        self, transactional_id: str, call: Callable[..., list[Effect]]
+    ) -> Any:
+        await self._topics.internal.until(lambda: self.is_here(transactional_id))
+        return await self._call_now(transactional_id, call)
+
+    def _call_now(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+        promise: Promise[Any] = Promise()
+        try:
+            if transactional_id and self._topics.find(TRANSACTION_TOPIC) is None:
+                self._topics.internal.make(TRANSACTION_TOPIC)
+            hosted = self._get(transactional_id)
+            effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
+        except GoQueueError as error:
+            promise.reject(error)
+        else:
+            hosted.perform(effects)
+        return promise
+
+    def coordinator_of(self, transactional_id: str) -> Coordinator:
+        return self._get(transactional_id).coordinator
+
+    def _get(self, transactional_id: str) -> HostedCoordinator:
+        if not transactional_id:
+            raise InvalidRequest("A transaction needs a transactional id.")
+        hosted = self._hosted.get(self.partition_of(transactional_id))
+        if hosted is not None:
+            return hosted
+        if self._topics.find(TRANSACTION_TOPIC) is not None:
+            raise _not_here()
+        if not self._leaders.is_alone:
+            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+        query_id = transactional_id.removeprefix(PREFIX)
+        is_query = query_id != transactional_id
+        raise unknown_query(query_id) if is_query else unknown(transactional_id)
+
+    def _of_producer(self, producer_id: int) -> TransactionView | None:
+        for hosted in self._hosted.values():
+            view = hosted.coordinator.of_producer(producer_id)
+            if view is not None:
+                return view
+        return None
+
+    def _ask_of_producer(self, producer_id: int) -> Promise[TransactionView | None]:
+        async def run() -> TransactionView | None:
+            if self._leaders.is_alone:
+                return self._of_producer(producer_id)
+            return (await self._orphans.ask([producer_id])).get(producer_id)
+
+        return _promised(run())
+
+    def check_room(self, transactional_id: str) -> None:
+        """Refuse one more name than this node may remember."""
+        count = sum(len(hosted.coordinator) for hosted in self._hosted.values())
+        if (
+            count < self._settings.ids_max
+            or transactional_id in self._get(transactional_id).coordinator
+        ):
+            return
+        raise CoordinatorNotAvailable(
+            f"This node remembers {count} transactional ids, as many as it may (setting "
+            "transactions.ids_max); use one of those, or retry when some have expired."
+        )
+
+    def _host(self, topic: Topic) -> None:
+        for number, partition in enumerate(topic.partitions):
+            self._hosted[number] = self._read(partition)
+
+    def _read(self, partition: Partition) -> HostedCoordinator:
+        coordinator = Coordinator(self._settings)
+        hosted = HostedCoordinator(self._scheduler, partition, coordinator, self._markers)
+        hosted.read()
+        return hosted
+
+
+def _not_here() -> NotCoordinator:
+    return NotCoordinator("Another node coordinates this transaction now; look for it again.")
+
+
+def _promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+    promise: Promise[T] = Promise()
+    start(coroutine, promise.settle)
+    return promise
