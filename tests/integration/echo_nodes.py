@@ -8,8 +8,8 @@ from random import Random
 
 import uvloop
 
-from goqueue.broker.loop.peers import Answer, Answered
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.peers import Answer, Answered
+from goqueue.loop.promise import Promise
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.listening import Listener
 from goqueue.runtime.scheduler import LoopScheduler

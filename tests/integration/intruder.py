@@ -6,7 +6,7 @@ import contextlib
 import socket
 from types import TracebackType
 
-from goqueue.broker.loop.peers import PeerKind
+from goqueue.loop.peers import PeerKind
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import Frame, Hello, Role, frame_parts, take_frame
 from goqueue.wire.peers.handshake import CallerHandshake, Credentials

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from goqueue.broker.loop.peers import PeerKind
 from goqueue.cluster.raft.messages import Append, Position, Vote, encode
+from goqueue.loop.peers import PeerKind
 from goqueue.model.errors import MalformedRequest
 from goqueue.wire.peers.frames import Hello, hello_parts
 from tests.credentials import OTHER_SECRET, SECRET, new_credentials

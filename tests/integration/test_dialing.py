@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from goqueue.broker.loop.peers import Contact
+from goqueue.loop.peers import Contact
 from goqueue.runtime import dialing
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.scheduler import LoopScheduler

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from goqueue.broker.loop.steady_clock import SteadyClock
+from goqueue.loop.steady_clock import SteadyClock
 
 START_MS = 1_700_000_000_000
 STEPS_MAX = 10_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
@@ -13,6 +12,7 @@ from goqueue.broker.transactions.joining import Joining
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, read_header
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotLeader
 from goqueue.model.names import ProducerIdentity, TopicPartition

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from goqueue.broker import Broker
-from goqueue.broker.loop.promise import Promise
 from goqueue.config import load
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Partition

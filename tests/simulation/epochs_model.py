@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity, TopicPartition

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.loop.peers import Answer, Answered, Contact, Handler, NoticeHandler, PeerKind
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.peers import Answer, Answered, Contact, Handler, NoticeHandler, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, InvalidRequest, RequestTimedOut
 from goqueue.wire.peers.frames import Refusal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import start
 from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.loop.promise import start
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from tests.simulation.disk import PowerLost

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.broker.administration import Administration
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.cluster.commands import ChangeVoter, UnregisterNode
 from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication.pacing import PIECE_BYTES, SAVED_MS
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,
     NoReassignment,

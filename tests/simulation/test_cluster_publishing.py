@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.publishing.publisher import Published, PublishResult
 from goqueue.broker.reading.records import Place
 from goqueue.broker.reading.remote import Bounds
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, OffsetOutOfRange
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.loop.peers import Answer, PeerKind
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.records import Source
 from goqueue.broker.queues.remote_partitions import DistantCopy
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.peers import Answer, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from tests.simulation.cluster_queues import TOPIC, begin, begin_far_away
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld

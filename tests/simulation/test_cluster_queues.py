@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import GRANT_MS_MAX, Received
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
 from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotCoordinator, RequestTimedOut, StalePartitionVersion
 from tests.simulation.cluster_queues import (
     PARTITIONS,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, NotCoordinator, RequestTimedOut, SchemaMismatch
 from goqueue.schemas.catalog import Version

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.broker.topics.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
 from goqueue.broker.transactions.orphans import LOOK_MS
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, NotCoordinator
 from goqueue.model.names import ProducerIdentity, TopicPartition

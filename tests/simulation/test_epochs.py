@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.broker.durability import flusher
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.queries import PREFIX
 from goqueue.transactions import EpochOutcome
 from tests.simulation.disk import PowerLost

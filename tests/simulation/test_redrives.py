@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import promised
 from goqueue.delivery.redrive import LetterFilter, RedriveOrder
+from goqueue.loop.promise import promised
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.schedules.schedules import Delayed
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, ScheduleReleased, UnknownSchedule
 from tests.simulation.cluster_schedules import Fact

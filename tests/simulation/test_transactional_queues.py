@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import start
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.broker.reading.records import Place
 from goqueue.broker.schedules import schedules
 from goqueue.broker.transactions.ids import Transaction
 from goqueue.broker.transactions.publishing import Addressed
+from goqueue.loop.promise import start
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.durability import flusher
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from tests.simulation.disk import PowerLost
 from tests.simulation.transactions_model import (
     INPUT,

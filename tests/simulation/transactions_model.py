@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.reading.fetching import Fetched, Wanted
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record, add_sequence, decode_batch, encode_batch, read_header
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity, TopicPartition

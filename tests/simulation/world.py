@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from goqueue.broker import Broker
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.topics import Topic
 from goqueue.config import Settings, load
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.partition import Partition

@@ -14,16 +14,17 @@ SOURCE = Path(__file__).parents[2] / "src" / "goqueue"
 
 _NEIGHBOURS = {"groups", "delivery", "schemas", "transactions", "cluster", "tenancy", "tracing"}
 _PARTITION = {"partition", "storage", "model"}
-_CORE = {"broker", *_NEIGHBOURS, *_PARTITION}
+_CORE = {"broker", "loop", *_NEIGHBOURS, *_PARTITION}
 _CODECS = "wire codecs"
 
 # What each room may import, besides itself. Neighbours are absent from each other's rows.
 MAY_IMPORT: Mapping[str, set[str]] = {
     "model": set(),
+    "loop": {"model"},
     "storage": {"model"},
     "partition": {"storage", "model"},
     **dict.fromkeys(_NEIGHBOURS, _PARTITION),
-    "broker": _NEIGHBOURS | _PARTITION,
+    "broker": {"loop", *_NEIGHBOURS, *_PARTITION},
     _CODECS: {"model"},
     "wire": {_CODECS, *_CORE},
     "runtime": {"wire", _CODECS, *_CORE, "config"},
@@ -68,12 +69,11 @@ ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
 # all of them, and no room imports those.
-_NODE = {"loop", "durability", "controller", "topics", "replication"}
+_NODE = {"durability", "controller", "topics", "replication"}
 MAY_IMPORT_IN_BROKER: Mapping[str, set[str]] = {
-    "loop": set(),
-    "durability": {"loop"},
-    "controller": {"loop", "durability"},
-    "topics": {"loop", "durability", "controller"},
+    "durability": set(),
+    "controller": {"durability"},
+    "topics": {"durability", "controller"},
     "replication": _NODE,
     "shards": _NODE,
     "reading": _NODE,
@@ -283,7 +283,7 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ),
         (
             "broker/attic/old.py",
-            "from goqueue.broker.loop.promise import Promise",
+            "from goqueue.broker.topics.topics import Topics",
             "'broker/attic' has no row",
         ),
     ],
@@ -308,7 +308,7 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("client/admin.py", "from goqueue.wire.kafka import primitives"),
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),
-        ("broker/queues/host.py", "from goqueue.broker.loop.promise import Promise"),
+        ("broker/queues/host.py", "from goqueue.broker.topics.topics import Topic"),
         ("broker/administration.py", "from goqueue.broker.queues.queues import Queues"),
     ],
 )

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from goqueue.broker.controller.metadata import done
 from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import (
@@ -25,6 +24,7 @@ from goqueue.cluster.commands import (
 )
 from goqueue.cluster.facts import NO_LEADER, NodeFact, PartitionFact
 from goqueue.cluster.nodes import DrainReport, drain_report
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     ElectionNotNeeded,
     InvalidReplicaAssignment,

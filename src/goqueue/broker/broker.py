@@ -17,9 +17,6 @@ from goqueue.broker.confirming import Confirming
 from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -67,6 +64,9 @@ from goqueue.broker.transactions.sessions import Transacting
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.cluster.metadata import Metadata
 from goqueue.config import Settings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.attributes import (
     may_have_attributes,
     payload_has_attributes,

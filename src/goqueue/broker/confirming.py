@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 
 CONFIRM_MS_MAX = 5_000  # then whoever asked had better ask again, perhaps another node

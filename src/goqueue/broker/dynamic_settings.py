@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from goqueue.broker.controller.metadata import FactLog, done
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.settings import DYNAMIC_DEFAULTS, known_setting
 from goqueue.cluster.commands import ChangeConfig
 from goqueue.cluster.facts import (
@@ -26,6 +25,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.config import GroupSettings
 from goqueue.groups import GroupTimes
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import InvalidGroupId, InvalidRequest, InvalidTopicSetting
 
 ALL_NODES = ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from goqueue.broker.loop.peers import Contact
+from goqueue.loop.peers import Contact
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answered, Contact, Handler, NoticeHandler, PeerKind
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answered, Contact, Handler, NoticeHandler, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import RequestTimedOut
 from goqueue.runtime.dialing import Dialer

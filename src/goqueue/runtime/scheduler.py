@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from goqueue.broker.loop.steady_clock import SteadyClock
+from goqueue.loop.steady_clock import SteadyClock
 
 THREADS_MAX = 8
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 
-from goqueue.broker.loop.promise import start
 from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.loop.promise import start
 from goqueue.model.errors import GoQueueError
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.world import World

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import InvalidTopicName, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from tests.unit.broker.node import Node
 

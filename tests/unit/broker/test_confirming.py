@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.confirming import CONFIRM_MS_MAX, RETRY_MS, Confirming
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import InvalidRequest, NotController, RequestTimedOut
 from tests.simulation.clock import VirtualClock
 

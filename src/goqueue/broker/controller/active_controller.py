@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from goqueue.broker.controller.members import QuorumMembers
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Contact, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.commands import (
     ChangeVoter,
     ClusterCommand,
@@ -31,6 +28,9 @@ from goqueue.cluster.raft.messages import Entry
 from goqueue.cluster.raft.ready import Proposal
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Contact, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotController
 
 CONTROLLER_TICK_MS = 100

@@ -14,10 +14,10 @@ from random import Random
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answered, PeerKind, Peers
 from goqueue.cluster.bootstrap import Ballot, Formed, Self
 from goqueue.cluster.founding import Attempt, Question, answer_question, encode_question
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answered, PeerKind, Peers
 from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError
 

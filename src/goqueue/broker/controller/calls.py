@@ -8,9 +8,9 @@ from random import Random
 import msgspec
 
 from goqueue.broker.controller.active_controller import Decided
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.commands import ClusterCommand, Result, decode_command, encode_command
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotController, RequestTimedOut
 
 _answer_encoder = msgspec.msgpack.Encoder()

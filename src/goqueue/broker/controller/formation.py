@@ -16,9 +16,6 @@ import msgspec
 
 from goqueue.broker.controller.bootstrap import Founding
 from goqueue.broker.controller.membership import identify_disk, rename_disk
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.bootstrap import (
     Formed,
     Found,
@@ -37,6 +34,9 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed

@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Peers
 from goqueue.cluster.bootstrap import has_too_few_voters, next_voter
 from goqueue.cluster.commands import ChangeVoter, RegisterNode
 from goqueue.cluster.controller import Controller
@@ -20,6 +18,8 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.members import MemberChange
 from goqueue.cluster.raft.ready import NotLeader, Refused
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Peers
 from goqueue.model.errors import (
     InvalidRequest,
     NotController,

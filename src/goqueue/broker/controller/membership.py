@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 
 from goqueue.broker.controller.quorum import Quorum
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.commands import CopyClaim, Heartbeat, Leave, RegisterNode
 from goqueue.config import ClusterSettings
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.commands import (
     Command,
     ForgetKey,
@@ -29,6 +27,8 @@ from goqueue.cluster.facts import (
     QueueGroupFact,
 )
 from goqueue.cluster.metadata import Metadata, change_record
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition

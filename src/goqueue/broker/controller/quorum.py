@@ -20,10 +20,6 @@ from goqueue.broker.controller.quorum_state import QuorumStates
 from goqueue.broker.controller.reads import QuorumReads
 from goqueue.broker.controller.requests import QuorumRequests
 from goqueue.broker.controller.saves import QuorumSaves
-from goqueue.broker.loop.alarm import Alarm
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.commands import CatchUp, ClusterCommand, Result
 from goqueue.cluster.facts import (
     TOPIC_PREFIX,
@@ -42,6 +38,10 @@ from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
+from goqueue.loop.alarm import Alarm
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.partition import Partition
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.raft.core import Raft
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotController
 
 ANSWER_MS = 5_000

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.cluster.raft.ready import Ready
 from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.loop.clock import Scheduler
 from goqueue.model.errors import GoQueueError, StorageFull
 
 RETRY_MS = 100  # until a full disk has room again

@@ -9,7 +9,7 @@ from typing import Literal
 
 from goqueue.broker.durability.journal_checkpoint import Cleared, Settling
 from goqueue.broker.durability.saving import Saving
-from goqueue.broker.loop.clock import Scheduler
+from goqueue.loop.clock import Scheduler
 from goqueue.partition import Flush, Partition
 from goqueue.storage.commit_journal import CommitJournal
 

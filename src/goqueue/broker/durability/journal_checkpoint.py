@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
+from goqueue.loop.clock import Scheduler
 from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.log import SyncPoint

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.outbox import OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.replication.leaders import Leaders, Marker
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer, NamedQueueFact
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     FencedProducer,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.promise import Promise, promised
 from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.rewind import Look
@@ -13,6 +12,7 @@ from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.topics.topics import Topics
 from goqueue.delivery import QueueStats
 from goqueue.delivery.schedules import NEVER_MS
+from goqueue.loop.promise import Promise, promised
 
 
 class Counts(NamedTuple):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.rewind import Look
 from goqueue.broker.reading.records import Place, Reading
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import Kept
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import RequestTimedOut

@@ -16,14 +16,14 @@ from typing import Literal
 import msgspec
 
 from goqueue.broker.controller.metadata import Facts
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised, start
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueues
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.queues.host import ReceivedMessage
 from goqueue.broker.queues.queues import Queues
 from goqueue.cluster.facts import JobFact
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.dead_letters import read_origin, without_origin
 from goqueue.model.errors import GoQueueError, RedriveActive, RedriveEnded, UnknownRedrive

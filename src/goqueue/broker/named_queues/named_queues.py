@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised
 from goqueue.broker.named_queues.claims import producer_name
 from goqueue.broker.named_queues.sending import Posted, Posting, PostResult, QueueSender
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import (
     InternalTopic,
     QueueExists,

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised
 from goqueue.broker.named_queues.claims import Claims, Publish
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
 from goqueue.broker.publishing.publisher import Outgoing, Published
@@ -22,6 +20,8 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.errors import (

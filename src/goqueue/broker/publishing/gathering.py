@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from goqueue.broker.loop.clock import Scheduler
+from goqueue.loop.clock import Scheduler
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch
 from goqueue.model.errors import (
     GoQueueError,

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX, OF_ONE_RECORD, Share
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import HEADER_BYTES, add_sequence, encode_batch
 from goqueue.model.errors import (
     GoQueueError,

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple, cast
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX, Gatherer, Share
 from goqueue.broker.publishing.outbox import Outbox
 from goqueue.broker.schedules.schedules import Delayed, Schedules
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import PARTITION_OPEN
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.attributes import (
     DELAY_HEADER,
     DELIVER_AT_HEADER,

@@ -22,11 +22,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.schedules.schedules import Delayed, Schedules
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery.schedules import Origin
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, start
 from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import (
     CODEC_MASK,

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.records import RecordReader
 from goqueue.broker.shards.own_records import newest_records
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery import Buried, DeadLetter, Dying, Ledger, LedgerKey
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
 from goqueue.model.errors import GoQueueError

@@ -20,8 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.queues.dead_lettering import letter_record
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.journal import not_here
@@ -32,6 +30,8 @@ from goqueue.cluster.facts import QueueGroupFact
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
 from goqueue.delivery import Buried, Burying, DeadLetter, Dying
 from goqueue.delivery.ranges import ranges_of
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import DuplicateSequence, GoQueueError, TopicExists, UnknownTopicId
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.journal import DeliveryJournal
 from goqueue.broker.queues.records import Part, RecordReader, Source
 from goqueue.broker.topics.topics import Topic
@@ -27,6 +25,8 @@ from goqueue.delivery import (
     Run,
     Settled,
 )
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.attributes import TTL_HEADER, parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.columns import Columns, at_places

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.promise import start
 from goqueue.broker.queues.dead_lettering import Burial
 from goqueue.broker.queues.dead_lettering_cluster import ClusterBurial
 from goqueue.broker.queues.host import HostedQueue, WaitingRoom
@@ -37,6 +35,8 @@ from goqueue.delivery import (
     check_queue_settings,
     queue_tag,
 )
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk

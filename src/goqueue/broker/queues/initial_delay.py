@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.broker.queues.records import Source
+from goqueue.loop.clock import Scheduler
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 

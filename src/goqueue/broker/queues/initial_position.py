@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.broker.loop.promise import Promise, promised
 from goqueue.broker.queues.host import HostedQueue, Received, Receiver
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.rewind import Look
 from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import GoQueueError, UnknownGroup, UnknownTopic
 
 

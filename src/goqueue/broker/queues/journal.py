@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.shards.transactional_batches import write_records
 from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topic, Topics
@@ -38,6 +36,8 @@ from goqueue.delivery import (
     encode_events,
     encode_key,
 )
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
     BatchHeader,
     Record,

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from functools import partial as bound
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
+from goqueue.loop.clock import Scheduler
 from goqueue.model.attributes import PRIORITY_HEADER, parse_priority, payload_has_attributes
 from goqueue.model.batch import (
     CODEC_MASK,

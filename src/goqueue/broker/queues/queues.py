@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised
 from goqueue.broker.queues.host import HostedQueue, Received, Receiver
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.initial_position import (
@@ -42,6 +40,8 @@ from goqueue.delivery import (
     check_queue_settings,
     stats,
 )
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import (
     GroupKindMismatch,
     InternalTopic,

@@ -21,9 +21,6 @@ from zlib import crc32
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answered, PeerKind
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.supply import (
     NOT_LED,
     AskedBatches,
@@ -35,6 +32,9 @@ from goqueue.broker.queues.supply import (
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery import Arrivals, LaneIndex
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answered, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader, OffsetOutOfRange
 from goqueue.model.names import TopicPartition

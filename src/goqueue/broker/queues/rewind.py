@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.promise import Promise
 
 
 class Look(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.delivery import HEAD_LENGTH, Queue, Settled, check_receipt
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, InvalidReceipt, StaleReceipt
 
 Outcomes = list[GoQueueError | None]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.lanes import Lanes, PartitionLanes
 from goqueue.broker.queues.records import RecordReader, Source
@@ -18,6 +17,7 @@ from goqueue.broker.queues.supply import QueueSupply
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import DeliverySettings
+from goqueue.loop.clock import Scheduler
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 

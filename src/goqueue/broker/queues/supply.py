@@ -14,12 +14,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.peers import Answer, PeerKind
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.lanes import Lanes
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.peers import Answer, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.bounds import Offset, PartitionNumber, TopicId
 from goqueue.partition import AbortedTransaction, Partition
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.settling import Outcomes, route
 from goqueue.delivery import LedgerKey, Preparation
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Handle, Scheduler
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import AbortedTransaction, Partition
 from goqueue.storage.log import Slice

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.reading.fetching import Fetch, FetchDone, Fetched, Wanted
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
     BatchHeader,
     Record,

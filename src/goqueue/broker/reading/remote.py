@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.reading.records import Damaged, Page, Place, Reading
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
 from goqueue.model.names import TopicPartition

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.rewind import Look
 from goqueue.broker.reading.records import Damaged, Place, Reading
 from goqueue.broker.reading.remote import Bounds
@@ -19,6 +18,7 @@ from goqueue.delivery import Done, Event, Finish, Ledger, LedgerKey
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.redrive import Letter, LetterFilter, read_letter
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import UnknownTopic
 
 LEDGER_GROUP = "__deadletters"

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised, start
 from goqueue.broker.redrives.dead_letters import SCAN_LETTERS_MAX, DeadLetters
 from goqueue.broker.redrives.steps import RETRY_MS, ClusterSteps, by_target, choose
 from goqueue.broker.replication.leaders import Leaders
@@ -39,6 +37,8 @@ from goqueue.delivery.redrive import (
     revived,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import add_sequence, encode_batch
 from goqueue.model.errors import (
     GoQueueError,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.redrives.dead_letters import DeadLetters, LetterRun
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.redrive import Letter, Redrive, Shipment, State, Step, revived
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import DuplicateSequence, GoQueueError
 from goqueue.model.key_hash import partition_of_key

@@ -9,8 +9,6 @@ from goqueue.broker.controller.formation import Forming
 from goqueue.broker.controller.membership import Membership
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Contact, Peers
 from goqueue.broker.replication.integrity import Doubts
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.topics.topics import Topics
@@ -21,6 +19,8 @@ from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings, ReplicationSettings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Contact, Peers
 from goqueue.storage.disk import Disk
 
 DRAIN_MS_MAX = 10_000  # a node that is told to stop stops, whoever could not take over

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import PeerKind, Peers
 from goqueue.cluster.facts import PartitionKey
 from goqueue.cluster.replication import (
     Copying,
@@ -16,6 +14,8 @@ from goqueue.cluster.replication import (
     decode_answers,
     encode_follower_notice,
 )
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import PeerKind, Peers
 
 
 class CopiedReplicas:

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from functools import partial
 
 from goqueue.broker.controller.metadata import FactLog
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster import elections
 from goqueue.cluster.commands import ClaimCopies, CopyClaim, GiveUpCopy
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import NOTHING_CLAIMED, Claim, PartitionFact, PartitionKey
 from goqueue.cluster.metadata import Metadata
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Answered, Handler, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Answered, Handler, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.bounds import (
     LeaderEpoch,
     PartitionNumber,

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.cluster.facts import NO_LEADER, PartitionKey
 from goqueue.cluster.replication import (
     EXEMPT,
@@ -28,6 +25,9 @@ from goqueue.cluster.replication import (
     encode_answers,
 )
 from goqueue.config import ReplicationSettings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotLeader, RequestTimedOut
 from goqueue.partition import Partition
 

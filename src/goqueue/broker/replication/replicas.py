@@ -14,9 +14,6 @@ from functools import partial
 
 from goqueue.broker.controller.metadata import FactLog
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.followed import CopiedReplicas
 from goqueue.broker.replication.led import Led, LedReplicas
 from goqueue.broker.topics.topics import Topic, Topics
@@ -33,6 +30,9 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
 from goqueue.config import ReplicationSettings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NoEligibleLeader, StalePartitionVersion
 from goqueue.partition import Partition
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.cluster.metadata import Metadata
+from goqueue.loop.clock import Scheduler
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.leaders import CALL_TIMEOUT_MS, Leaders
 from goqueue.broker.schedules.listing import ScheduledEntry, SchedulePage, ScheduleStats
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, ScheduledMessage
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
 from goqueue.model.errors import (
     GoQueueError,

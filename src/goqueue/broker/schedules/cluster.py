@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Peers
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.replication.leaders import CALL_TIMEOUT_MS, Leaders
 from goqueue.broker.schedules.calls import Owner, Refused, ScheduleCalls, not_here
 from goqueue.broker.schedules.listing import SchedulePage, ScheduleStats
 from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topics
 from goqueue.delivery.schedules import NO_EPOCH, ScheduledMessage, ScheduleIds
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Peers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     FencedLeaderEpoch,

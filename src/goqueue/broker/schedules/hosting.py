@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.schedules.intents import IntentReleaser, Send
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import RETRY_MS
 from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import Lateness, ScheduleIds
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorLoading
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.delivery.schedules import Agenda
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
 FLIGHT_MS_MAX = 5_000  # so long somebody waits, shorter than nodes wait for each other's answers

@@ -16,14 +16,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.schedules.lanes import Lane, Release, message_size, release_batch
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import RETRY_MS, Releaser
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import Entry, Intent, LaneKey, ScheduleIds
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import add_sequence
 from goqueue.model.errors import (
     CorruptBatch,

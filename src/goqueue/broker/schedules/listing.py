@@ -10,10 +10,10 @@ from array import array
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.delivery.schedules import NEVER_MS, Agenda, Entry, ScheduleIds
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Header
 from goqueue.model.errors import InvalidRequest, UnknownSchedule
 

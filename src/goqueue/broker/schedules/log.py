@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.schedules.in_flight import Flights
 from goqueue.broker.schedules.positions import Places
 from goqueue.broker.shards.transactional_batches import next_sequence, write_batch
@@ -46,6 +44,8 @@ from goqueue.delivery.schedules import (
     write_checkpoint,
 )
 from goqueue.delivery.schedules.origins import OriginState, Source
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
     BatchHeader,
     Record,

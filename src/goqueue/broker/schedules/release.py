@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from goqueue.broker.loop.clock import Handle, Scheduler
 from goqueue.broker.schedules.lanes import Lane, Release, message_size, release_batch
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.positions import OnDisk
@@ -30,6 +29,7 @@ from goqueue.delivery.schedules import (
     ScheduleIds,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.loop.clock import Handle, Scheduler
 from goqueue.model.batch import add_sequence, read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key

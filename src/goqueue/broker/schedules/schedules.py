@@ -17,9 +17,6 @@ from functools import partial
 from random import Random
 from zlib import crc32
 
-from goqueue.broker.loop.clock import Handle, Scheduler, earlier_ms
-from goqueue.broker.loop.peers import Peers
-from goqueue.broker.loop.promise import Promise, promised, start
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schedules.calls import not_here, unknown_outcome
 from goqueue.broker.schedules.cluster import ScheduleCluster
@@ -47,6 +44,9 @@ from goqueue.delivery.schedules import (
     ScheduledMessage,
     ScheduleIds,
 )
+from goqueue.loop.clock import Handle, Scheduler, earlier_ms
+from goqueue.loop.peers import Peers
+from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.attributes import check_due
 from goqueue.model.errors import (
     GoQueueError,

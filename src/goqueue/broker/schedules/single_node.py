@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.recovery import end_released
 from goqueue.broker.schedules.release import RETRY_MS, Releaser
 from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import ScheduleIds
+from goqueue.loop.clock import Scheduler
 from goqueue.model.errors import GoQueueError
 from goqueue.storage.disk import Disk
 

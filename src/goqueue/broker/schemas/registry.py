@@ -16,15 +16,15 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Peers
-from goqueue.broker.loop.promise import Promise
-from goqueue.broker.loop.turns import Turns
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.schemas.replica import SchemaCopy
 from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topics
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Peers
+from goqueue.loop.promise import Promise
+from goqueue.loop.turns import Turns
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import (
     GoQueueError,

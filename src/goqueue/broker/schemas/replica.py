@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topic, Topics
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import read_header
 from goqueue.model.bounds import Offset
 from goqueue.model.errors import (

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.clock import Scheduler
 from goqueue.partition import Partition
 
 RETRY_MS = 500  # how soon to see whether nobody but this node is left after all

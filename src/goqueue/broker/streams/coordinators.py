@@ -11,9 +11,6 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from goqueue.broker.loop.alarm import Alarm
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, promised, start
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.streams.rebalance_watch import RebalanceWatch
 from goqueue.broker.topics.topics import OFFSETS_TOPIC, Topic, Topics
@@ -44,6 +41,9 @@ from goqueue.groups import (
     Sync,
     SyncResult,
 )
+from goqueue.loop.alarm import Alarm
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable
 
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Handle, Scheduler, earlier_ms
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import CompactionSettings
+from goqueue.loop.clock import Handle, Scheduler, earlier_ms
 from goqueue.model.errors import InvalidRequest, StorageFailed
 from goqueue.partition import Partition
 from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction

@@ -6,9 +6,9 @@ import logging
 from functools import partial
 
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Handle, Scheduler, earlier_ms
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
+from goqueue.loop.clock import Handle, Scheduler, earlier_ms
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk

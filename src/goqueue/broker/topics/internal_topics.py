@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.topics import (
     DELIVERY_TOPIC,
     OFFSETS_TOPIC,
@@ -25,6 +23,8 @@ from goqueue.broker.topics.topics import (
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import Settings
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable
 
 # How long a call waits for what its own node is setting up. Kafka clients retry by themselves

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.loop.clock import Scheduler
 from goqueue.cluster.facts import TopicFact
+from goqueue.loop.clock import Scheduler
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings, PartitionState
 from goqueue.storage.commit_journal import CommitJournal

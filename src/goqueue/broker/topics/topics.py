@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.broker.controller.metadata import FactLog, Facts, done
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.settings import TopicDefaults, check_settings
 from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
@@ -20,6 +19,7 @@ from goqueue.cluster.facts import (
     TopicFact,
     config_key,
 )
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InternalTopic,

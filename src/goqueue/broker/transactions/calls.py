@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from goqueue.broker.loop.peers import Answer, PeerKind
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.peers import Answer, PeerKind
+from goqueue.loop.promise import Promise, start
 from goqueue.model import errors
 from goqueue.model.errors import (
     CoordinatorNotAvailable,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.joining import Joining
 from goqueue.broker.transactions.transactions import Transactions
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import ConcurrentTransactions, InvalidTransactionState
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.transactions.transactions import Transactions
+from goqueue.loop.promise import Promise, start
 from goqueue.model.names import ProducerIdentity
 from goqueue.model.queries import PREFIX, check_query_id
 from goqueue.transactions import CommitEpoch, EpochOutcome, QueryView

@@ -6,11 +6,11 @@ import logging
 from functools import partial
 from itertools import count
 
-from goqueue.broker.loop.alarm import Alarm
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.transactions.markers import Ending, Markers
+from goqueue.loop.alarm import Alarm
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotEnoughReplicas
 from goqueue.model.names import TopicPartition

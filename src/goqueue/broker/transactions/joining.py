@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.split_batches import Split
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import CRC_START, HEADER_BYTES, TRANSACTIONAL
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Committed, Partition

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX
 from goqueue.broker.publishing.publisher import (
     Outgoing,
@@ -29,6 +27,8 @@ from goqueue.broker.transactions.ids import Transaction
 from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.delivery.schedules import PARTITION_OPEN, ScheduledMessage
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Record, encode_batch
 from goqueue.model.errors import (
     GoQueueError,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.ids import Transaction
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import TransactionAbortable
 from goqueue.model.names import TopicPartition

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.publishing.publisher import PublishResult
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.settling import Outcomes
@@ -30,6 +28,8 @@ from goqueue.broker.transactions.publishing import Addressed, TransactionPublish
 from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, start
 from goqueue.model.bounds import ProducerEpoch, ProducerId
 from goqueue.model.errors import (
     ConcurrentTransactions,

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.markers import Ending, Markers
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, InvalidTransactionState, UnknownPartition
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Partition

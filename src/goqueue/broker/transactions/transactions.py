@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
@@ -26,6 +24,8 @@ from goqueue.broker.transactions.participation import Participation
 from goqueue.broker.transactions.strays import MarkerErrors, Strays
 from goqueue.config import TransactionSettings
 from goqueue.groups import CommitOffsets, OffsetErrors
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,

@@ -9,7 +9,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.compression import meter
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.wire.carrier.problems import InvalidField
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from goqueue.wire.carrier.streams import Stream
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.loop.clock import Handle
-    from goqueue.broker.loop.promise import Promise
+    from goqueue.loop.clock import Handle
+    from goqueue.loop.promise import Promise
     from goqueue.wire.carrier.application import Application
     from goqueue.wire.carrier.routing import Operation
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from goqueue.broker.loop.peers import Answer, Answered, PeerKind
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.peers import Answer, Answered, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 from goqueue.wire.carrier.calls import Call, Raw, Request
 from goqueue.wire.carrier.handover import is_moving
@@ -24,7 +24,7 @@ from goqueue.wire.carrier.streams import Stream
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
-    from goqueue.broker.loop.peers import Peers
+    from goqueue.loop.peers import Peers
     from goqueue.wire.carrier.application import Application
 
 NOBODY = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 
 
 class Stream:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.reading.records import Page, Place, Reading
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.problems import problem_of
 from goqueue.wire.carrier.routing import encode

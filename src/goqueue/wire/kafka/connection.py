@@ -12,7 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY

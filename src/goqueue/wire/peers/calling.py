@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from goqueue.broker.loop.clock import Handle, Scheduler
-from goqueue.broker.loop.peers import Answered
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.peers import Answered
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (

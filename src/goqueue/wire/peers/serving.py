@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
-from goqueue.broker.loop.clock import Scheduler
-from goqueue.broker.loop.peers import Answer, Handler, NoticeHandler
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.complaints import Complaints

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.calls import Call, Request

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.named_queues.counting import Counts, QueueCounting
+from goqueue.loop.promise import Promise
 
 
 def _kept(value: Any) -> Promise[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.named_queues import sending as named_queue_sending
 from goqueue.broker.named_queues.claims import NoClaims
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -15,6 +14,7 @@ from goqueue.broker.named_queues.named_queues import NamedQueueSpec, Posted, Pos
 from goqueue.broker.named_queues.sending import QueueSender
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.delivery.deduplication import WINDOW_MS
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import Origin, write_origin
 from goqueue.model.errors import (

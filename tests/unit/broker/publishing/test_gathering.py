@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.publisher import Outgoing, Published, PublishResult
+from goqueue.loop.promise import Promise
 from goqueue.model.attributes import Attributes
 from goqueue.model.batch import Record
 from goqueue.model.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UnknownTopic

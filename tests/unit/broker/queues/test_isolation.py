@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from goqueue.broker.loop.promise import promised
 from goqueue.broker.reading.fetching import Fetched, Wanted
 from goqueue.broker.reading.records import Page, Place
 from goqueue.delivery.redrive import LetterFilter
+from goqueue.loop.promise import promised
 from goqueue.model.attributes import PRIORITY_HEADER
 from goqueue.model.batch import Header, Record, add_sequence, encode_batch
 from goqueue.partition import Partition

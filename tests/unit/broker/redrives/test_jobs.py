@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import promised
 from goqueue.broker.redrives.dead_letters import LetterPage
 from goqueue.broker.redrives.jobs import JOBS_KEPT_MAX, RETRY_MS
 from goqueue.delivery.redrive import LetterFilter, Redrive, RedriveOrder
+from goqueue.loop.promise import promised
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import RedriveActive, RedriveEnded, UnknownRedrive, UnknownTopic

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.schedules.in_flight import FLIGHT_MS_MAX
 from goqueue.broker.schedules.listing import LIST_MAX
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import SEARCHES_MAX, TURN_PAUSE_MS, Releaser
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
+from goqueue.loop.promise import Promise
 from goqueue.model.attributes import DELAY_MS_MAX
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.dead_letters import read_origin

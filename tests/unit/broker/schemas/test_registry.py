@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.topics.topics import SCHEMAS_TOPIC
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import GoQueueError, SchemaRefused, StorageFailed, StorageFull
 from goqueue.schemas.catalog import Version
 from goqueue.schemas.drafts import Request

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.publishing.publisher import Outgoing, Published, PublishResult, Scheduled
 from goqueue.broker.schemas.validation import FAULTS_MAX, Rules, Strategy, read_rules
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.promise import Promise, start
 from goqueue.model.attributes import Attributes
 from goqueue.model.batch import Header, Record, encode_batch
 from goqueue.model.compression import Compression

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import start
 from goqueue.broker.topics.topics import OFFSETS_TOPIC
 from goqueue.groups import CommitOffsets, GroupState, Heartbeat, Join, OffsetToCommit, Sync
 from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.loop.promise import start
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,

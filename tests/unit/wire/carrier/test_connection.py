@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.wire.carrier import connection as limits_of
 from goqueue.wire.carrier.application import PATH_LENGTH_KNOWN_MAX, PATHS_KNOWN_MAX
 from goqueue.wire.carrier.front_end import Limits

@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from goqueue.broker.loop.peers import Answered, PeerKind
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.peers import Answered, PeerKind
+from goqueue.loop.promise import Promise
 from goqueue.wire.carrier.calls import Call, Raw, Request
 from goqueue.wire.carrier.forwarding import NOBODY, Forwarder
 from goqueue.wire.carrier.problems import NoOwner

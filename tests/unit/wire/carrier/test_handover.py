@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,

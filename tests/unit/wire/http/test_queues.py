@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.queues.host import ReceivedRun
 from goqueue.broker.queues.queues import Queues
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases
 from goqueue.delivery.receipts import Receipts
+from goqueue.loop.promise import Promise
 from goqueue.model import decode_reference, decoding
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns

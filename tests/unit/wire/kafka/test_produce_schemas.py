@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.schemas.catalog import Version
 from goqueue.schemas.drafts import Request
 from goqueue.schemas.names import read_subject

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.peers import Answer, Answered
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.peers import Answer, Answered
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotLeader, RequestTimedOut
 from goqueue.model.names import TopicPartition
 from goqueue.wire.parts import Part

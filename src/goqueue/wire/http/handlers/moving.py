@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from goqueue.broker.administration import PartitionView, plan_away
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.topics.topics import Topic
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import ElectionNotNeeded, GoQueueError
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import cluster as bodies

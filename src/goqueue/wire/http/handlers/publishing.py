@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.loop.promise import Promise, start
 from goqueue.broker.publishing.publisher import Published, PublishResult, Scheduled
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InternalTopic, UnknownTopic
 from goqueue.wire.carrier.problems import problem_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.delivery import LANE_NAMES
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.carrier.problems import InvalidField, problem_of

@@ -33,8 +33,8 @@ from goqueue.wire.kafka.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.loop.promise import Promise
     from goqueue.broker.topics.topics import Topic
+    from goqueue.loop.promise import Promise
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.reading.fetching import Fetched, Wanted
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
 from goqueue.partition.copy import NO_LEADER
 from goqueue.wire.kafka.errors import ErrorCode, code_of

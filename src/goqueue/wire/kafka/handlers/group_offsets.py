@@ -24,9 +24,9 @@ from goqueue.wire.kafka.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.loop.promise import Promise
     from goqueue.broker.topics.topics import Topic
     from goqueue.groups import Partition
+    from goqueue.loop.promise import Promise
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

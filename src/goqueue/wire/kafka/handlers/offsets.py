@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.loop.promise import Promise
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.transactions.joining import Joining
+from goqueue.loop.promise import Promise
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, InvalidRecord
 from goqueue.partition import Appended

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import RequestTimedOut
 
 Outcome = tuple[Any, Exception | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from goqueue.broker.loop.steady_clock import BORN_MS, SLEW, SteadyClock
+from goqueue.loop.steady_clock import BORN_MS, SLEW, SteadyClock
 
 NOON_MS = 1_790_000_000_000
 MINUTE_MS = 60_000

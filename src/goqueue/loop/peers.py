@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.loop.promise import Promise
+from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 
 

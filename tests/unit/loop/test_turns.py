@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.loop.promise import Promise, start
-from goqueue.broker.loop.turns import Turns
+from goqueue.loop.promise import Promise, start
+from goqueue.loop.turns import Turns
 from goqueue.model.errors import InvalidRequest, RequestTimedOut
 
 

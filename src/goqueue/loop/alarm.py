@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.broker.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Handle, Scheduler
 
 RETRY_MS = 1000
 
