@@ -70,7 +70,7 @@ ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
 # all of them, and no room imports those.
 _NODE = {"durability", "controller", "topics", "replication"}
-MAY_IMPORT_IN_BROKER: Mapping[str, set[str]] = {
+MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "durability": set(),
     "controller": {"durability"},
     "topics": {"durability", "controller"},
@@ -86,6 +86,8 @@ MAY_IMPORT_IN_BROKER: Mapping[str, set[str]] = {
     "redrives": {"queues", "reading", "shards", *_NODE},
     "transactions": {"streams", "queues", "schedules", "publishing", "shards", *_NODE},
 }
+# The gate leads into all rooms, and to the modules that join them.
+MAY_IMPORT_IN_BROKER["gate"] = {"", *MAY_IMPORT_IN_BROKER}
 
 FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
 # What carries requests over HTTP/1.1, whatever they ask for, and who is carried by it.

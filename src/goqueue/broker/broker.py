@@ -17,6 +17,7 @@ from goqueue.broker.confirming import Confirming
 from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
+from goqueue.broker.gate import Gate
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -156,6 +157,8 @@ class Broker:
         self._bury_and_redrive()
         self._take_messages()
         self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
+        self.gate = Gate(self)
+        self.local_gate = Gate(self, routes=False)
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full

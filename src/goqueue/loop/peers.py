@@ -31,6 +31,7 @@ class PeerKind(IntEnum):
     LANES = 16  # a call to the leader of partitions, for the lanes of what has come there
     BATCHES = 17  # a call to the leader of a partition, for committed batches
     QUORUM_STATE = 18  # a call to the controller, for how far the voters are
+    OPERATION = 19  # a call of an operation to the node that owns what it is about
 
 
 class Contact(Enum):

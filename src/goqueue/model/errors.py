@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from goqueue.model.access import Action, Resource
     from goqueue.model.names import TopicPartition
 
 
@@ -41,6 +42,24 @@ class InvalidSettings(GoQueueError):
 
 class InvalidRequest(GoQueueError):
     code = "invalid_request"
+
+
+class AccessDenied(GoQueueError):
+    code = "access_denied"
+
+    def __init__(self, principal: str, action: Action, resource: Resource) -> None:
+        self.kind: str = resource.kind.value
+        super().__init__(f"{principal} may not {action} {resource}; ask for that permission.")
+
+
+class NoOwner(GoQueueError):
+    """The node that could answer is unknown, or thinks that another one should."""
+
+    code = "no_owner"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("What was asked for is moving to another node; nothing was done. Retry.")
 
 
 class MalformedRequest(GoQueueError):

@@ -27,7 +27,9 @@ AMBIGUOUS = {
     model.StorageFull,
     model.UnpacksTooLarge,
     model.LimitReached,
+    model.AccessDenied,  # its code depends on what was refused; a client shows the broker's text
     # Errors of other front ends, which Kafka has no codes for.
+    model.NoOwner,
     model.UnknownMessage,
     model.DeadLettering,
     model.TopicDeletionDisabled,

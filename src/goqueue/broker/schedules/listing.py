@@ -27,7 +27,7 @@ class Schedule(NamedTuple):
 
     id: str
     topic: str
-    partition: int
+    partition: int | None  # None: chosen when the message is released
     due_ms: int
     key: bytes | None
     value: bytes | None

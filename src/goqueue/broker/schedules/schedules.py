@@ -536,7 +536,7 @@ class Schedules:
         return Schedule(
             schedule_id,
             message.topic,
-            message.partition,
+            None if message.partition == PARTITION_OPEN else message.partition,
             log.agenda.moved.get(number, message.due_ms),
             message.key,
             message.value,

@@ -6,11 +6,16 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
+from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise, start
+from goqueue.model.session import Session
 from goqueue.wire.carrier.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.dialects import Dialect
+
+
+NOBODY = Session("")  # whose calls the node makes itself
 
 
 class Request:
@@ -58,29 +63,21 @@ class Request:
 class Call:
     """What a request says besides its body or its query."""
 
-    __slots__ = (
-        "_cancel",
-        "client_host",
-        "is_cancelled",
-        "is_forwarded",
-        "last_event_id",
-        "parameters",
-    )
+    __slots__ = ("cancellation", "is_forwarded", "last_event_id", "parameters", "session")
 
     def __init__(
         self,
         parameters: dict[str, str],
         *,
-        client_host: str = "",
+        session: Session = NOBODY,
         last_event_id: str = "",
         is_forwarded: bool = False,
     ) -> None:
         self.parameters = parameters
-        self.client_host = client_host
+        self.session = session
         self.is_forwarded = is_forwarded  # by another node, which this one must answer itself
         self.last_event_id = last_event_id
-        self.is_cancelled = False  # the client has gone, or the node stops
-        self._cancel: Callable[[], None] | None = None
+        self.cancellation = Cancellation()
 
     def text(self, name: str) -> str:
         """A part of the path, unescaped."""
@@ -100,15 +97,21 @@ class Call:
             f"{text[:100]!r} in the path is not a whole number from 0 to {most}.", field=name
         )
 
+    @property
+    def client_host(self) -> str:
+        return self.session.client_host
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone, or the node stops."""
+        return self.cancellation.is_cancelled
+
     def on_cancel(self, cancel: Callable[[], None]) -> None:
         """Have `cancel` called when the client goes away before it is answered."""
-        self._cancel = cancel
+        self.cancellation.on_cancel(cancel)
 
     def cancel(self) -> None:
-        self.is_cancelled = True
-        if self._cancel is not None:
-            cancel, self._cancel = self._cancel, None
-            cancel()
+        self.cancellation.cancel()
 
 
 class Raw:

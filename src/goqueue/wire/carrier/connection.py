@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from goqueue.model.errors import GoQueueError
+from goqueue.model.session import Session
 from goqueue.wire.carrier.calls import Call, Request
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
@@ -65,7 +66,7 @@ class Connection:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> None:
-        self.client_host = client_host
+        self.session = Session(application.front.listener, client_host=client_host)
         self.is_closed = False
         self._application = application
         self._send = send
@@ -143,13 +144,13 @@ class Connection:
             if self._requests and isinstance(self._requests[-1], Request):
                 self._requests[-1].is_kept_alive = False
         except httptools.HttpParserCallbackError:
-            _log.exception("a request of %s could not be taken", self.client_host)
+            _log.exception("a request of %s could not be taken", self.session.client_host)
             self._refuse(InternalError())
         except httptools.HttpParserError:
             protocol = protocol_of(bytes(data[:FIRST_BYTES]))
             if protocol in ("TLS", "Kafka"):
                 text = explained(protocol, spoken="HTTP")
-                self._application.complaints.tell(self.client_host, text)
+                self._application.complaints.tell(self.session.client_host, text)
             self._refuse(MalformedHttp())
         if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
@@ -327,7 +328,7 @@ class Connection:
         if operation.is_waiting and application.is_turn_over:
             self._put_off(request)
             return
-        call = Call(request.parameters, client_host=self.client_host)
+        call = Call(request.parameters, session=self.session)
         if operation.is_stream:
             call.last_event_id = request.header(b"last-event-id").decode("latin-1")
         self._working, self._operation, self._call = request, operation, call

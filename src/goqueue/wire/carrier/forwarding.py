@@ -16,10 +16,11 @@ import msgspec
 
 from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import GoQueueError, RequestTimedOut
+from goqueue.model.errors import GoQueueError, NoOwner, RequestTimedOut
+from goqueue.model.session import Session
 from goqueue.wire.carrier.calls import Call, Raw, Request
 from goqueue.wire.carrier.handover import is_moving
-from goqueue.wire.carrier.problems import NoOwner, Problem, problem_from
+from goqueue.wire.carrier.problems import Problem, problem_from
 from goqueue.wire.carrier.streams import Stream
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Sent(msgspec.Struct, frozen=True, array_like=True):
     path: str
     query: bytes
     headers: dict[bytes, bytes]
-    client_host: str
+    session: Session
 
 
 class _Told(msgspec.Struct, frozen=True, array_like=True):
@@ -110,7 +111,7 @@ class Forwarder:
                 request.path,
                 request.query,
                 headers,
-                call.client_host,
+                call.session,
             )
         )
 
@@ -165,7 +166,7 @@ class Forwarder:
         place = (caller, sent.number)
         answer: Promise[Answer] = Promise()
         operation = application.find(request)
-        call = Call(request.parameters, client_host=sent.client_host, is_forwarded=True)
+        call = Call(request.parameters, session=sent.session, is_forwarded=True)
 
         def done(value: Any, error: Exception | None) -> None:
             if answer.is_done:

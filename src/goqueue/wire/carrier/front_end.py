@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
@@ -24,7 +24,9 @@ class Limits:
 
 
 class CarriedFrontEnd:
-    """The broker behind a table of operations."""
+    """The gate of the broker behind a table of operations."""
+
+    listener: ClassVar[str] = "http"
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class CarriedFrontEnd:
         forwarder: Forwarder | None = None,
     ) -> None:
         """In a cluster a `forwarder` has other nodes answer what is theirs."""
+        self.gate = broker.gate
         self.broker = broker
         self.forwarder = forwarder
         self.limits = limits

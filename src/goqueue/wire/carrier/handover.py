@@ -14,11 +14,11 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    NoOwner,
     NotCoordinator,
     RequestTimedOut,
 )
 from goqueue.wire.carrier.calls import Call, Raw
-from goqueue.wire.carrier.problems import NoOwner
 
 WAIT_MS_MAX = 5_000  # longer than it takes to find out that a silent node is dead
 LOOK_MS = 50

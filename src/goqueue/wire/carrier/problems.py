@@ -151,17 +151,6 @@ class NodeStarting(HttpError):
         super().__init__(f"The node is not ready; retry, or ask another one. {waits_for}")
 
 
-class NoOwner(HttpError):
-    """The node that could answer is unknown, or thinks that another one should."""
-
-    code = "no_owner"
-    retryable = True
-    status = 503
-
-    def __init__(self) -> None:
-        super().__init__("What was asked for is moving to another node; nothing was done. Retry.")
-
-
 class InternalError(HttpError):
     """A fault of ours. The text tells nothing of the inside; the log does."""
 
@@ -175,6 +164,8 @@ class InternalError(HttpError):
 STATUSES: dict[type[GoQueueError], int] = {
     errors.InvalidSettings: 400,
     errors.InvalidRequest: 400,
+    errors.AccessDenied: 403,
+    errors.NoOwner: 503,
     errors.MalformedRequest: 400,
     errors.RequestTooLarge: 413,
     errors.UnsupportedVersion: 400,
@@ -317,7 +308,4 @@ def problem_from(problem: Problem) -> GoQueueError:
     return error
 
 
-_BY_CODE: dict[str, type[GoQueueError]] = {
-    **{kind.code: kind for kind in STATUSES},
-    NoOwner.code: NoOwner,  # so that whoever asked for another node's answer tries again
-}
+_BY_CODE: dict[str, type[GoQueueError]] = {kind.code: kind for kind in STATUSES}

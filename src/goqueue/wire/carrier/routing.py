@@ -26,6 +26,8 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 # Any answer that touches the disk may find it full or broken.
 READING = (errors.StorageFailed,)
 STORING = (errors.StorageFull, errors.StorageFailed)
+# In a cluster another node may have to answer.
+ROUTED = (errors.NoOwner, errors.RequestTimedOut)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Operation:
         if self.is_waiting:
             common.append(problems.NodeStopping)
         if self.owner is not None or self.merge is not None:
-            common += [problems.NoOwner, errors.RequestTimedOut]
+            common += [errors.NoOwner, errors.RequestTimedOut]
         return list(dict.fromkeys([*self.errors, *common]))
 
 

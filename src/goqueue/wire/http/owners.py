@@ -95,11 +95,7 @@ def of_query(front: FrontEnd, call: Call, _: object) -> int:
     return front.broker.transactions.owner_of(QUERY_PREFIX + call.text("query"))
 
 
-# Schedules, schemas
-
-
-def of_schedule(front: FrontEnd, call: Call, _: object) -> int | None:
-    return front.broker.schedules.owner_of(call.text("schedule_id"))
+# Schemas
 
 
 def of_schemas(front: FrontEnd, call: Call, _: object) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import READING, STORING, Operation
-from goqueue.wire.http import owners
+from goqueue.wire.carrier.routing import READING, ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.handlers import schedules
 
-_SCHEDULE = (errors.UnknownSchedule, errors.ScheduleReleased)
+_SCHEDULE = (errors.UnknownSchedule, errors.ScheduleReleased, *ROUTED)
 
 SCHEDULES = (
     Operation(
@@ -64,7 +63,6 @@ SCHEDULES = (
         request=bodies.ShowSchedule,
         answer=bodies.Schedule,
         errors=(*_SCHEDULE, errors.CorruptBatch, *READING),
-        owner=owners.of_schedule,
     ),
     Operation(
         "reschedule",
@@ -77,7 +75,6 @@ SCHEDULES = (
         answer=bodies.Rescheduled,
         errors=(*_SCHEDULE, errors.InvalidAttribute, *STORING),
         example={"delay_ms": 60_000},
-        owner=owners.of_schedule,
     ),
     Operation(
         "cancelSchedule",
@@ -88,6 +85,5 @@ SCHEDULES = (
         area="schedules",
         status=204,
         errors=(*_SCHEDULE, *STORING),
-        owner=owners.of_schedule,
     ),
 )

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
+from goqueue.model.session import Session
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
@@ -49,12 +52,12 @@ class Call:
     """One request: who asks, in which version, and the place of its answer in the line."""
 
     __slots__ = (
-        "client_id",
         "connection",
         "correlation_id",
         "is_done",
         "parts",
         "served",
+        "session",
         "version",
     )
 
@@ -64,20 +67,23 @@ class Call:
         served: Served,
         version: int,
         correlation_id: int,
-        client_id: str,
     ) -> None:
         self.connection = connection
         self.served = served
         self.version = version
         self.correlation_id = correlation_id
-        self.client_id = client_id
+        self.session = connection.session
         self.is_done = False
         self.parts: list[Part] = []
 
     @property
+    def client_id(self) -> str:
+        return self.session.client_id
+
+    @property
     def client_host(self) -> str:
         """The client's address in the form that Kafka's tools show and parse."""
-        return f"/{self.connection.client_host}"
+        return f"/{self.session.client_host}"
 
     def answer(self, response: Any) -> None:
         """Put the answer in its place; it leaves when all before it have left."""
@@ -120,7 +126,6 @@ class Connection:
 
     __slots__ = (
         "_calls",
-        "_client_id",
         "_client_id_bytes",
         "_close",
         "_front",
@@ -130,11 +135,11 @@ class Connection:
         "_send",
         "_unblock",
         "cancellations",
-        "client_host",
         "early_bytes",
         "is_closed",
         "is_flushing",
         "round_heard",
+        "session",
         "unsent_bytes",
     )
 
@@ -154,10 +159,9 @@ class Connection:
         self._calls: deque[Waiting] = deque()
         self._outbox: list[Part] = []
         self._outbox_bytes = 0
-        self._client_id = ""
         self._client_id_bytes = b""
         self._is_held = False
-        self.client_host = client_host
+        self.session = Session(front.listener, client_host=client_host)
         self.is_closed = False
         self.is_flushing = False
         self.round_heard = -1  # when the gatherer of small batches has last taken one from here
@@ -291,13 +295,13 @@ class Connection:
         self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
 
     def fail(self, what: str, error: Exception) -> None:
-        _log.error("%s from %s failed", what, self.client_host, exc_info=error)
+        _log.error("%s from %s failed", what, self.session.client_host, exc_info=error)
         if not self.is_closed:
             self._close()
 
     def refuse(self, reason: str) -> None:
         """End the connection because of what its client did."""
-        _log.info("closing the connection of %s: %s", self.client_host, reason)
+        _log.info("closing the connection of %s: %s", self.session.client_host, reason)
         if not self.is_closed:
             self._close()
 
@@ -310,7 +314,7 @@ class Connection:
             if key != API_VERSIONS_KEY:
                 raise MalformedRequest(f"{served.name} version {version} is not served here.")
             # The client may read this answer only in the oldest version.
-            call = Call(self, served, 0, correlation_id, "")
+            call = Call(self, served, 0, correlation_id)
             self._calls.append(call)
             call.answer(self._front.unsupported_api_versions())
             return
@@ -330,7 +334,7 @@ class Connection:
         ):
             return
         request = served.decode_request(frame, version, start_of_body)
-        call = Call(self, served, version, correlation_id, self._client_id)
+        call = Call(self, served, version, correlation_id)
         self._calls.append(call)
         try:
             result = served.handler(call, request)
@@ -355,7 +359,7 @@ class Connection:
                 return end + 1
         header, body = decode_request_header(frame, header_version)
         client_id = header.client_id or ""
-        self._client_id = client_id
+        self.session = msgspec.structs.replace(self.session, client_id=client_id)
         self._client_id_bytes = bytes(frame[8 : 10 + len(client_id.encode())])
         return body
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from goqueue.model import errors
+from goqueue.model.access import ResourceKind
 
 
 class ErrorCode(IntEnum):
@@ -32,6 +33,8 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -51,6 +54,7 @@ class ErrorCode(IntEnum):
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
     TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
@@ -150,6 +154,8 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     errors.GroupSubscribedToTopic: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.AccessDenied: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    errors.NoOwner: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
@@ -199,8 +205,16 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.RedriveEnded: ErrorCode.INVALID_REQUEST,
 }
 
+_DENIED: dict[str, ErrorCode] = {
+    ResourceKind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
 
 def code_of(error: errors.GoQueueError) -> ErrorCode:
+    if isinstance(error, errors.AccessDenied):
+        return _DENIED.get(error.kind, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return _CODES[type(error)]
 
 

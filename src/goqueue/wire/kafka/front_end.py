@@ -85,10 +85,13 @@ class Sending(Protocol):
 class FrontEnd:
     """What all Kafka connections of a node share."""
 
+    listener = "kafka"
+
     def __init__(
         self, broker: Broker, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
     ) -> None:
         self.broker = broker
+        self.gate = broker.local_gate
         self.advertised = advertised
         self.limits = limits
         self.request_bytes_max = limits.request_bytes_max

@@ -10,6 +10,7 @@ from goqueue.loop.clock import Handle, Scheduler
 from goqueue.loop.peers import Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
+from goqueue.model.refusals import error_of
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,
@@ -24,7 +25,6 @@ from goqueue.wire.peers.frames import (
     wanted_bytes,
 )
 from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CallerHandshake, Credentials
-from goqueue.wire.peers.refusals import error_of
 
 CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
 UNSENT_BYTES_MAX = 64 << 20  # then notices are dropped and calls refused

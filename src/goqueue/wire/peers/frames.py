@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
+from goqueue.model.refusals import Refusal
 from goqueue.wire.parts import Part
 
 PROTOCOL_VERSION = 1
@@ -72,14 +73,6 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True):
 
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     key_id: Annotated[bytes, Meta(max_length=NONCE_BYTES)]
-
-
-class Refusal(msgspec.Struct, frozen=True, array_like=True):
-    """An error as an answer; `detail` is what its class knows besides the text."""
-
-    code: str
-    text: str
-    detail: dict[str, int | str] = {}
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)

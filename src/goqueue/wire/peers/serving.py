@@ -11,6 +11,7 @@ import msgspec
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
+from goqueue.model.refusals import Refusal, refusal_of
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import (
@@ -19,7 +20,6 @@ from goqueue.wire.peers.frames import (
     NO_CALL,
     Frame,
     Hello,
-    Refusal,
     Role,
     frame_parts,
     refusal_parts,
@@ -27,7 +27,6 @@ from goqueue.wire.peers.frames import (
     wanted_bytes,
 )
 from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CalleeHandshake, Credentials, Unproven
-from goqueue.wire.peers.refusals import refusal_of
 
 CALLS_MAX = 1_000  # of one connection that may wait for their answers
 UNSENT_BYTES_MAX = 64 << 20

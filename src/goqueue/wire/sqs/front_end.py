@@ -37,6 +37,8 @@ class SqsRules(NamedTuple):
 class SqsFrontEnd(CarriedFrontEnd):
     """The broker behind the API, its rules, and the little that SQS itself must remember."""
 
+    listener = "sqs"
+
     def __init__(
         self,
         broker: Broker,

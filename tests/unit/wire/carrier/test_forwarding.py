@@ -11,9 +11,9 @@ import pytest
 
 from goqueue.loop.peers import Answered, PeerKind
 from goqueue.loop.promise import Promise
+from goqueue.model.errors import NoOwner
 from goqueue.wire.carrier.calls import Call, Raw, Request
 from goqueue.wire.carrier.forwarding import NOBODY, Forwarder
-from goqueue.wire.carrier.problems import NoOwner
 
 HERE, THERE = 1, 2
 

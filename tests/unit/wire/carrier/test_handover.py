@@ -10,13 +10,13 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    NoOwner,
     NotCoordinator,
     RequestTimedOut,
     UnknownGroup,
 )
 from goqueue.wire.carrier.calls import Call, Raw
 from goqueue.wire.carrier.handover import LOOK_MS, WAIT_MS_MAX, persist
-from goqueue.wire.carrier.problems import NoOwner
 from tests.simulation.clock import VirtualClock
 
 MOVING = Raw(b"{}", b"application/json", status=503, is_moving=True)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import MalformedRequest, NotLeader, RequestTooLarge, UnknownTopic
 from goqueue.model.names import TopicPartition
+from goqueue.model.refusals import Refusal, error_of, refusal_of
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,
     Frame,
     Hello,
-    Refusal,
     Role,
     frame_parts,
     hello_parts,
@@ -22,7 +22,6 @@ from goqueue.wire.peers.frames import (
     take_frame,
     wanted_bytes,
 )
-from goqueue.wire.peers.refusals import error_of, refusal_of
 
 FRAMES = st.tuples(
     st.sampled_from(Role),

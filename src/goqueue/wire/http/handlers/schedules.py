@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.delivery.schedules import NEVER_MS, PARTITION_OPEN
+from goqueue.broker.gate.schedules import NEVER_MS
 from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.messages import show as show_bytes
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 async def list_all(front: FrontEnd, call: Call, query: bodies.ListSchedules) -> bodies.Schedules:
     from_ms, until_ms = _stretch(query)
-    page = await front.broker.schedules.list(
+    page = await front.gate.schedules.list(
+        call.session,
         topic=query.topic,
         from_ms=from_ms,
         until_ms=until_ms,
@@ -36,20 +37,21 @@ async def list_all(front: FrontEnd, call: Call, query: bodies.ListSchedules) -> 
 
 async def count(front: FrontEnd, call: Call, query: bodies.CountSchedules) -> bodies.ScheduleCount:
     from_ms, until_ms = _stretch(query)
-    counted = await front.broker.schedules.count(
-        topic=query.topic, from_ms=from_ms, until_ms=until_ms
+    counted = await front.gate.schedules.count(
+        call.session, topic=query.topic, from_ms=from_ms, until_ms=until_ms
     )
     return bodies.ScheduleCount(count=counted)
 
 
-def show(front: FrontEnd, call: Call, query: bodies.ShowSchedule) -> bodies.Schedule:
-    found = front.broker.schedules.get(call.text("schedule_id"))
+async def show(front: FrontEnd, call: Call, query: bodies.ShowSchedule) -> bodies.Schedule:
+    schedule_id = call.text("schedule_id")
+    found = await front.gate.schedules.show(call.session, schedule_id=schedule_id)
     key, key_encoding = show_bytes(found.key, query.encoding)
     value, value_encoding = show_bytes(found.value, query.encoding)
     return bodies.Schedule(
         id=found.id,
         topic=found.topic,
-        partition=None if found.partition == PARTITION_OPEN else found.partition,
+        partition=found.partition,
         deliver_at=found.due_ms,
         timestamp=found.timestamp_ms,
         key=key,
@@ -68,18 +70,18 @@ async def reschedule(front: FrontEnd, call: Call, body: bodies.Reschedule) -> bo
     else:
         due = due_ms(str(body.deliver_at), field="deliver_at")
     schedule_id = call.text("schedule_id")
-    await front.broker.schedules.reschedule(schedule_id, due)
+    await front.gate.schedules.move(call.session, schedule_id=schedule_id, due_ms=due)
     return bodies.Rescheduled(id=schedule_id, deliver_at=due)
 
 
 async def cancel(front: FrontEnd, call: Call, _: object) -> None:
-    await front.broker.schedules.cancel(call.text("schedule_id"))
+    await front.gate.schedules.cancel(call.session, schedule_id=call.text("schedule_id"))
 
 
 async def cancel_many(
     front: FrontEnd, call: Call, body: bodies.CancelSchedules
 ) -> bodies.CancelledSchedules:
-    errors = await front.broker.schedules.cancel_many(body.ids)
+    errors = await front.gate.schedules.cancel_many(call.session, schedule_ids=body.ids)
     results = [bodies.CancelResult(one) for one in body.ids]
     failed = 0
     if any(errors):
@@ -91,7 +93,7 @@ async def cancel_many(
 
 
 async def stats(front: FrontEnd, call: Call, _: object) -> bodies.ScheduleStats:
-    found = await front.broker.schedules.stats_of_all()
+    found = await front.gate.schedules.stats(call.session)
     return bodies.ScheduleStats(
         pending=found.pending,
         released=found.released,

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.peers.frames import Refusal
 
 _DETAILS = (int, str)
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True):
+    """An error as an answer; `detail` is what its class knows besides the text."""
+
+    code: str
+    text: str
+    detail: dict[str, int | str] = {}
 
 
 def refusal_of(error: GoQueueError) -> Refusal:

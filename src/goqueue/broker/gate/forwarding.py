@@ -1,0 +1,207 @@
+"""Operations that another node must answer.
+
+What lives on one node at a time, such as the members of a group or the leases of a queue, is
+answered by that node, and the one that was asked passes the answer on. An operation is passed on
+once: two nodes that disagree about an owner, as they may for a moment, would otherwise send it to
+and fro. While nobody owns it, or its owner has just moved, the entry node tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Operation
+from goqueue.broker.gate.portable import Portable
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.promise import Promise, promised
+from goqueue.model.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NoOwner,
+    NotCoordinator,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+ANSWER_MS = 30_000  # for the owner to answer, besides the time that the client said it would wait
+HANDOVER_MS_MAX = 5_000  # longer than it takes to find out that a silent node is dead
+HANDOVER_RETRY_MS = 50
+CANCELLATION = "cancellation"  # the argument that does not travel
+
+_MOVING = (NoOwner, NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
+
+Perform = Callable[[Session, Operation, Mapping[str, Any]], Promise[Any]]
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """A call without its arguments, which travel beside it."""
+
+    number: int  # among those of the node that sends it, to cancel it by
+    operation: str
+    session: Session
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_head_decoder = msgspec.msgpack.Decoder(_Head)
+_number_decoder = msgspec.msgpack.Decoder(int)
+
+
+class Forwarder:
+    """Sends operations to the nodes that own what they are about, and performs those of others."""
+
+    def __init__(self, broker: Broker, peers: Peers, perform: Perform) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._perform = perform
+        self._last = 0
+        self._portable: dict[str, Portable] = {}
+        self._served: dict[tuple[int, int], Cancellation] = {}
+        peers.serve(PeerKind.OPERATION, self._serve)
+        peers.listen(PeerKind.OPERATION, self._serve_cancel)
+
+    # Asking
+
+    def route(
+        self,
+        session: Session,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        perform_here: Callable[[], Promise[Any]],
+    ) -> Promise[Any]:
+        """Have an operation answered by its owner; try again while it changes hands."""
+        cancellation = arguments.get(CANCELLATION) or Cancellation()
+        result: Promise[Any] = Promise()
+        scheduler = self._broker.scheduler
+        deadline_ms = scheduler.now_ms() + HANDOVER_MS_MAX
+
+        def done(value: Any, error: Exception | None) -> None:
+            is_lost = operation.is_reading and isinstance(error, RequestTimedOut)
+            is_wanted = not cancellation.is_cancelled and scheduler.now_ms() < deadline_ms
+            if (is_lost or isinstance(error, _MOVING)) and is_wanted:
+                timer = scheduler.call_later(HANDOVER_RETRY_MS, attempt)
+                cancellation.on_cancel(timer.cancel)
+            else:
+                result.settle(value, error)
+
+        def attempt() -> None:
+            promised(self._attempt(session, operation, arguments, perform_here, cancellation)).then(
+                done
+            )
+
+        attempt()
+        return result
+
+    async def _attempt(
+        self,
+        session: Session,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        perform_here: Callable[[], Promise[Any]],
+        cancellation: Cancellation,
+    ) -> Any:
+        if operation.merge is not None:
+            others = [
+                self._send(node, session, operation, arguments, cancellation)
+                for node in self._others()
+            ]
+            here = await perform_here()
+            # All must answer, or the whole would not be one.
+            return operation.merge(arguments, [*[await one for one in others], here])
+        assert operation.owner is not None
+        owner = operation.owner(self._broker, arguments)
+        node = await owner if isinstance(owner, Awaitable) else owner
+        if node is None or node == self._broker.node_id:
+            return await perform_here()
+        return await self._send(node, session, operation, arguments, cancellation)
+
+    def _others(self) -> list[int]:
+        assert self._broker.cluster is not None
+        return [one.id for one in self._broker.cluster.nodes() if one.id != self._broker.node_id]
+
+    def _send(
+        self,
+        node: int,
+        session: Session,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        cancellation: Cancellation,
+    ) -> Promise[Any]:
+        """Have an operation performed by another node; its owner learns when the client goes."""
+        assert self._broker.cluster is not None
+        result: Promise[Any] = Promise()
+        # Whoever asks a node that is gone must not wait for it.
+        if node == NO_OWNER or not self._broker.cluster.is_there(node):
+            result.reject(NoOwner())
+            return result
+        self._last += 1
+        number = self._last
+        portable = self._portable_of(operation)
+
+        def answered(answer: Answered | None, error: Exception | None) -> None:
+            if answer is None:
+                result.settle(None, error)
+            else:
+                result.resolve(portable.decode_answer(answer.body))
+
+        def cancel() -> None:
+            if not result.is_done:
+                self._peers.notify(node, PeerKind.OPERATION, _encode(number))
+
+        cancellation.on_cancel(cancel)
+        called = self._peers.call(
+            node,
+            PeerKind.OPERATION,
+            _encode(_Head(number, operation.name, session)),
+            [portable.encode_arguments(arguments)],
+            timeout_ms=arguments.get("wait_ms", 0) + ANSWER_MS,
+        )
+        called.then(answered)
+        return result
+
+    def _portable_of(self, operation: Operation) -> Portable:
+        portable = self._portable.get(operation.name)
+        if portable is None:
+            portable = self._portable[operation.name] = Portable(operation.perform)
+        return portable
+
+    # Answering
+
+    def _serve(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        call = _head_decoder.decode(head)
+        answer: Promise[Answer] = Promise()
+        operation = OPERATIONS.get(call.operation)
+        if operation is None:
+            answer.reject(
+                UnsupportedVersion(f"Node {self._broker.node_id} has no {call.operation!r}.")
+            )
+            return answer
+        portable = self._portable_of(operation)
+        arguments = portable.decode_arguments(body)
+        cancellation = Cancellation()
+        if portable.waits:
+            arguments[CANCELLATION] = cancellation
+        place = (caller, call.number)
+
+        def done(value: Any, error: Exception | None) -> None:
+            self._served.pop(place, None)
+            if error is not None:
+                answer.reject(error)
+            else:
+                answer.resolve(Answer(b"", [portable.encode_answer(value)]))
+
+        self._served[place] = cancellation
+        self._perform(call.session, operation, arguments).then(done)
+        return answer
+
+    def _serve_cancel(self, caller: int, head: bytes, _: memoryview) -> None:
+        cancellation = self._served.get((caller, _number_decoder.decode(head)))
+        if cancellation is not None:
+            cancellation.cancel()

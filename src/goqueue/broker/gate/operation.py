@@ -1,0 +1,190 @@
+"""What an operation is, and the table of all of them.
+
+An operation is declared where it is performed, as a method of an area:
+
+    class SchedulesArea(Area):
+        @operation(Action.DESCRIBE, topic("topic"), owner=owner_of_schedule)
+        async def show(self, session: Session, *, schedule_id: str) -> Schedule: ...
+
+The method performs it on the node that must answer. Whoever calls it goes through the gate, and
+gets a promise. Arguments have names, and types that can be sent to another node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from goqueue.loop.promise import Promise
+from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.errors import AccessDenied
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.gate.gate import Gate
+
+NO_OWNER = -1
+
+Arguments = Mapping[str, Any]
+Resources = Callable[[Arguments], Iterable[Resource]]
+# The node that must answer, -1 while there is none, or None where any node can.
+Owner = Callable[["Broker", Arguments], int | Awaitable[int | None] | None]
+# Makes one answer of those of all nodes, each of which knows only a part.
+Merge = Callable[[Arguments, Sequence[Any]], Any]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A", bound="Area")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that can be asked of a broker."""
+
+    name: str  # area and method
+    action: Action
+    resources: Resources
+    perform: Callable[..., Any]
+    owner: Owner | None = None
+    merge: Merge | None = None
+    is_reading: bool = False  # changes nothing, so it may be repeated when an answer is lost
+
+    @property
+    def is_routed(self) -> bool:
+        return self.owner is not None or self.merge is not None
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+class Area:
+    """Operations about one kind of thing. The gate calls it by the name of its class."""
+
+    def __init__(self, gate: Gate, broker: Broker) -> None:
+        self._gate = gate
+        self._broker = broker
+
+    def _check(self, session: Session, action: Action, resource: Resource) -> None:
+        """Raise unless a session may do this to something that only the owner can name."""
+        if not self._may(session, action, resource):
+            raise AccessDenied(session.principal, action, resource)
+
+    def _may(self, session: Session, action: Action, resource: Resource) -> bool:
+        policy = self._gate.policy
+        return policy is None or policy.allows(session, action, resource)
+
+
+def operation(
+    action: Action,
+    *resources: Resources,
+    owner: Owner | None = None,
+    merge: Merge | None = None,
+    is_reading: bool = False,
+) -> Callable[
+    [Callable[Concatenate[A, Session, P], Awaitable[R]]],
+    Callable[Concatenate[A, Session, P], Promise[R]],
+]:
+    """Declare an operation that may be answered later, here or by another node."""
+
+    def declare(
+        method: Callable[Concatenate[A, Session, P], Awaitable[R]],
+    ) -> Callable[Concatenate[A, Session, P], Promise[R]]:
+        declared = _declare(method, action, resources, owner, merge, is_reading=is_reading)
+
+        @wraps(method)
+        def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> Promise[R]:
+            assert not args, "arguments of operations have names"
+            return area._gate.call(session, declared, area, arguments)
+
+        return call
+
+    return declare
+
+
+def query(
+    action: Action, *resources: Resources
+) -> Callable[[Callable[Concatenate[A, Session, P], R]], Callable[Concatenate[A, Session, P], R]]:
+    """Declare an operation that every node answers at once from what it knows."""
+
+    def declare(
+        method: Callable[Concatenate[A, Session, P], R],
+    ) -> Callable[Concatenate[A, Session, P], R]:
+        declared = _declare(method, action, resources, is_reading=True)
+
+        @wraps(method)
+        def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> R:
+            assert not args, "arguments of operations have names"
+            area._gate.authorise(session, declared, arguments)
+            return method(area, session, *args, **arguments)
+
+        return call
+
+    return declare
+
+
+def _declare(
+    method: Callable[..., Any],
+    action: Action,
+    resources: Sequence[Resources],
+    owner: Owner | None = None,
+    merge: Merge | None = None,
+    *,
+    is_reading: bool,
+) -> Operation:
+    area, _, name = method.__qualname__.rpartition(".")
+    full = f"{area_name(area)}.{name}"
+    assert full not in OPERATIONS, f"{full} is declared twice"
+    declared = Operation(full, action, _all_of(resources), method, owner, merge, is_reading)
+    OPERATIONS[full] = declared
+    return declared
+
+
+def area_name(class_name: str) -> str:
+    """`DeadLettersArea` is called `dead_letters`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Area")).lower()
+
+
+# Resources
+
+
+def topic(argument: str = "topic") -> Resources:
+    return _named(ResourceKind.TOPIC, argument)
+
+
+def group(argument: str = "group") -> Resources:
+    return _named(ResourceKind.GROUP, argument)
+
+
+def transactional_id(argument: str) -> Resources:
+    return _named(ResourceKind.TRANSACTIONAL_ID, argument)
+
+
+def subject(argument: str = "subject") -> Resources:
+    return _named(ResourceKind.SUBJECT, argument)
+
+
+def named_by_owner(_: Arguments) -> Iterable[Resource]:
+    """For an id that says nothing to other nodes: the method checks what it finds behind it."""
+    return ()
+
+
+def cluster(_: Arguments) -> Iterable[Resource]:
+    return (CLUSTER,)
+
+
+def _named(kind: ResourceKind, argument: str) -> Resources:
+    def resources(arguments: Arguments) -> Iterable[Resource]:
+        name = arguments.get(argument)
+        return () if name is None else (Resource(kind, name),)
+
+    return resources
+
+
+def _all_of(parts: Sequence[Resources]) -> Resources:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda arguments: [one for part in parts for one in part(arguments)]

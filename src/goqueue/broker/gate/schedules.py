@@ -1,0 +1,87 @@
+"""Operations on messages that wait until they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from goqueue.broker.gate.operation import Area, Arguments, cluster, named_by_owner, operation, topic
+from goqueue.broker.schedules.listing import Schedule, SchedulePage, ScheduleStats
+from goqueue.delivery.schedules import NEVER_MS
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.errors import GoQueueError
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = ["NEVER_MS", "Schedule", "SchedulePage", "ScheduleStats", "SchedulesArea"]
+
+
+Outcomes = list[GoQueueError | None]
+
+
+def _owner(broker: Broker, arguments: Arguments) -> int:
+    return broker.schedules.owner_of(arguments["schedule_id"])
+
+
+class SchedulesArea(Area):
+    """Messages that wait: list, count, show, move, cancel."""
+
+    @operation(Action.DESCRIBE, topic(), is_reading=True)
+    def list(
+        self,
+        session: Session,
+        *,
+        topic: str | None,
+        from_ms: int,
+        until_ms: int,
+        limit: int,
+        after: str,
+    ) -> Promise[SchedulePage]:
+        """What waits, by due time, after a cursor."""
+        return self._broker.schedules.list(
+            topic=topic, from_ms=from_ms, until_ms=until_ms, limit=limit, after=after
+        )
+
+    @operation(Action.DESCRIBE, topic(), is_reading=True)
+    def count(
+        self, session: Session, *, topic: str | None, from_ms: int, until_ms: int
+    ) -> Promise[int]:
+        """How many messages wait."""
+        return self._broker.schedules.count(topic=topic, from_ms=from_ms, until_ms=until_ms)
+
+    @operation(Action.DESCRIBE, cluster, is_reading=True)
+    def stats(self, session: Session) -> Promise[ScheduleStats]:
+        """How much waits, and how late messages were released."""
+        return self._broker.schedules.stats_of_all()
+
+    @operation(Action.READ, named_by_owner, owner=_owner, is_reading=True)
+    async def show(self, session: Session, *, schedule_id: str) -> Schedule:
+        """A message that waits."""
+        found = self._broker.schedules.get(schedule_id)
+        self._check(session, Action.READ, Resource(ResourceKind.TOPIC, found.topic))
+        return found
+
+    @operation(Action.WRITE, named_by_owner, owner=_owner)
+    def move(self, session: Session, *, schedule_id: str, due_ms: int) -> Promise[None]:
+        """Let a message appear at another time."""
+        self._check_write(session, schedule_id)
+        return self._broker.schedules.reschedule(schedule_id, due_ms)
+
+    @operation(Action.WRITE, named_by_owner, owner=_owner)
+    def cancel(self, session: Session, *, schedule_id: str) -> Promise[None]:
+        """Let a message never appear."""
+        self._check_write(session, schedule_id)
+        return self._broker.schedules.cancel(schedule_id)
+
+    @operation(Action.WRITE, named_by_owner)
+    def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Promise[Outcomes]:
+        """Let messages never appear; an error for each that cannot be cancelled."""
+        return self._broker.schedules.cancel_many(schedule_ids)
+
+    def _check_write(self, session: Session, schedule_id: str) -> None:
+        if self._gate.policy is not None:
+            topic = self._broker.schedules.get(schedule_id).topic
+            self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))

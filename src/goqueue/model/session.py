@@ -1,0 +1,22 @@
+"""Who asks: the identity that a front end attaches to everything it passes to the broker."""
+
+from __future__ import annotations
+
+import msgspec
+
+ANONYMOUS = "User:ANONYMOUS"
+DEFAULT_TENANT = ""
+
+
+class Session(msgspec.Struct, frozen=True, array_like=True):
+    """One connection's identity. A new one replaces it when the client authenticates again.
+
+    It travels with a call that another node answers.
+    """
+
+    listener: str
+    principal: str = ANONYMOUS
+    tenant: str = DEFAULT_TENANT
+    client_id: str = ""
+    client_host: str = ""
+    tls_identity: str = ""  # the subject of the client's certificate

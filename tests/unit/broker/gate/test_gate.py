@@ -1,0 +1,87 @@
+"""The steps of a call: authorise, perform; what a policy denies never reaches the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goqueue.broker.publishing.publisher import Scheduled
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.attributes import DELAY_HEADER
+from goqueue.model.batch import Record
+from goqueue.model.errors import AccessDenied, UnknownSchedule
+from goqueue.model.session import Session
+from tests.unit.broker.node import Node
+
+ALICE = Session("test", principal="User:alice")
+NEVER_MS = 1 << 60
+
+
+class OnlyTopics:
+    """A policy that allows everything with some topics, and nothing else."""
+
+    def __init__(self, *topics: str) -> None:
+        self.asked: list[tuple[Action, Resource]] = []
+        self._allowed = {Resource(ResourceKind.TOPIC, one) for one in topics}
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        assert session is ALICE
+        self.asked.append((action, resource))
+        return resource in self._allowed
+
+
+@pytest.fixture
+def node() -> Node:
+    node = Node()
+    node.create("orders")
+    return node
+
+
+def error_of(promise: Promise[Any]) -> Exception:
+    errors: list[Exception | None] = []
+    promise.then(lambda _, error: errors.append(error))
+    [error] = errors
+    assert error is not None
+    return error
+
+
+def count(node: Node, topic: str | None) -> Promise[int]:
+    return node.broker.gate.schedules.count(ALICE, topic=topic, from_ms=0, until_ms=NEVER_MS)
+
+
+def schedule(node: Node, topic: str) -> str:
+    delayed = Record(None, b"v", ((DELAY_HEADER, b"60000"),))
+    [result] = node.wait(node.broker.publish(topic, [delayed]))
+    assert isinstance(result, Scheduled)
+    return result.schedule_id
+
+
+def test_without_a_policy_everybody_may_do_everything(node: Node) -> None:
+    assert node.wait(count(node, "orders")) == 0
+
+
+def test_a_policy_is_asked_about_every_resource(node: Node) -> None:
+    node.broker.gate.policy = policy = OnlyTopics("orders")
+    assert node.wait(count(node, "orders")) == 0
+    assert policy.asked == [(Action.DESCRIBE, Resource(ResourceKind.TOPIC, "orders"))]
+    denied = error_of(count(node, "secrets"))
+    assert isinstance(denied, AccessDenied)
+    assert str(denied) == ("User:alice may not DESCRIBE topic 'secrets'; ask for that permission.")
+
+
+def test_what_only_the_owner_can_name_is_checked_there(node: Node) -> None:
+    schedule_id = schedule(node, "orders")
+    schedules = node.broker.gate.schedules
+    node.broker.gate.policy = OnlyTopics("other")
+    for promise in (
+        schedules.show(ALICE, schedule_id=schedule_id),
+        schedules.move(ALICE, schedule_id=schedule_id, due_ms=NEVER_MS),
+        schedules.cancel(ALICE, schedule_id=schedule_id),
+    ):
+        assert isinstance(error_of(promise), AccessDenied)
+    node.broker.gate.policy = OnlyTopics("orders")
+    assert node.wait(schedules.show(ALICE, schedule_id=schedule_id)).value == b"v"
+    node.wait(schedules.cancel(ALICE, schedule_id=schedule_id))
+    assert isinstance(error_of(schedules.show(ALICE, schedule_id=schedule_id)), UnknownSchedule)
