@@ -20,3 +20,6 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     client_id: str = ""
     client_host: str = ""
     tls_identity: str = ""  # the subject of the client's certificate
+
+
+NOBODY = Session("")  # for what a node does by itself

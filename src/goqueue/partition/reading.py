@@ -8,11 +8,12 @@ from goqueue.model.batch import Record
 from goqueue.model.errors import (
     FencedLeaderEpoch,
     GoQueueError,
+    NotLeader,
     OffsetOutOfRange,
     StorageFailed,
     UnknownLeaderEpoch,
 )
-from goqueue.partition.copy import Copy
+from goqueue.partition.copy import NO_LEADER, Copy
 from goqueue.partition.records_end import search_back
 from goqueue.partition.transactions import AbortedTransaction
 from goqueue.storage.aborted import find_aborted, has_aborted
@@ -141,6 +142,10 @@ class ReadableCopy(Copy):
         return StorageFailed(f"Reading from {self.name} failed: {error.strerror}; retry.")
 
     # Damage
+
+    def damaged(self, error: GoQueueError) -> GoQueueError:
+        """The error for a reader that met a damaged batch: another replica may have it whole."""
+        return NotLeader(self.name, NO_LEADER) if self.is_following else error
 
     @property
     def whole_until(self) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from goqueue.model.batch import (
     unpack_payload,
 )
 from goqueue.model.errors import CorruptBatch
+from goqueue.storage.disk import File
 from goqueue.storage.scanning import Located, Place
 from goqueue.storage.segment import Segment
 
@@ -28,6 +29,10 @@ class Slice(NamedTuple):
     length: int
     is_trusted: bool
     offset: int  # of the first batch
+
+    @property
+    def file(self) -> File:
+        return self.segment.file
 
     @property
     def end_offset(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from goqueue.broker.gate.fetching import SendableFile
 from goqueue.model.compression import Buffer
-from goqueue.storage.disk import File
 
 
 class FileRange:
@@ -13,7 +13,7 @@ class FileRange:
 
     __slots__ = ("file", "length", "position")
 
-    def __init__(self, file: File, position: int, length: int) -> None:
+    def __init__(self, file: SendableFile, position: int, length: int) -> None:
         self.file = file
         self.position = position
         self.length = length

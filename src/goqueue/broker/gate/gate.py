@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
+from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
+from goqueue.broker.gate.grants import Grants, Wanted
 from goqueue.broker.gate.operation import Area, Operation
 from goqueue.broker.gate.schedules import SchedulesArea
 from goqueue.loop.promise import Promise, promised
@@ -15,6 +18,9 @@ from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+
+
+_Identity = tuple[str, str, str]
 
 
 class Policy(Protocol):
@@ -34,11 +40,56 @@ class Gate:
         A gate that does not route performs every operation on this node, which refuses what
         another node owns: for clients that find the owner themselves.
         """
-        self.policy = policy
-        self._broker = broker
+        self.broker = broker
+        self._policy = policy
+        self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
+        broker.topics.on_change(self._clear_grants)
         self.schedules = SchedulesArea(self, broker)
         peers = broker.peers if routes else None
         self._forwarder = None if peers is None else Forwarder(broker, peers, self.perform_for)
+
+    @property
+    def policy(self) -> Policy | None:
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy | None) -> None:
+        """From now on another policy holds, also for those who were checked before."""
+        self._policy = policy
+        self._clear_grants()
+
+    def grants(self, session: Session) -> Grants:
+        """What a session may write and read; shared by all sessions of an identity.
+
+        A connection holds on to it, and asks again when its client has authenticated anew.
+        """
+        identity = (session.principal, session.tenant, session.client_host)
+        known = self._grants.get(identity)
+        if known is None:
+            known = self._grants[identity] = Grants(self, session)
+        return known
+
+    def fetch(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_min: int,
+        bytes_max: int,
+        wait_ms: int,
+        done: FetchDone,
+    ) -> Waiting:
+        """Read from places that readers gave out, now or when there is enough."""
+        return self.broker.fetch(
+            wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
+        )
+
+    def racks(self, rack: str) -> Mapping[int, str]:
+        """The nodes of a rack to which a consumer in it may be sent; none if this is one."""
+        return self.broker.nearest.racks(rack)
+
+    def _clear_grants(self) -> None:
+        for grants in list(self._grants.values()):
+            grants.clear()
 
     def call(
         self, session: Session, operation: Operation, area: Area, arguments: Mapping[str, Any]
@@ -60,11 +111,14 @@ class Gate:
         self, session: Session, operation: Operation, arguments: Mapping[str, Any]
     ) -> None:
         """Raise unless the session may do this to everything that the operation touches."""
-        if self.policy is None:
-            return
-        for resource in operation.resources(arguments):
-            if not self.policy.allows(session, operation.action, resource):
-                raise AccessDenied(session.principal, operation.action, resource)
+        if self._policy is not None:
+            for resource in operation.resources(arguments):
+                self.check(session, operation.action, resource)
+
+    def check(self, session: Session, action: Action, resource: Resource) -> None:
+        """Raise unless the session may do this."""
+        if self._policy is not None and not self._policy.allows(session, action, resource):
+            raise AccessDenied(session.principal, action, resource)
 
     def perform_for(
         self, session: Session, operation: Operation, arguments: Mapping[str, Any]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from goqueue.loop.promise import Promise
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
-from goqueue.model.errors import AccessDenied
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ class Area:
 
     def _check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless a session may do this to something that only the owner can name."""
-        if not self._may(session, action, resource):
-            raise AccessDenied(session.principal, action, resource)
+        self._gate.check(session, action, resource)
 
     def _may(self, session: Session, action: Action, resource: Resource) -> bool:
         policy = self._gate.policy

@@ -8,14 +8,11 @@ from urllib.parse import unquote_to_bytes
 
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise, start
-from goqueue.model.session import Session
+from goqueue.model.session import NOBODY, Session
 from goqueue.wire.carrier.problems import InvalidField
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.dialects import Dialect
-
-
-NOBODY = Session("")  # whose calls the node makes itself
 
 
 class Request:

@@ -136,6 +136,7 @@ class Connection:
         "_unblock",
         "cancellations",
         "early_bytes",
+        "grants",
         "is_closed",
         "is_flushing",
         "round_heard",
@@ -162,6 +163,7 @@ class Connection:
         self._client_id_bytes = b""
         self._is_held = False
         self.session = Session(front.listener, client_host=client_host)
+        self.grants = front.gate.grants(self.session)
         self.is_closed = False
         self.is_flushing = False
         self.round_heard = -1  # when the gatherer of small batches has last taken one from here
@@ -324,7 +326,6 @@ class Connection:
             key == _PRODUCE_KEY
             and VERSION_MIN <= version <= VERSION_MAX
             and produce_one(
-                self._front,
                 self,
                 frame,
                 version=version,

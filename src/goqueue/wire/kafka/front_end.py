@@ -16,7 +16,6 @@ from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from goqueue.wire.kafka.produce_answers import Route
 from goqueue.wire.kafka.produce_gathering import FRAME_BYTES_MAX, Gatherer
 from goqueue.wire.parts import Part
 
@@ -106,11 +105,9 @@ class FrontEnd:
         self._held: set[Connection] = set()
         self._put_off: list[Connection] = []
         self._unpacked_before = meter.bytes_total  # this turn
-        self.routes: dict[bytes, Route] = {}
         self.gatherer = Gatherer(self)
         self._to_flush: list[Connection] = []
         self.sending: Sending | None = None  # None where each connection sends for itself
-        broker.topics.on_change(self._forget_topics)
 
     def connect(
         self,
@@ -192,9 +189,6 @@ class FrontEnd:
         """For a client that asks in a version too new: in which versions it may ask."""
         known = [one for one in self.api_versions() if one.api_key == API_VERSIONS_KEY]
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
-
-    def _forget_topics(self) -> None:
-        self.routes.clear()
 
     def flush_all(self) -> None:
         """Flush the connections that have answers to send."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from struct import Struct, calcsize
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from goqueue.broker.gate.grants import Grants, Writer
+from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.request_reference import FLEXIBLE_FROM, split_key
-
-if TYPE_CHECKING:
-    from goqueue.broker.topics.topics import Topic
-    from goqueue.partition import Partition
-    from goqueue.wire.kafka.front_end import FrontEnd
 
 _WITH_MESSAGES_FROM = 8
 _LENGTH_BYTES = 4
@@ -69,32 +66,22 @@ class Layout:
         return self._template
 
 
-class Route:
-    """A partition that is there, as requests of one version name it."""
+class Route(NamedTuple):
+    """A partition that a client may write to, as requests of one version name it."""
 
-    __slots__ = ("_number", "layout", "topic")
-
-    def __init__(self, topic: Topic, number: int, layout: Layout) -> None:
-        self.topic = topic
-        self.layout = layout
-        self._number = number
-
-    @property
-    def partition(self) -> Partition:
-        return self.topic.partitions[self._number]
+    writer: Writer
+    layout: Layout
 
 
-def find_route(front: FrontEnd, key: bytes) -> Route | None:
-    """Where a request leads; None when there is no such partition, for which others have words."""
-    route = front.routes.get(key)
+def find_route(grants: Grants, key: bytes) -> Route | None:
+    """Where a request leads; None when the client cannot write there, and the handler says why."""
+    route: Route | None = grants.routes.get(key)
     if route is not None:
         return route
     name, number, version = split_key(key)
     try:
-        topic = front.broker.topics.find(name.decode())
-    except UnicodeDecodeError:
+        writer = grants.writer(name.decode(), number)
+    except (UnicodeDecodeError, GoQueueError):
         return None
-    if topic is None or not 0 <= number < len(topic.partitions):
-        return None
-    route = front.routes[key] = Route(topic, number, Layout(name, number, version))
+    route = grants.routes[key] = Route(writer, Layout(name, number, version))
     return route

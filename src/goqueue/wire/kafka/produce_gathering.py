@@ -11,10 +11,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from goqueue.broker.gate.grants import Grants, RunLimits, Writer
 from goqueue.model.errors import GoQueueError
 from goqueue.model.runs import Piece, are_plain
-from goqueue.partition import Partition
-from goqueue.partition.rules import RunLimits
 from goqueue.wire.kafka.errors import code_of
 from goqueue.wire.kafka.produce_answers import Layout, find_route
 from goqueue.wire.kafka.request_reference import Run, Share
@@ -77,11 +76,11 @@ class _Answers:
 class _Load:
     """What a turn brings for one partition."""
 
-    __slots__ = ("_count", "_pieces", "_waiting", "limits", "partition")
+    __slots__ = ("_count", "_pieces", "_waiting", "_writer", "limits")
 
-    def __init__(self, partition: Partition, limits: RunLimits) -> None:
-        self.partition = partition
+    def __init__(self, writer: Writer, limits: RunLimits) -> None:
         self.limits = limits
+        self._writer = writer
         self._count = 0
         self._pieces: list[Piece] = []
         self._waiting: dict[int, list[_Waiting]] = {}
@@ -97,26 +96,23 @@ class _Load:
             self._waiting[acks] = [waiting]
         self._count += len(places) // _NUMBER_BYTES
 
-    def store(self, data: memoryview, now_ms: int) -> None:
+    def store(self, data: memoryview) -> None:
         if not self._count:
             return
+        writer = self._writer
         try:
-            offsets = self.partition.append_run(data, self._pieces, now_ms=now_ms)
+            offsets, last_offset = writer.append_run(data, self._pieces)
         except GoQueueError as error:
             for waiting in self._waiting.values():
-                self._tell(waiting, b"", error)
+                self._answer(waiting, b"", error)
             return
-        last_offset = self.partition.log.end_offset - 1
         for acks, waiting in self._waiting.items():
-            tell = partial(self._tell, waiting, offsets)
-            if acks == _ACKS_ALL:
-                self.partition.when_committed(last_offset, tell)
-            else:
-                self.partition.when_durable(last_offset, tell)
+            answer = partial(self._answer, waiting, offsets)
+            writer.when_run_stored(last_offset, answer, is_replicated=acks == _ACKS_ALL)
 
-    def _tell(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
+    def _answer(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
         """The batches are as durable as wanted, or never will be."""
-        start_offset = self.partition.log.start_offset
+        start_offset = self._writer.log_start_offset
         if error is not None:
             offsets = b""
         for answers, places, correlation_ids, layout, first in waiting:
@@ -135,8 +131,8 @@ class Gatherer:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._places: dict[bytes, _Place] = {}
-        self._loads: dict[Partition, _Load] = {}
+        self._places: dict[tuple[Grants, bytes], _Place] = {}
+        self._loads: dict[object, _Load] = {}  # by partition, whoever writes to it
         self._data = memoryview(bytearray(TURN_BYTES_MAX))
         self._filled = 0
         self._is_turn_running = False
@@ -151,7 +147,7 @@ class Gatherer:
             self.store()
             if size > TURN_BYTES_MAX:
                 return False
-        places = self._find_places(data, shares)
+        places = self._find_places(connection.grants, data, shares)
         if places is None:
             if not self._filled:
                 # What was opened for these must not outlive the turn: settings and leaders change.
@@ -177,37 +173,37 @@ class Gatherer:
         loads, data = self._loads, self._data[: self._filled]
         self._loads, self._places, self._filled = {}, {}, 0
         self.rounds += 1
-        now_ms = self._front.broker.scheduler.wall_ms()
         for load in loads.values():
-            load.store(data, now_ms)
+            load.store(data)
 
     def _end_turn(self) -> None:
         self._is_turn_running = False
         self.store()
         self._front.flush_all()
 
-    def _find_places(self, data: memoryview, shares: list[Share]) -> list[_Place] | None:
+    def _find_places(
+        self, grants: Grants, data: memoryview, shares: list[Share]
+    ) -> list[_Place] | None:
         """Where each share goes, and how its answers look; None unless all batches are plain."""
         places = []
         for key, _, _, spans in shares:
-            place = self._places.get(key) or self._open(key)
+            place = self._places.get((grants, key)) or self._open(grants, key)
             if place is None or not are_plain(data, spans, *place[0].limits):
                 return None
             places.append(place)
         return places
 
-    def _open(self, key: bytes) -> _Place | None:
+    def _open(self, grants: Grants, key: bytes) -> _Place | None:
         """The place for a partition; None when that wants a closer look at each batch."""
-        route = find_route(self._front, key)
+        route = find_route(grants, key)
         if route is None:
             return None
-        partition = route.partition
-        load = self._loads.get(partition)
+        writer = route.writer
+        load = self._loads.get(writer.partition)
         if load is None:
-            broker = self._front.broker
-            limits = partition.run_limits(now_ms=broker.scheduler.wall_ms())
-            if limits is None or not broker.takes_runs(route.topic):
+            limits = writer.run_limits()
+            if limits is None:
                 return None
-            load = self._loads[partition] = _Load(partition, limits)
-        place = self._places[key] = load, route.layout
+            load = self._loads[writer.partition] = _Load(writer, limits)
+        place = self._places[grants, key] = load, route.layout
         return place

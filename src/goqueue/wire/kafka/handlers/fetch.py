@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.reading.fetching import Fetched, Wanted
+from goqueue.broker.gate.fetching import FetchedBatches, FetchedData
+from goqueue.broker.gate.grants import Wanted
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
-from goqueue.partition.copy import NO_LEADER
+from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.fetch_sessions import (
     FINAL_EPOCH,
@@ -29,8 +29,6 @@ from goqueue.wire.kafka.messages.fetch import (
 from goqueue.wire.parts import FileRange
 
 if TYPE_CHECKING:
-    from goqueue.partition import Partition
-    from goqueue.storage.log import Slice
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -60,11 +58,11 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     places = _places(session, request, uses_topic_ids)
     is_committed_only = request.isolation_level == _READ_COMMITTED
     may_follow = call.version >= _FIRST_VERSION_WITH_RACKS
-    wanted = [_want(front, key, place, is_committed_only, may_follow) for key, place in places]
+    wanted = [_want(call, key, place, is_committed_only, may_follow) for key, place in places]
     # A consumer with a replica nearer to it is sent there at once.
-    nearer = _nearer(front, places, request.rack_id) if request.rack_id else {}
+    nearer = _nearer(front, call, places, request.rack_id) if request.rack_id else {}
 
-    def done(results: list[Fetched]) -> None:
+    def done(results: Sequence[FetchedData]) -> None:
         call.connection.cancellations.pop(promise, None)
         if call.connection.is_closed:
             return
@@ -74,7 +72,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
         )
         promise.resolve(response)
 
-    waiting = front.broker.fetch(
+    waiting = front.gate.fetch(
         wanted,
         bytes_min=0 if nearer else request.min_bytes,
         bytes_max=min(request.max_bytes, front.limits.fetch_bytes_max),
@@ -112,46 +110,36 @@ def _places(
 
 
 def _want(
-    front: FrontEnd,
+    call: Call,
     key: PartitionRef,
     wanted: FetchPartition,
     is_committed_only: bool,
     may_follow: bool,
 ) -> Wanted:
-    topics, (topic_ref, number) = front.broker.topics, key
-    partition: Partition | GoQueueError
-    from_follower = False
     try:
-        if isinstance(topic_ref, bytes):
-            topic = topics.get_by_id(topic_ref)
-        else:
-            topic = topics.get(topic_ref)
-        partition = topic.partition(number)
-        if partition.is_following and may_follow:
-            from_follower = front.broker.nearest.may_serve(topic, number)
+        reader = call.connection.grants.reader(*key)
     except GoQueueError as error:
-        partition = error
-    return Wanted(
-        partition,
+        return Wanted(error, wanted.fetch_offset, wanted.partition_max_bytes)
+    return reader.want(
         wanted.fetch_offset,
         wanted.partition_max_bytes,
         wanted.current_leader_epoch,
-        is_committed_only,
-        from_follower,
+        is_committed_only=is_committed_only,
+        may_follow=may_follow,
     )
 
 
-def _nearer(front: FrontEnd, places: list[Place], rack: str) -> dict[PartitionRef, int]:
+def _nearer(front: FrontEnd, call: Call, places: list[Place], rack: str) -> dict[PartitionRef, int]:
     """The followers that a consumer of a rack should read from, where there are any."""
-    nearest, topics = front.broker.nearest, front.broker.topics
-    racks = nearest.racks(rack)
+    racks = front.gate.racks(rack)
     found: dict[PartitionRef, int] = {}
     if not racks:
         return found
     for key, _ in places:
-        ref, number = key
-        topic = topics.find_by_id(ref) if isinstance(ref, bytes) else topics.find(ref)
-        node = None if topic is None else nearest.find(topic, number, racks)
+        try:
+            node = call.connection.grants.reader(*key).nearer(racks)
+        except GoQueueError:
+            continue  # The answer for this place is an error.
         if node is not None:
             found[key] = node
     return found
@@ -159,7 +147,7 @@ def _nearer(front: FrontEnd, places: list[Place], rack: str) -> dict[PartitionRe
 
 def _topics(
     places: list[Place],
-    results: list[Fetched],
+    results: Sequence[FetchedData],
     session: FetchSession | None,
     is_incremental: bool,
     is_committed_only: bool,
@@ -214,7 +202,7 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
 
 
 def _partition_data(
-    number: int, result: Fetched, is_committed_only: bool, in_file_min: int
+    number: int, result: FetchedData, is_committed_only: bool, in_file_min: int
 ) -> PartitionData:
     partition, error = result.partition, result.error
     records: bytes | FileRange = b""
@@ -222,10 +210,8 @@ def _partition_data(
         try:
             records = _records(result, in_file_min)
         except CorruptBatch as damage:
-            # Another replica can be read instead of a follower.
             assert partition is not None
-            is_replaceable = partition.is_following
-            error = NotLeader(partition.name, NO_LEADER) if is_replaceable else damage
+            error = partition.damaged(damage)
         except OSError as failure:
             assert partition is not None
             error = partition.unreadable(failure)
@@ -239,13 +225,13 @@ def _partition_data(
         error_code=code_of(error) if error is not None else 0,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.start_offset,
+        log_start_offset=partition.start_offset,
         aborted_transactions=_aborted(result) if is_committed_only else None,
         records=records,  # type: ignore[arg-type]
     )
 
 
-def _elsewhere(number: int, result: Fetched, node: int) -> PartitionData:
+def _elsewhere(number: int, result: FetchedData, node: int) -> PartitionData:
     """Send the consumer to a replica that is nearer to it."""
     partition = result.partition
     assert partition is not None
@@ -253,14 +239,14 @@ def _elsewhere(number: int, result: Fetched, node: int) -> PartitionData:
         partition_index=number,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.start_offset,
+        log_start_offset=partition.start_offset,
         aborted_transactions=None,
         preferred_read_replica=node,
         records=b"",
     )
 
 
-def _aborted(result: Fetched) -> list[AbortedTransaction]:
+def _aborted(result: FetchedData) -> list[AbortedTransaction]:
     """Which batches the client is to leave out: it drops a producer's from there to its marker."""
     return [
         AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
@@ -268,7 +254,7 @@ def _aborted(result: Fetched) -> list[AbortedTransaction]:
     ]
 
 
-def _records(result: Fetched, in_file_min: int) -> bytes | FileRange:
+def _records(result: FetchedData, in_file_min: int) -> bytes | FileRange:
     """The batches: small ones as bytes, large ones as the place in the file where they are.
 
     Bytes that this process did not write are read first, only to see that they are sound.
@@ -278,18 +264,18 @@ def _records(result: Fetched, in_file_min: int) -> bytes | FileRange:
     if batches.length >= _SEND_FROM_FILE_BYTES_MIN:
         _prefetch(batches)
     if batches.is_trusted and batches.length >= in_file_min:
-        return FileRange(batches.segment.file, batches.position, batches.length)
+        return FileRange(batches.file, batches.position, batches.length)
     data = batches.read()
     if len(data) < min(_SEND_FROM_FILE_BYTES_MIN, 2 * in_file_min):
         return data
-    return FileRange(batches.segment.file, batches.position, len(data))
+    return FileRange(batches.file, batches.position, len(data))
 
 
-def _prefetch(batches: Slice) -> None:
+def _prefetch(batches: FetchedBatches) -> None:
     """What has left memory comes back for all partitions of an answer at once.
 
     So does what follows it, while the client is busy with this: it will ask for that next.
     """
-    file, position, length = batches.segment.file, batches.position, batches.length
+    file, position, length = batches.file, batches.position, batches.length
     if file.read_at_once(position + length - 1, 1) is None:
         file.prefetch(position, 2 * length)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.publishing.split_batches import Split
-from goqueue.broker.transactions.joining import Joining
+from goqueue.broker.gate.grants import Stored
 from goqueue.loop.promise import Promise
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, InvalidRecord
-from goqueue.partition import Appended
 from goqueue.wire.kafka.errors import ErrorCode, transaction_code
 from goqueue.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,7 +20,6 @@ from goqueue.wire.kafka.messages.produce import (
 from goqueue.wire.kafka.old_format import convert_old_records
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -53,11 +50,9 @@ class _Answer:
         self._waiting = 1
         self._promise: Promise[ProduceResponse] = Promise()
 
-    def wait_for(
-        self, result: PartitionProduceResponse, appended: Appended | Split | Joining
-    ) -> _Pending:
+    def wait_for(self, result: PartitionProduceResponse, stored: Stored) -> _Pending:
         self._waiting += 1
-        return _Pending(self, result, appended)
+        return _Pending(self, result, stored)
 
     def one_done(self) -> None:
         self._waiting -= 1
@@ -72,22 +67,17 @@ class _Answer:
 class _Pending:
     """One partition's batch on its way to being committed."""
 
-    __slots__ = ("_answer", "_appended", "_result")
+    __slots__ = ("_answer", "_result", "_stored")
 
-    def __init__(
-        self,
-        answer: _Answer,
-        result: PartitionProduceResponse,
-        appended: Appended | Split | Joining,
-    ) -> None:
+    def __init__(self, answer: _Answer, result: PartitionProduceResponse, stored: Stored) -> None:
         self._answer = answer
-        self._appended = appended
         self._result = result
+        self._stored = stored
 
     def __call__(self, error: GoQueueError | None) -> None:
         if error is None:
-            self._result.base_offset = self._appended.base_offset
-            self._result.log_append_time_ms = self._appended.timestamp_ms
+            self._result.base_offset = self._stored.base_offset
+            self._result.log_append_time_ms = self._stored.timestamp_ms
         else:
             _refuse(self._result, error, self._answer.version)
         self._answer.one_done()
@@ -100,13 +90,14 @@ def produce(
     response = ProduceResponse(responses=[])
     answer = _Answer(response, call.version)
     for data in request.topic_data:
-        topic = _find_topic(front, call, data.name, data.topic_id)
+        uses_ids = call.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        topic = data.topic_id if uses_ids else data.name
         results: list[PartitionProduceResponse] = []
         for one in data.partition_data:
             result = PartitionProduceResponse(index=one.index, base_offset=-1)
             results.append(result)
             try:
-                _append(front, call, request, topic, one, result, answer)
+                _append(call, request, topic, one, result, answer)
             except GoQueueError as error:
                 _refuse(result, error, call.version)
         response.responses.append(
@@ -123,32 +114,21 @@ def produce(
     return answer.finish()
 
 
-def _find_topic(front: FrontEnd, call: Call, name: str, topic_id: bytes) -> Topic | GoQueueError:
-    try:
-        if call.version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-            return front.broker.topics.get_by_id(topic_id)
-        return front.broker.topics.get(name)
-    except GoQueueError as error:
-        return error
-
-
 def _append(
-    front: FrontEnd,
     call: Call,
     request: ProduceRequest,
-    topic: Topic | GoQueueError,
+    topic: str | bytes,
     data: PartitionProduceData,
     result: PartitionProduceResponse,
     answer: _Answer,
 ) -> None:
-    if isinstance(topic, GoQueueError):
-        raise topic
+    writer = call.connection.grants.writer(topic, data.index)
     if request.acks not in _ACKS_ALLOWED:
         result.error_code = ErrorCode.INVALID_REQUIRED_ACKS
         return
-    partition = topic.partition(data.index)
-    if request.acks == _ACKS_ALL and partition.shortage is not None:
-        raise front.broker.refused(partition, data.records or b"", partition.shortage)
+    shortage = writer.shortage
+    if request.acks == _ACKS_ALL and shortage is not None:
+        raise writer.refuse(data.records or b"", shortage)
     records = data.records
     if not records:
         raise InvalidRecord("A produce request must bring a batch for each of its partitions.")
@@ -158,23 +138,16 @@ def _append(
     if is_transactional:
         # The batch may have to wait, and the socket's buffer is soon used for something else.
         records = bytearray(records)
-    appended = front.broker.produce(
-        topic,
-        partition,
+    stored = writer.produce(
         memoryview(records),
         transactional_id=request.transactional_id,
         joins_transaction=is_transactional and call.version >= _FIRST_VERSION_THAT_JOINS,
     )
-    result.log_start_offset = partition.log.start_offset
+    result.log_start_offset = writer.log_start_offset
     if request.acks == 0:
         return
-    pending = answer.wait_for(result, appended)
-    if isinstance(appended, Appended) and request.acks == _ACKS_ALL:
-        partition.when_committed(appended.last_offset, pending)
-    elif isinstance(appended, Appended):
-        partition.when_durable(appended.last_offset, pending)
-    else:
-        appended.when_committed(pending)
+    pending = answer.wait_for(result, stored)
+    writer.when_stored(stored, pending, is_replicated=request.acks == _ACKS_ALL)
 
 
 def _refuse(result: PartitionProduceResponse, error: GoQueueError, version: int) -> None:

@@ -1,0 +1,209 @@
+"""The hot paths: partitions that an identity may write to and read from, checked once.
+
+A producer sends thousands of batches to a partition and a consumer fetches from it as often. So
+the gate checks at the first of them, and gives out a `Writer` or a `Reader`, whose use costs
+nothing more. All of them are dropped when topics or the policy change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.reading.fetching import Wanted
+from goqueue.broker.transactions.joining import Joining
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.compression import Buffer
+from goqueue.model.errors import GoQueueError
+from goqueue.model.runs import Piece
+from goqueue.model.session import Session
+from goqueue.partition import Appended, Partition
+from goqueue.partition.rules import RunLimits
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.gate.gate import Gate
+    from goqueue.broker.topics.topics import Topic
+
+__all__ = ["Grants", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
+
+TopicRef = str | bytes  # a name or an id
+Done = Callable[[GoQueueError | None], None]
+
+
+class Stored(Protocol):
+    """Where a batch is; -1 while it waits for its turn, or where its records got no offsets."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
+
+
+class Grants:
+    """The writers and readers of one identity."""
+
+    __slots__ = ("__weakref__", "_gate", "_readers", "_session", "_writers", "routes")
+
+    def __init__(self, gate: Gate, session: Session) -> None:
+        self._gate = gate
+        self._session = session
+        self._writers: dict[tuple[TopicRef, int], Writer] = {}
+        self._readers: dict[tuple[TopicRef, int], Reader] = {}
+        # What a front end derives from its writers, by its own keys.
+        self.routes: dict[bytes, Any] = {}
+
+    def writer(self, topic: TopicRef, number: int) -> Writer:
+        """A partition to write to; raises if it does not exist or the identity may not."""
+        place = (topic, number)
+        known = self._writers.get(place)
+        if known is None:
+            known = self._writers[place] = Writer(*self._find(Action.WRITE, topic, number))
+        return known
+
+    def reader(self, topic: TopicRef, number: int) -> Reader:
+        """A partition to read from; raises if it does not exist or the identity may not."""
+        place = (topic, number)
+        known = self._readers.get(place)
+        if known is None:
+            known = self._readers[place] = Reader(*self._find(Action.READ, topic, number))
+        return known
+
+    def clear(self) -> None:
+        """Topics or the policy have changed: check again."""
+        self._writers.clear()
+        self._readers.clear()
+        self.routes.clear()
+
+    def _find(self, action: Action, topic: TopicRef, number: int) -> tuple[Broker, Topic, int]:
+        broker = self._gate.broker
+        if isinstance(topic, str):
+            self._gate.check(self._session, action, Resource(ResourceKind.TOPIC, topic))
+            found = broker.topics.get(topic)
+        else:
+            found = broker.topics.get_by_id(topic)
+            self._gate.check(self._session, action, Resource(ResourceKind.TOPIC, found.name))
+        found.partition(number)
+        return broker, found, number
+
+
+class _Place:
+    """A partition of this node. It may be opened anew, so it is looked up each time."""
+
+    __slots__ = ("_broker", "_number", "_topic")
+
+    def __init__(self, broker: Broker, topic: Topic, number: int) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._number = number
+
+    @property
+    def partition(self) -> Partition:
+        return self._topic.partitions[self._number]
+
+
+class Writer(_Place):
+    """A partition that batches are written to as their producers made them."""
+
+    __slots__ = ()
+
+    @property
+    def shortage(self) -> GoQueueError | None:
+        """Why a batch that all in-sync replicas must have cannot be stored now."""
+        return self.partition.shortage
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.partition.log.start_offset
+
+    def produce(
+        self,
+        batch: memoryview,
+        *,
+        transactional_id: str | None = None,
+        joins_transaction: bool = False,
+    ) -> Appended | Split | Joining:
+        """Store a batch, now or when it is its turn; `when_stored` tells when it is safe.
+
+        A partition may join the transaction of a batch if `joins_transaction` says so.
+        """
+        return self._broker.produce(
+            self._topic,
+            self.partition,
+            batch,
+            transactional_id=transactional_id,
+            joins_transaction=joins_transaction,
+        )
+
+    def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
+        """The error for a batch that cannot be stored now; its producer will send it again."""
+        return self._broker.refused(self.partition, batch, error)
+
+    def when_stored(
+        self, stored: Appended | Split | Joining, done: Done, *, is_replicated: bool
+    ) -> None:
+        """Call `done` when a batch is durable here, or on all replicas in sync."""
+        if not isinstance(stored, Appended):
+            stored.when_committed(done)
+        elif is_replicated:
+            self.partition.when_committed(stored.last_offset, done)
+        else:
+            self.partition.when_durable(stored.last_offset, done)
+
+    def is_committed(self, stored: Appended | Split | Joining) -> bool:
+        """Whether a batch is safe already, so that nobody has to be called back."""
+        return isinstance(stored, Appended) and stored.last_offset < self.partition.high_watermark
+
+    # Runs of small batches
+
+    def run_limits(self) -> RunLimits | None:
+        """What a batch must keep to that is stored without a closer look; None: all need one."""
+        if not self._broker.takes_runs(self._topic):
+            return None
+        return self.partition.run_limits(now_ms=self._broker.scheduler.wall_ms())
+
+    def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
+        """Store plain batches of any producers; their base offsets, packed, and the last offset."""
+        partition = self.partition
+        offsets = partition.append_run(data, pieces, now_ms=self._broker.scheduler.wall_ms())
+        return offsets, partition.log.end_offset - 1
+
+    def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:
+        """Call `done` when everything up to an offset is durable here, or on all replicas."""
+        if is_replicated:
+            self.partition.when_committed(last_offset, done)
+        else:
+            self.partition.when_durable(last_offset, done)
+
+
+class Reader(_Place):
+    """A partition that batches are read from as they are stored."""
+
+    __slots__ = ()
+
+    def want(
+        self,
+        offset: int,
+        bytes_max: int,
+        leader_epoch: int,
+        *,
+        is_committed_only: bool,
+        may_follow: bool,
+    ) -> Wanted:
+        """What to fetch; whether this node may serve it as a follower is decided here."""
+        partition = self.partition
+        from_follower = (
+            may_follow
+            and partition.is_following
+            and self._broker.nearest.may_serve(self._topic, self._number)
+        )
+        return Wanted(partition, offset, bytes_max, leader_epoch, is_committed_only, from_follower)
+
+    def nearer(self, racks: Mapping[int, str]) -> int | None:
+        """The follower, among nodes of a rack, that a consumer should read from instead."""
+        return self._broker.nearest.find(self._topic, self._number, racks)
