@@ -295,11 +295,21 @@ def _packed(codec: Compression, packed: bytes, count: int, now: int) -> bytearra
     )
 
 
+# How compressed bytes begin; those of lz4 and zstd say that their size follows.
+PACKED_HEADS = {
+    Compression.GZIP: b"\x1f\x8b\x08\0",
+    Compression.SNAPPY: b"\x82SNAPPY\0\0\0\0\1\0\0\0\1",
+    Compression.LZ4: b"\x04\x22\x4d\x18\x68\x40",
+    Compression.ZSTD: b"\x28\xb5\x2f\xfd\xe0",
+}
 # What is said of compressed bytes.
 PACKED_CASES: dict[str, Make] = {
     "damaged": lambda now, codec: _damaged(codec, now),
     "cut short": lambda now, codec: _packed(codec, compress(codec, records(300))[:-9], 300, now),
     "garbage": lambda now, codec: _packed(codec, b"garbage" * 20, 3, now),
+    "garbage behind a header": lambda now, codec: _packed(
+        codec, PACKED_HEADS[codec] + b"garbage" * 20, 3, now
+    ),
     "nothing": lambda now, codec: _packed(codec, b"", 3, now),
     "nothing for 2 billion": lambda now, codec: _packed(codec, b"", RECORD_COUNT_MAX, now),
     "bytes behind it": lambda now, codec: _packed(

@@ -21,6 +21,7 @@ KAFKA_NAMES = {
     "groups.consumer_session_ms": "group.consumer.session.timeout.ms",
     "groups.initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "storage.fsync": None,  # Kafka relies on the page cache, which outlives a killed process
+    "listeners.http_hosts": None,  # Kafka has no HTTP
 }
 
 # Kafka keeps a lower bound of its own under each of these.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +214,45 @@ def _millions() -> bytes:
         size += len(piece)
         numbered += chunk
     return _packed(b"".join(pieces), numbered, Compression.ZSTD)
+
+
+def _peek(node: Broker, group: str, topic: str, query: str = "limit=100") -> list[Any]:
+    answer = httpx.get(f"{node.http}/v1/groups/{group}/peek?topic={topic}&{query}", timeout=60)
+    assert answer.is_success, answer.text[:300]
+    return list(answer.json()["messages"])
+
+
+@pytest.mark.parametrize("size", [LARGEST, 900_000], ids=["packed", "many"])
+def test_a_peek_shows_only_so_much_at_once(node: Broker, size: int) -> None:
+    """Twelve batches that unpack to 31 MiB each, or 300 of nearly a mebibyte."""
+    topic, group = f"peeked-{size}", f"peeking-{size}"
+    _create(node, topic, 3)
+    stored = 4 if size == LARGEST else 100
+    for partition in range(3):
+        _produce(node, topic, *[_values(Compression.ZSTD, size)] * stored, partition=partition)
+    assert receive(node, group, topic, 1)
+    with bounded(node):
+        seen = _peek(node, group, topic)
+        assert seen
+        # What comes after them is had by its offset.
+        offsets: list[int] = []
+        while len(offsets) < stored:
+            query = f"partition=1&offset={len(offsets)}&limit=100"
+            offsets += [one["offset"] for one in _peek(node, group, topic, query)]
+    assert offsets == list(range(stored))
+    assert [one["offset"] for one in seen] == list(range(len(seen)))
+
+
+def test_many_peeks_at_once_cost_no_more_than_one(node: Broker) -> None:
+    _create(node, "crowded")
+    _produce(node, "crowded", *[_values(Compression.ZSTD, 3 * MiB)] * PIPELINED)
+    assert receive(node, "crowd", "crowded", 1)
+    host = node.http.removeprefix("http://")
+    path = "/v1/groups/crowd/peek?topic=crowded&limit=100"
+    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    address, port = host.split(":")
+    with bounded(node), ExitStack() as stack:
+        for _ in range(PIPELINED):
+            connection = stack.enter_context(socket.create_connection((address, int(port))))
+            connection.sendall(request * PIPELINED)
+        time.sleep(2)

@@ -118,7 +118,9 @@ def run(
     return process.returncode, output
 
 
-@pytest.mark.parametrize("block", filter(is_of_make, blocks()), ids=lambda one: f"line {one.line}")
+@pytest.mark.parametrize(
+    "block", [*filter(is_of_make, blocks())], ids=lambda one: f"line {one.line}"
+)
 def test_the_targets_of_make_exist(block: Block) -> None:
     for line in block.text.splitlines():
         words = shlex.split(line, comments=True)
@@ -128,7 +130,9 @@ def test_the_targets_of_make_exist(block: Block) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("block", filter(is_of_serve, blocks()), ids=lambda one: f"line {one.line}")
+@pytest.mark.parametrize(
+    "block", [*filter(is_of_serve, blocks())], ids=lambda one: f"line {one.line}"
+)
 def test_the_flags_of_serve_are_taken(block: Block) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(block.text.replace("\\\n", " ")), "--print-config"],

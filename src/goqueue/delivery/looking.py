@@ -19,7 +19,7 @@ from goqueue.delivery.views import (
 PEEK_MESSAGES_MAX = 1000
 
 
-def peek(queue: Queue, number: int, offsets: range) -> list[MessageState]:
+def peek(queue: Queue, number: int, offsets: Sequence[int]) -> list[MessageState]:
     """The state of each of these offsets of a partition."""
     partition = queue.partitions[number]
     offsets = offsets[:PEEK_MESSAGES_MAX]

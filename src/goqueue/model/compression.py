@@ -1,14 +1,16 @@
 """The four compression codecs a record batch may use, with a bound on what they unpack.
 
 A few bytes can unpack to gigabytes. What says that it unpacks to more than the bound is refused
-before it is unpacked; what does not say, or lies, as soon as the bound is reached.
+after a small part of it was unpacked: if that fails, the data is damaged and what it says means
+nothing. What does not say, or lies, is refused as soon as the bound is reached.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
-from typing import TypeAlias
+import zlib
+from typing import NoReturn, TypeAlias
 
 import cramjam
 
@@ -25,6 +27,12 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _LENGTH = struct.Struct(">i")
 _ZSTD_MAGIC, _LZ4_MAGIC = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _LZ4_HAS_SIZE = 0x08
+# The library has no error class of its own for an output that is too small.
+_NO_ROOM = "failed to write whole buffer"
+_TRIAL_BYTES = 64 << 10  # unpacked of what announces too much
+_GZIP_RATIO_MAX = 1032  # no gzip data can be packed tighter
+_GZIP_WBITS = 31
+_GZIP_STEP_BYTES = 64 << 10
 
 
 class Meter:
@@ -132,6 +140,9 @@ def _zstd_announced(data: Buffer) -> int | None:
 def _decompress_growing(codec: Compression, data: Buffer, bytes_max: int) -> Buffer:
     announced = announced_bytes(codec, data)
     if announced is not None and announced > bytes_max:
+        if codec is Compression.GZIP:
+            _refuse_gzip(data, announced, bytes_max)
+        _try(codec, data)
         raise UnpacksTooLarge(bytes_max)
     room = min(max(4096, announced or 4 * len(data)), bytes_max)
     while True:
@@ -141,13 +152,48 @@ def _decompress_growing(codec: Compression, data: Buffer, bytes_max: int) -> Buf
             meter.bytes_total += length
             return memoryview(unpacked)[:length]
         except cramjam.DecompressionError as error:
-            # The library has no error class of its own for an output that is too small.
-            if "failed to write whole buffer" not in str(error):
+            if _NO_ROOM not in str(error):
                 raise
         meter.bytes_total += room
         if room == bytes_max:
             raise UnpacksTooLarge(bytes_max)
         room = min(4 * room, bytes_max)
+
+
+def _try(codec: Compression, data: Buffer) -> None:
+    """Raise when the beginning of `data` cannot be unpacked."""
+    try:
+        meter.bytes_total += _INTO[codec](data, bytearray(_TRIAL_BYTES))
+    except cramjam.DecompressionError as error:
+        if _NO_ROOM not in str(error):
+            raise
+        meter.bytes_total += _TRIAL_BYTES
+
+
+def _refuse_gzip(data: Buffer, announced: int, bytes_max: int) -> NoReturn:
+    """Tell gzip data that is too large from data whose last bytes are not those of gzip.
+
+    The length stands at its end, where any other bytes may stand if it is damaged, so it is
+    unpacked, up to the bound and without being kept.
+    """
+    if announced > _GZIP_RATIO_MAX * len(data):
+        raise CorruptBatch(f"Its end claims that it unpacks to {announced} bytes.")
+    unpacker, total, view = zlib.decompressobj(_GZIP_WBITS), 0, memoryview(data)
+    for start in range(0, len(view), _GZIP_STEP_BYTES):
+        rest: Buffer = view[start : start + _GZIP_STEP_BYTES]
+        while rest:
+            try:
+                length = len(unpacker.decompress(rest, _GZIP_STEP_BYTES))
+            except zlib.error as error:
+                raise CorruptBatch(f"The gzip data of a batch is damaged: {error}.") from error
+            total += length
+            meter.bytes_total += length
+            if total > bytes_max:
+                raise UnpacksTooLarge(bytes_max)
+            rest = unpacker.unconsumed_tail
+            if unpacker.eof:  # more gzip data may follow
+                rest, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP_WBITS)
+    raise CorruptBatch("The gzip data of a batch ends before its end.")
 
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:

@@ -123,6 +123,7 @@ _DECIDED_HERE = {
 _SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 # What Spark itself may add to the options of a query.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
+_ENDING_NAMES = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
 class OptionReader:
@@ -293,7 +294,7 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
     has_time = start.timestamp_ms is not None or bool(start.timestamps)
     start = replace(start, needs_match=has_time and strategy == "error")
     end = _start(reader, "ending", allowed=(LATEST,), default=LATEST)
-    if is_streaming and end != Start(LATEST):
+    if is_streaming and reader.text(*_ENDING_NAMES) is not None:
         reader.problems.append("A stream has no end; leave the ending options out.")
     isolation = reader.choice(
         "kafka.isolation.level", ("read_committed", "read_uncommitted"), "read_committed"

@@ -198,11 +198,19 @@ def test_what_is_wrong_is_said(options: dict[str, str], complaint: str) -> None:
         table(**options)
 
 
-def test_a_stream_has_no_end() -> None:
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"endingOffsets": "500"},
+        {"endingOffsets": "latest"},
+        {"endingTimestamp": "500"},
+        {"endingOffsetsByTimestamp": '{"orders": {"0": 1}}'},
+    ],
+    ids=str,
+)
+def test_a_stream_has_no_end(ending: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest, match="A stream has no end"):
-        stream(endingOffsets="500")
-    with pytest.raises(InvalidRequest, match="A stream has no end"):
-        stream(endingTimestamp="500")
+        stream(**ending)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,9 +20,14 @@ from goqueue.delivery import (
     peek,
     stats,
 )
+from goqueue.loop.clock import Scheduler
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 
-PEEK_STRETCHES_MAX = 20  # in which a peek looks for messages that are not done
+# A peek looks for messages that are not done in stretches of offsets, one in a turn of the loop.
+PEEK_STRETCHES_MAX = 20  # of one partition
+PEEK_STRETCHES_TOTAL_MAX = 200
+PEEK_BYTES_MAX = 4 << 20  # of the batches that the messages of a peek are in, or one larger batch
 
 
 class PeekedMessage(NamedTuple):
@@ -40,53 +46,87 @@ class TopicLanes(NamedTuple):
 
 
 async def peek_at(
-    reader: RecordReader, hosted: HostedQueue, number: int | None, offset: int | None, count: int
+    reader: RecordReader,
+    scheduler: Scheduler,
+    hosted: HostedQueue,
+    number: int | None,
+    offset: int | None,
+    count: int,
 ) -> list[PeekedMessage]:
-    """Messages of one partition or of all; without an offset the first that are not done."""
+    """Messages of one partition or of all; without an offset the first that are not done.
+
+    They are fewer than `count` when they are in batches of more than `PEEK_BYTES_MAX` together.
+    """
     if number is not None:
         hosted.topic.partition(number)  # There must be one.
-    numbers = range(len(hosted.sources)) if number is None else [number]
-    found: list[PeekedMessage] = []
-    for each in numbers:
-        room = count - len(found)
-        if room and offset is not None:
-            found += await _peek(reader, hosted, each, offset, room)
-        elif room:
-            found += await _peek_open(reader, hosted, each, room)
-    return found
+    messages = _Peek(reader, scheduler, hosted, count)
+    for each in range(len(hosted.sources)) if number is None else [number]:
+        if offset is None:
+            await messages.find_open(each)
+        else:
+            first = max(offset, hosted.sources[each].start_offset)
+            await messages.read(each, range(first, first + count))
+    return messages.found
 
 
-async def _peek_open(
-    reader: RecordReader, hosted: HostedQueue, number: int, count: int
-) -> list[PeekedMessage]:
-    """The first messages that are not done; the search ends after a bounded stretch."""
-    end = hosted.sources[number].last_stable_offset
-    at = hosted.queue.partitions[number].ledger.floor
-    found: list[PeekedMessage] = []
-    for _ in range(PEEK_STRETCHES_MAX):
-        if at >= end or len(found) >= count:
-            break
-        seen = await _peek(reader, hosted, number, at, PEEK_MESSAGES_MAX)
-        found += [one for one in seen if one.state.state != "done"]
-        at += PEEK_MESSAGES_MAX
-    return found[:count]
+class _Peek:
+    """Gathers messages until there are enough of them, or their batches are too large."""
 
+    def __init__(
+        self, reader: RecordReader, scheduler: Scheduler, hosted: HostedQueue, count: int
+    ) -> None:
+        self.found: list[PeekedMessage] = []
+        self._reader = reader
+        self._scheduler = scheduler
+        self._hosted = hosted
+        self._count = count
+        self._room = PEEK_BYTES_MAX
+        self._stretches = 0
 
-async def _peek(
-    reader: RecordReader, hosted: HostedQueue, number: int, offset: int, count: int
-) -> list[PeekedMessage]:
-    source = hosted.sources[number]
-    first = max(offset, source.start_offset)
-    wanted = range(first, min(first + count, source.last_stable_offset))
-    found = await read_soon(reader, lambda: hosted.sources[number], wanted)
-    if found.error is not None and not found.parts:
-        raise found.error
-    records = found.records
-    return [
-        PeekedMessage(state, records[state.offset])
-        for state in peek(hosted.queue, number, wanted)
-        if state.offset in records
-    ]
+    @property
+    def _is_over(self) -> bool:
+        is_searched = self._stretches >= PEEK_STRETCHES_TOTAL_MAX
+        return len(self.found) >= self._count or self._room <= 0 or is_searched
+
+    async def find_open(self, number: int) -> None:
+        """Read the first messages that are not done; the search ends after a bounded stretch."""
+        end = self._hosted.sources[number].last_stable_offset
+        start = self._hosted.queue.partitions[number].ledger.floor
+        end = min(end, start + PEEK_STRETCHES_MAX * PEEK_MESSAGES_MAX)
+        for at in range(start, end, PEEK_MESSAGES_MAX):
+            if self._is_over:
+                return
+            if self._stretches:
+                await self._next_turn()
+            self._stretches += 1
+            states = peek(self._hosted.queue, number, range(at, min(at + PEEK_MESSAGES_MAX, end)))
+            await self.read(number, [one.offset for one in states if one.state != "done"])
+
+    async def _next_turn(self) -> None:
+        turn: Promise[None] = Promise()
+        self._scheduler.call_soon(lambda: turn.resolve(None))
+        await turn
+
+    async def read(self, number: int, offsets: Sequence[int]) -> None:
+        """Read messages at these offsets, as many as are still wanted."""
+        end = self._hosted.sources[number].last_stable_offset
+        at, decided = 0, offsets[: bisect_left(offsets, end)]
+        while at < len(decided) and len(self.found) < self._count and self._room > 0:
+            wanted = decided[at : at + self._count - len(self.found)]
+            at += len(wanted)
+            await self._read(number, wanted)
+
+    async def _read(self, number: int, wanted: Sequence[int]) -> None:
+        sources = self._hosted.sources
+        read = await read_soon(self._reader, lambda: sources[number], wanted, bytes_max=self._room)
+        if read.error is not None and not read.parts:
+            raise read.error
+        self._room = 0 if read.unread is not None else self._room - read.size
+        records = read.records
+        states = peek(self._hosted.queue, number, wanted)
+        self.found += [
+            PeekedMessage(one, records[one.offset]) for one in states if one.offset in records
+        ]
 
 
 def lanes_of(hosts: QueueHosts, topics: Topics, topic: Topic, *, now_ms: int) -> TopicLanes:

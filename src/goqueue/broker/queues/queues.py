@@ -456,7 +456,8 @@ class Queues:
         """
         _check("count", count, 1, PEEK_MESSAGES_MAX)
         hosted = self.queue_of(name, topic_name)
-        return promised(peek_at(self._hosts.sources.reader, hosted, number, offset, count))
+        reader = self._hosts.sources.reader
+        return promised(peek_at(reader, self._scheduler, hosted, number, offset, count))
 
     def stats(self, name: str, topic_name: str) -> QueueStats:
         return stats(self.queue_of(name, topic_name).queue, self._scheduler.now_ms())

@@ -53,12 +53,14 @@ class Found:
     error: GoQueueError | None = None  # why the rest was not read
     awaited: int | None = None  # the offset that has to come first, before the rest can be read
     unread: int | None = None  # the offset from which on there was no room for more
+    size: int = 0  # of the batches that the parts are of, about
 
     def add(self, other: Found) -> None:
         """Take in what another reading gave, of later offsets."""
         self.parts += other.parts
         self.gone += other.gone
         self.error = other.error
+        self.size += other.size
 
     @property
     def records(self) -> dict[int, Record]:
@@ -109,22 +111,27 @@ class RecordReader:
         self._bases: dict[Source, list[int]] = {}
         self.batches_decoded = 0
 
-    def read(self, source: Source, offsets: Sequence[int]) -> Found:
-        """Look for these offsets, sorted or not. What is not decided yet is in no part of it."""
+    def read(
+        self, source: Source, offsets: Sequence[int], *, bytes_max: int = UNPACKED_BYTES_MAX
+    ) -> Found:
+        """Look for these offsets, sorted or not. What is not decided yet is in no part of it.
+
+        It ends before the batches it takes are larger than `bytes_max`, but takes one at least.
+        """
         wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
         decided = wanted[: bisect_left(wanted, source.last_stable_offset)]
-        found = self._read(source, decided)
+        found = self._read(source, decided, bytes_max)
         if len(decided) < len(wanted) and found.error is None and found.awaited is None:
             # Its queues know more than the copy does, which has lost its end and gets it again.
             found.error = CoordinatorNotAvailable(f"{source.name} is catching up here; retry.")
         return found
 
-    def _read(self, source: Source, wanted: Sequence[int]) -> Found:
+    def _read(self, source: Source, wanted: Sequence[int], bytes_max: int) -> Found:
         found = Found()
-        at, room = 0, UNPACKED_BYTES_MAX
+        at = 0
         while at < len(wanted):
             offset = wanted[at]
-            if room <= 0:
+            if found.size >= bytes_max:
                 found.unread = offset
                 return found
             if offset < source.start_offset:
@@ -134,7 +141,7 @@ class RecordReader:
             batch = self._cached(source, offset)
             if batch is None:
                 try:
-                    batch = self._load(source, wanted, at)
+                    batch = self._load(source, wanted, at, bytes_max - found.size)
                 except Awaited:
                     found.awaited = offset
                     return found
@@ -150,14 +157,17 @@ class RecordReader:
                 except GoQueueError as error:
                     found.error = error
                     return found
+            if found.parts and found.size + batch.size > bytes_max:
+                found.unread = offset
+                return found
             at = _take(batch, wanted, at, found)
-            room -= batch.size
+            found.size += batch.size
             if len(batch.columns) == 1 and (source, batch.base_offset) in self._cache:
                 # Nothing is left in it, and thousands of such are work for the garbage collector.
                 self._let_go(source, batch.base_offset)
         return found
 
-    def _load(self, source: Source, wanted: Sequence[int], at: int) -> _Decoded:
+    def _load(self, source: Source, wanted: Sequence[int], at: int, room: int) -> _Decoded:
         """Decode the batch that holds an offset, and those after it that are wanted too."""
         offset = wanted[at]
         is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
@@ -165,7 +175,6 @@ class RecordReader:
         data, aborted, end_offset = _batches(source, offset, bytes_max)
         view, position = memoryview(data), 0
         first: _Decoded | None = None
-        room = UNPACKED_BYTES_MAX
         while position < len(data) and room > 0:
             header = read_header(data, position)
             batch = view[position : position + header.size]
@@ -292,15 +301,26 @@ class RecordReader:
 
 
 async def read_soon(
-    reader: RecordReader, source_of: Callable[[], Source], offsets: Sequence[int]
+    reader: RecordReader,
+    source_of: Callable[[], Source],
+    offsets: Sequence[int],
+    *,
+    bytes_max: int | None = None,
 ) -> Found:
-    """Look for offsets, and wait for those that have to come from another node."""
+    """Look for offsets, and wait for those that have to come from another node.
+
+    With `bytes_max` it ends, as `RecordReader.read` does, when there is no room for more.
+    """
     whole, wanted = Found(), sorted(set(offsets))
     while True:
         source = source_of()
-        found = reader.read(source, wanted)
+        room = UNPACKED_BYTES_MAX if bytes_max is None else max(0, bytes_max - whole.size)
+        found = reader.read(source, wanted, bytes_max=room)
         whole.add(found)
         if found.unread is not None:
+            if bytes_max is not None:
+                whole.unread = found.unread
+                return whole
             wanted = wanted[bisect_left(wanted, found.unread) :]
             continue
         if found.awaited is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from goqueue.broker.controller.metadata import FactLog, Facts, done
-from goqueue.broker.topics.partition_files import PartitionFiles
+from goqueue.broker.topics.partition_files import OPENED_PER_TURN_MAX, PartitionFiles
 from goqueue.broker.topics.settings import TopicDefaults, check_settings
 from goqueue.cluster.commands import ChangeTopic, CreateTopic, DeleteTopic, Result
 from goqueue.cluster.facts import (
@@ -19,7 +20,7 @@ from goqueue.cluster.facts import (
     TopicFact,
     config_key,
 )
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InternalTopic,
@@ -105,6 +106,10 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._folded: dict[str, str] = {}  # names by what metrics make of them
         self._partition_count = 0  # of topics that are not internal
+        # Topics whose partitions are being opened, by what metrics make of their names.
+        self._being_made: dict[str, CreateTopic] = {}
+        # Partitions by number, opened ahead for the topic that is decided on in this moment.
+        self._opened_ahead: dict[int, Partition] = {}
         self._kept: set[Partition] = set()
         self._changed: list[Callable[[], None]] = []
         # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
@@ -194,12 +199,19 @@ class Topics:
     def _grow(self, topic: Topic) -> None:
         for number in range(len(topic.partitions), topic.fact.partition_count):
             if self._keeps_all:
-                partition = self._files.open(topic.fact, topic.settings, number)
+                partition = self._open(topic, number)
                 self._kept.add(partition)
             else:
                 partition = self._files.absent(topic.fact, topic.settings, number)
             topic.partitions.append(partition)
             self._partition_count += not topic.is_internal
+
+    def _open(self, topic: Topic, number: int) -> Partition:
+        partition = self._opened_ahead.pop(number, None)
+        if partition is None:
+            return self._files.open(topic.fact, topic.settings, number)
+        _configure(partition, topic.settings)  # defaults may have changed meanwhile
+        return partition
 
     def keeps(self, partition: Partition) -> bool:
         """Whether this node has a copy."""
@@ -248,9 +260,12 @@ class Topics:
         replication_factor: int = -1,
         assignment: tuple[tuple[int, ...], ...] = (),
     ) -> Promise[Topic]:
-        """Make a topic. A node that is alone can use it at once; kept when it is durable.
+        """Make a topic; the promise resolves when it is durable.
 
-        In a cluster `replication_factor` says how many copies there are, or `assignment` where.
+        A single node can use it at once, unless it has more partitions than one turn of the event
+        loop opens: then the topic appears when all of them are open, and its name is taken until
+        then. In a cluster `replication_factor` says how many copies there are, or `assignment`
+        where.
         """
         self.check_new(name, partition_count=partition_count, settings=settings or {})
         command = CreateTopic(
@@ -261,12 +276,50 @@ class Topics:
             replication_factor,
             assignment,
         )
+        if self._is_opened_in_slices(name, partition_count):
+            return promised(self._make_in_slices(command))
+        return self._make(command)
+
+    def _is_opened_in_slices(self, name: str, count: int) -> bool:
+        """Whether partitions are too many for one turn.
+
+        Internal topics are exempt: what they are for begins in the turn that makes them.
+        """
+        return self._keeps_all and count > OPENED_PER_TURN_MAX and name not in INTERNAL_TOPICS
+
+    async def _make_in_slices(self, command: CreateTopic) -> Topic:
+        fact = TopicFact(command.id, command.name, command.partition_count, command.settings)
+        folded = folded_topic_name(command.name)
+        self._being_made[folded] = command
+        try:
+            opened = await self._open_in_slices(fact, range(command.partition_count))
+        finally:
+            del self._being_made[folded]
+        with self._using(opened):
+            made = self._make(command)
+        return await made
+
+    async def _open_in_slices(self, fact: TopicFact, numbers: range) -> dict[int, Partition]:
+        settings = self.defaults.resolve(fact.settings)
+        opened = await self._files.open_in_slices(fact, settings, numbers)
+        return dict(zip(numbers, opened, strict=True))
+
+    @contextmanager
+    def _using(self, opened: dict[int, Partition]) -> Iterator[None]:
+        """A single node applies what it decides at once: have it use these partitions."""
+        self._opened_ahead = opened
+        try:
+            yield
+        finally:
+            self._opened_ahead = {}
+
+    def _make(self, command: CreateTopic) -> Promise[Topic]:
         promise: Promise[Topic] = Promise()
 
         def decided(_: Result, error: Exception | None) -> None:
             topic = self._by_id.get(command.id)
             if error is None and topic is None:
-                error = UnknownTopic(name)  # It was deleted again meanwhile.
+                error = UnknownTopic(command.name)  # It was deleted again meanwhile.
             promise.settle(topic, error)
 
         self._fact_log.request(command).then(decided)
@@ -277,8 +330,12 @@ class Topics:
         check_topic_name(name)
         if name in self._topics:
             raise TopicExists(name)
+        folded = folded_topic_name(name)
+        being_made = self._being_made.get(folded)
+        if being_made is not None and being_made.name == name:
+            raise TopicExists(name)
         # Metric names cannot tell "." from "_", so two such topics would share their figures.
-        clash = self._folded.get(folded_topic_name(name))
+        clash = self._folded.get(folded) if being_made is None else being_made.name
         if clash is not None:
             raise InvalidTopicName(name, f"it would be mistaken for {clash!r}")
         if not 1 <= partition_count <= PARTITIONS_MAX:
@@ -292,13 +349,14 @@ class Topics:
     def _check_room(self, *, topics: int, partitions: int) -> None:
         """Refuse more topics or partitions than the settings allow."""
         limits = self.defaults.limits
-        count = len(self._topics) + topics
+        count = len(self._topics) + len(self._being_made) + topics
         if topics and 0 <= limits.topics_max < count:
             raise LimitReached(
                 f"There are {limits.topics_max} topics, as many as the setting topics.topics_max "
                 "allows; delete some or raise it."
             )
-        total = self._partition_count + partitions
+        being_made = sum(one.partition_count for one in self._being_made.values())
+        total = self._partition_count + being_made + partitions
         if 0 <= limits.partitions_total_max < total:
             raise LimitReached(
                 f"{total} partitions would be more than the setting topics.partitions_total_max "
@@ -315,7 +373,20 @@ class Topics:
         """Add partitions to a topic."""
         topic = self.get(name)
         self.check_growth(topic, partition_count)
+        if self._is_opened_in_slices(name, partition_count - len(topic.partitions)):
+            return promised(self._grow_in_slices(topic, partition_count))
         return self._change(topic, partition_count, topic.fact.settings)
+
+    async def _grow_in_slices(self, topic: Topic, partition_count: int) -> None:
+        numbers = range(len(topic.partitions), partition_count)
+        opened = await self._open_in_slices(topic.fact, numbers)
+        # Meanwhile it may have been deleted, changed or given partitions.
+        if self.find_by_id(topic.id) is None:
+            raise UnknownTopic(topic.name)
+        self.check_growth(topic, partition_count)
+        with self._using(opened):
+            changed = self._change(topic, partition_count, topic.fact.settings)
+        await changed
 
     def check_growth(self, topic: Topic, partition_count: int) -> None:
         if topic.is_internal:
@@ -372,8 +443,7 @@ class Topics:
         """Give the partitions of a topic the settings that are in effect."""
         topic.settings = self.defaults.resolve(topic.fact.settings)
         for partition in topic.partitions:
-            partition.settings = topic.settings
-            partition.log.settings = topic.settings.log
+            _configure(partition, topic.settings)
 
     def _redefault(self) -> bool:
         """Apply the defaults that were changed while nodes run; whether there are others now."""
@@ -401,6 +471,11 @@ class Topics:
         # again.
         if not self._files.is_taken_over(topic.fact):
             self._files.bury(name, topic.id)
+
+
+def _configure(partition: Partition, settings: PartitionSettings) -> None:
+    partition.settings = settings
+    partition.log.settings = settings.log
 
 
 def _accept(topic: Topic, record: Record) -> None:

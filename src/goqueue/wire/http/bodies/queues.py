@@ -169,7 +169,10 @@ class Extend(Body, kw_only=True):
 
 
 class Peek(Body, kw_only=True):
-    """What to look at; by default the first messages of each partition that are not done."""
+    """What to look at; by default the first messages of each partition that are not done.
+
+    The answer ends after some 4 MiB of messages, and has one at least.
+    """
 
     topic: TopicName
     partition: Annotated[PartitionNumber | None, Meta(description="By default all.")] = None
