@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.broker.topics.topics import (
-    DELIVERY_TOPIC,
-    OFFSETS_TOPIC,
-    SCHEDULED_TOPIC,
-    TRANSACTION_TOPIC,
-)
+from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
 from tests.simulation import cluster_queues, cluster_schedules
 from tests.simulation.cluster_queues import History, consumers_of, create_groups, drain
 from tests.simulation.cluster_streams import Streams

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from goqueue.broker.queues.host import Received, ReceivedMessage, Receiver
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
-from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.loop.promise import promised
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import GoQueueError
+from goqueue.model.names import DELIVERY_TOPIC
 from goqueue.partition import Appended
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.streams.coordinators import Groups
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic
+from goqueue.broker.topics.topics import Topic
 from goqueue.broker.transactions.joining import Joining
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
@@ -15,7 +15,7 @@ from goqueue.groups import CommitOffsets, OffsetErrors
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, read_header
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotLeader
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.transactions_model import (

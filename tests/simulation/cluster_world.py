@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from goqueue.broker import Broker
@@ -11,6 +11,7 @@ from goqueue.config import load
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
+from goqueue.model.observer import Observer
 from goqueue.partition import Appended, Partition
 from tests.simulation.clock import START_MS, VirtualClock
 from tests.simulation.cluster_watch import Watch
@@ -70,6 +71,7 @@ class ClusterNode:
                 "internal": f"node-{self.number}:7000",
                 "kafka": f"node-{self.number}:9092",
             },
+            observer=world.observers.get(self.number),
         )
         self.broker.open()
 
@@ -116,9 +118,17 @@ class ClusterNode:
 class ClusterWorld:
     """Nodes 1, 2, 3, … all of which vote."""
 
-    def __init__(self, seed: int, *, node_count: int = 3, **settings: str) -> None:
-        """Settings are given as `storage__fsync="none"`."""
+    def __init__(
+        self,
+        seed: int,
+        *,
+        node_count: int = 3,
+        observers: Mapping[int, Observer] | None = None,
+        **settings: str,
+    ) -> None:
+        """Settings are given as `storage__fsync="none"`; observers by the number of their node."""
         self.seed = seed
+        self.observers = observers or {}
         self.random = random.Random(seed)
         self.clock = VirtualClock(self.random)
         self.clock.blocking_ms_max = 2.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.confirming import CONFIRM_MS_MAX
-from goqueue.broker.topics.topics import OFFSETS_TOPIC
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.errors import CoordinatorNotAvailable, NotCoordinator
+from goqueue.model.names import OFFSETS_TOPIC
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 from goqueue.wire.kafka.messages.offset_fetch import (

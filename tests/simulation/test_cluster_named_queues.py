@@ -9,10 +9,10 @@ import pytest
 from goqueue.broker.named_queues.claims import producer_name
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
 from goqueue.broker.replication.leaders import Marker
-from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, NotCoordinator, QueueExists
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.names import DELIVERY_TOPIC
 from tests.simulation.cluster_queues import owner_of, records_of
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.named_queue_work import (

@@ -9,12 +9,6 @@ from goqueue.broker.replication.integrity import Doubts
 from goqueue.broker.replication.leaders import Marker
 from goqueue.broker.schedules import log as schedule_log
 from goqueue.broker.schedules.schedules import Delayed
-from goqueue.broker.topics.topics import (
-    DELIVERY_TOPIC,
-    OFFSETS_TOPIC,
-    SCHEDULED_TOPIC,
-    TRANSACTION_TOPIC,
-)
 from goqueue.cluster.commands import ClaimCopies, GiveUpCopy
 from goqueue.cluster.facts import PartitionFact
 from goqueue.groups import CommitOffsets, OffsetToCommit
@@ -25,7 +19,13 @@ from goqueue.model.errors import (
     NotLeader,
     TransactionCoordinatorFenced,
 )
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import (
+    DELIVERY_TOPIC,
+    OFFSETS_TOPIC,
+    SCHEDULED_TOPIC,
+    TRANSACTION_TOPIC,
+    TopicPartition,
+)
 from tests.simulation.cluster_transactions import Copy
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 

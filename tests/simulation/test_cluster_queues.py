@@ -6,11 +6,11 @@ import pytest
 
 from goqueue.broker.queues.host import GRANT_MS_MAX, Received
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
-from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotCoordinator, RequestTimedOut, StalePartitionVersion
+from goqueue.model.names import DELIVERY_TOPIC
 from tests.simulation.cluster_queues import (
     PARTITIONS,
     TOPIC,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from goqueue.broker.publishing.publisher import Published, Scheduled
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, SCHEDULED_TOPIC, TRANSACTION_TOPIC
 from goqueue.broker.transactions.orphans import LOOK_MS
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.broker.transactions.transactions import Transactions
@@ -16,7 +15,13 @@ from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, NotCoordinator
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import (
+    OFFSETS_TOPIC,
+    SCHEDULED_TOPIC,
+    TRANSACTION_TOPIC,
+    ProducerIdentity,
+    TopicPartition,
+)
 from goqueue.transactions import TransactionState
 from tests.simulation.cluster_transactions import ClusterStage, Copy
 from tests.simulation.cluster_world import ClusterWorld

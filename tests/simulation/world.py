@@ -15,6 +15,7 @@ from goqueue.config import Settings, load
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CorruptBatch, GoQueueError
+from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
 from tests.simulation.clock import VirtualClock
@@ -27,8 +28,16 @@ T = TypeVar("T")
 class World:
     """One node, its disk, and the time it lives in."""
 
-    def __init__(self, seed: int = 0, *, limits: Limits | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        limits: Limits | None = None,
+        observer: Observer | None = None,
+        **settings: str,
+    ) -> None:
         """Settings are given as `storage__fsync="none"`."""
+        self._observer = observer
         self.seed = seed
         self.random = random.Random(seed)
         self.clock = VirtualClock(self.random)
@@ -44,7 +53,9 @@ class World:
 
     def start(self) -> None:
         self._node = self.clock.node()
-        self.broker = Broker(self.settings, self.disk, self._node, self.random)
+        self.broker = Broker(
+            self.settings, self.disk, self._node, self.random, observer=self._observer
+        )
         self.broker.open()
         self.front = FrontEnd(self.broker, self._limits, advertised=lambda: ("localhost", 9092))
         self._watermarks.clear()

@@ -48,16 +48,7 @@ from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
 from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.settings import TopicDefaults
-from goqueue.broker.topics.topics import (
-    DELIVERY_TOPIC,
-    INTERNAL_TOPICS,
-    OFFSETS_TOPIC,
-    SCHEDULED_TOPIC,
-    SCHEMAS_TOPIC,
-    TRANSACTION_TOPIC,
-    Topic,
-    Topics,
-)
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.broker.transactions.entry import Entrant, TransactionEntry
 from goqueue.broker.transactions.epochs import Epochs
 from goqueue.broker.transactions.joining import Joining, is_transactional
@@ -85,7 +76,19 @@ from goqueue.model.errors import (
     TopicExists,
     UnknownTopic,
 )
-from goqueue.model.names import ProducerIdentity, TopicPartition, check_topic_name
+from goqueue.model.names import (
+    DELIVERY_TOPIC,
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    SCHEDULED_TOPIC,
+    SCHEMAS_TOPIC,
+    TRANSACTION_TOPIC,
+    ProducerIdentity,
+    TopicPartition,
+    check_topic_name,
+)
+from goqueue.model.observer import Observer
+from goqueue.model.session import Session
 from goqueue.partition import Appended, Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
@@ -130,6 +133,7 @@ class Broker:
         *,
         peers: Peers | None = None,
         addresses: Addresses = dict,
+        observer: Observer | None = None,
     ) -> None:
         """With `peers` it is one node of a cluster, and tells the others its `addresses`."""
         self.settings = settings
@@ -141,6 +145,7 @@ class Broker:
         release_reserve(disk, settings.storage)
         self._own_cluster_id = self._identify()
         self._keep_topics(addresses)
+        self.topics.observer = observer
         self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(scheduler, self.topics, self.leaders, settings)
@@ -491,6 +496,7 @@ class Broker:
         *,
         transactional_id: str | None = None,
         joins_transaction: bool = False,
+        session: Session | None = None,
     ) -> Appended | Split | Joining:
         """Store a client's batch; `partition.when_committed` tells when it is safe.
 
@@ -502,7 +508,7 @@ class Broker:
         if topic.settings.has_schemas:
             self.validation.check_batch(topic, batch, now_ms=self.scheduler.wall_ms())
         if not is_transactional(batch):
-            return self._store(topic, partition, batch)
+            return self._store(topic, partition, batch, session)
         if transactional_id is None:
             raise InvalidRequest("A transactional batch needs its producer's transactional id.")
         header = read_header(batch)
@@ -513,7 +519,7 @@ class Broker:
                 partition,
                 self._scheduled_by(topic, partition, batch),
                 joins_transaction,
-                partial(self._store, topic, partition, batch),
+                partial(self._store, topic, partition, batch, session),
             )
         )
 
@@ -535,7 +541,9 @@ class Broker:
         name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
         return [] if name is None else [name]
 
-    def _store(self, topic: Topic, partition: Partition, batch: memoryview) -> Appended | Split:
+    def _store(
+        self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
+    ) -> Appended | Split:
         if self.upkeep.is_full:
             full = StorageFull("The disk is full; retry when there is room again.")
             raise self.refused(partition, batch, full)
@@ -544,7 +552,7 @@ class Broker:
         if payload is not None and payload_has_attributes(payload):
             return self._pending.append(topic, partition, batch, now_ms=now_ms)
         if self._pending.is_idle:
-            return partition.append(batch, now_ms=now_ms, payload=payload)
+            return partition.append(batch, now_ms=now_ms, payload=payload, session=session)
         return self._pending.append_plain(partition, batch, now_ms=now_ms)
 
     def publish(

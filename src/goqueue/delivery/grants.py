@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from goqueue.delivery.ranges import Range
 
@@ -46,6 +46,7 @@ class Voided:
 
     serial: int
     places: list[Range]
+    offsets: tuple[int, ...] = field(default=(), compare=False)  # for observers; not journaled
 
 
 @dataclass(frozen=True, slots=True)

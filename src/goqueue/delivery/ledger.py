@@ -7,7 +7,7 @@ ledger that is read back is the ledger that was written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -87,6 +87,8 @@ class Retried:
     """These messages come again."""
 
     retries: list[tuple[int, Retry]]
+    # Of those, the ones whose delivery has just ended. For observers; not in the journal.
+    returned: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

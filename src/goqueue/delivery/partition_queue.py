@@ -380,7 +380,7 @@ class PartitionQueue:
 
     def retry(self, offset: int, retry: Retry) -> list[int]:
         """The message comes again; return the offsets that may be chosen from their times on."""
-        self.record(Retried([*self._before_in_key(offset), (offset, retry)]))
+        self.record(Retried([*self._before_in_key(offset), (offset, retry)], (offset,)))
         return self.come_again(offset)
 
     def come_again(self, offset: int) -> list[int]:

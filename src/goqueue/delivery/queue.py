@@ -224,7 +224,8 @@ class Queue(QueueFairness):
             partition = self.partitions[lease.partition]
             for index in places:
                 self._take_back(lease, index)
-            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in places]))
+            offsets = tuple(lease.offsets[one] for one in places)
+            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in places], offsets))
             self._changed[partition.number] = None
             for index in places:
                 offset = lease.offsets[index]

@@ -10,6 +10,16 @@ from goqueue.model.errors import InvalidTopicName
 
 Offset = NewType("Offset", int)
 
+# What brokers keep for themselves.
+OFFSETS_TOPIC = "__consumer_offsets"
+SCHEDULED_TOPIC = "__scheduled"
+DELIVERY_TOPIC = "__delivery"
+TRANSACTION_TOPIC = "__transaction_state"
+SCHEMAS_TOPIC = "__schemas"
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
+)
+
 TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

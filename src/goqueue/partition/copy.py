@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from goqueue.model.errors import GoQueueError, NotLeader, StorageFailed, StorageFull
 from goqueue.model.names import TopicPartition
+from goqueue.model.observer import Observer
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.partition.history import FIRST_EPOCH, Flush
 from goqueue.partition.producers import Producers, ProducersState
@@ -70,6 +71,7 @@ class Copy:
         "leader_epoch",
         "log",
         "name",
+        "observer",
         "on_durable",
         "on_written",
         "producers",
@@ -134,6 +136,7 @@ class Copy:
         # Whether this copy may have lost what it had reported as durable. It is in doubt until
         # there is a leader, by which time it does not count as in sync any more.
         self.is_doubted = False
+        self.observer: Observer | None = None
         self.on_durable: Callable[[], None] | None = None
         self.on_written: Callable[[], None] | None = None
         self._commit_limit = self.high_watermark if self.is_following else NO_LIMIT
@@ -342,6 +345,8 @@ class Copy:
             offset = self._commit_limit
         if offset <= self.high_watermark:
             return
+        if self.observer is not None and not self.is_following:
+            self.observer.replicated(self.name, (self.high_watermark, offset))
         self.high_watermark = offset
         self.transactions.advance(offset)
         committing = self._committing

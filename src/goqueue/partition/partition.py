@@ -28,6 +28,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition
 from goqueue.model.runs import Piece, gather_run
+from goqueue.model.session import Session
 from goqueue.partition.copy import NO_LEADER as NO_LEADER
 from goqueue.partition.cutting import CuttableCopy
 from goqueue.partition.epochs import LeaderEpochs
@@ -170,7 +171,14 @@ class Partition(CuttableCopy):
 
     # Writing
 
-    def append(self, batch: memoryview, *, now_ms: int, payload: Buffer | None = None) -> Appended:
+    def append(
+        self,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        payload: Buffer | None = None,
+        session: Session | None = None,
+    ) -> Appended:
         """Store a producer's batch, given as writable bytes; it is stamped in place.
 
         `payload` is its records, unpacked, if the caller has them.
@@ -187,7 +195,8 @@ class Partition(CuttableCopy):
             self.check_transaction(header)
         if settings.compression is not None and header.codec != settings.compression:
             batch = memoryview(recompress(batch, header, settings.compression))
-        return self.write(batch, now_ms=now_ms, is_append_time=settings.is_append_time)
+        is_append_time = settings.is_append_time
+        return self.write(batch, now_ms=now_ms, is_append_time=is_append_time, session=session)
 
     def check_transaction(self, header: BatchHeader) -> None:
         """Refuse a producer's batch that does not go with the transactions that are open here."""
@@ -199,7 +208,14 @@ class Partition(CuttableCopy):
                 "before writing outside of it."
             )
 
-    def write(self, batch: memoryview, *, now_ms: int, is_append_time: bool = False) -> Appended:
+    def write(
+        self,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        is_append_time: bool = False,
+        session: Session | None = None,
+    ) -> Appended:
         """Put a batch that is known to be good at the end of the log."""
         if self.is_following:
             raise self._refusal or NotLeader(self.name, NO_LEADER)
@@ -216,6 +232,9 @@ class Partition(CuttableCopy):
                 batch[:HEADER_BYTES] = before
             stamp(batch, base_offset=0, leader_epoch=NO_EPOCH)
             raise
+        if self.observer is not None and header.record_count and not header.is_control:
+            offsets = (header.base_offset, header.next_offset)
+            self.observer.stored(self.name, offsets, size=len(batch), session=session)
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
     def run_limits(self, *, now_ms: int) -> RunLimits | None:
@@ -224,7 +243,14 @@ class Partition(CuttableCopy):
             return None
         return run_limits(self.settings, now_ms=now_ms)
 
-    def append_run(self, data: Buffer, pieces: list[Piece], *, now_ms: int) -> bytes:
+    def append_run(
+        self,
+        data: Buffer,
+        pieces: list[Piece],
+        *,
+        now_ms: int,
+        session: Session | None = None,
+    ) -> bytes:
         """Store producers' batches that keep to the `run_limits` with one write.
 
         Their offsets are answered as `gather_run` packs them.
@@ -239,6 +265,10 @@ class Partition(CuttableCopy):
             raise self._storage_error(error) from error
         records = next_offset - end_offset
         self._note_written(epoch, end_offset, next_offset, size=len(run), records=records)
+        if self.observer is not None:
+            self.observer.stored(
+                self.name, (end_offset, next_offset), size=len(run), session=session
+            )
         return offsets
 
     def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:

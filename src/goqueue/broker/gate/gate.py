@@ -14,6 +14,7 @@ from goqueue.broker.gate.schedules import SchedulesArea
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Action, Resource
 from goqueue.model.errors import AccessDenied, GoQueueError
+from goqueue.model.observer import Observer
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Gate:
         another node owns: for clients that find the owner themselves.
         """
         self.broker = broker
+        self._observer = broker.topics.observer
         self._policy = policy
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         broker.topics.on_change(self._clear_grants)
@@ -102,9 +104,22 @@ class Gate:
             refused.reject(error)
             return refused
         if self._forwarder is None or not operation.is_routed:
-            return perform(operation, area, session, arguments)
-        return self._forwarder.route(
-            session, operation, arguments, lambda: perform(operation, area, session, arguments)
+            answer = perform(operation, area, session, arguments)
+        else:
+            answer = self._forwarder.route(
+                session, operation, arguments, lambda: perform(operation, area, session, arguments)
+            )
+        if self._observer is not None:
+            self._observe(self._observer, session, operation, answer)
+        return answer
+
+    def _observe(
+        self, observer: Observer, session: Session, operation: Operation, answer: Promise[Any]
+    ) -> None:
+        now_ms = self.broker.scheduler.now_ms
+        began_ms = now_ms()
+        answer.then(
+            lambda _, error: observer.called(session, operation.name, error, now_ms() - began_ms)
         )
 
     def authorise(
@@ -118,6 +133,8 @@ class Gate:
     def check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless the session may do this."""
         if self._policy is not None and not self._policy.allows(session, action, resource):
+            if self._observer is not None:
+                self._observer.denied(session, action, resource)
             raise AccessDenied(session.principal, action, resource)
 
     def perform_for(

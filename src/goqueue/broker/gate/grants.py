@@ -63,7 +63,8 @@ class Grants:
         place = (topic, number)
         known = self._writers.get(place)
         if known is None:
-            known = self._writers[place] = Writer(*self._find(Action.WRITE, topic, number))
+            found = self._find(Action.WRITE, topic, number)
+            known = self._writers[place] = Writer(*found, self._session)
         return known
 
     def reader(self, topic: TopicRef, number: int) -> Reader:
@@ -110,7 +111,11 @@ class _Place:
 class Writer(_Place):
     """A partition that batches are written to as their producers made them."""
 
-    __slots__ = ()
+    __slots__ = ("_session",)
+
+    def __init__(self, broker: Broker, topic: Topic, number: int, session: Session) -> None:
+        super().__init__(broker, topic, number)
+        self._session = session
 
     @property
     def shortage(self) -> GoQueueError | None:
@@ -138,6 +143,7 @@ class Writer(_Place):
             batch,
             transactional_id=transactional_id,
             joins_transaction=joins_transaction,
+            session=self._session,
         )
 
     def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
@@ -170,7 +176,8 @@ class Writer(_Place):
     def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
         """Store plain batches of any producers; their base offsets, packed, and the last offset."""
         partition = self.partition
-        offsets = partition.append_run(data, pieces, now_ms=self._broker.scheduler.wall_ms())
+        now_ms = self._broker.scheduler.wall_ms()
+        offsets = partition.append_run(data, pieces, now_ms=now_ms, session=self._session)
         return offsets, partition.log.end_offset - 1
 
     def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:

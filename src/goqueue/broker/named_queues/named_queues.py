@@ -18,7 +18,7 @@ import msgspec
 from goqueue.broker.named_queues.claims import producer_name
 from goqueue.broker.named_queues.sending import Posted, Posting, PostResult, QueueSender
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
 from goqueue.loop.clock import Scheduler
@@ -32,7 +32,7 @@ from goqueue.model.errors import (
     UnknownQueue,
     UnknownTopic,
 )
-from goqueue.model.names import check_topic_name
+from goqueue.model.names import DELIVERY_TOPIC, check_topic_name
 
 # How often a change is repeated because another node has changed the queue meanwhile.
 CHANGE_ATTEMPTS_MAX = 10

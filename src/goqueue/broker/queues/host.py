@@ -37,6 +37,7 @@ from goqueue.model.errors import (
     InvalidReceipt,
     RequestTimedOut,
 )
+from goqueue.model.names import TopicPartition
 
 # How long a receive that would not wait does so for what has to come from another node.
 AWAIT_MS = 2_000
@@ -233,6 +234,9 @@ class HostedQueue:
     @property
     def has_leases(self) -> bool:
         return not self._is_closed and self.queue.leases.count > 0
+
+    def name_of(self, number: int) -> TopicPartition:
+        return TopicPartition(self.topic.name, number)
 
     def take_events(self) -> list[tuple[int, list[Event]]]:
         return self.queue.take_events()

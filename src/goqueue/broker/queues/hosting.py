@@ -38,6 +38,7 @@ from goqueue.delivery import (
 from goqueue.loop.clock import Handle, Scheduler
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
+from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
@@ -98,6 +99,10 @@ class QueueHosts:
         self._timer: Handle | None = None
         topics.on_change(self._topics_changed)
         topics.facts.log.on_applied(self._apply)
+
+    @property
+    def observer(self) -> Observer | None:
+        return self._topics.observer
 
     def open(self) -> None:
         """Load what the journal knows; nothing is delivered before that.

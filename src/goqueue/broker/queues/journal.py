@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
+from goqueue.broker.queues.observation import observe
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.shards.transactional_batches import write_records
-from goqueue.broker.topics.topics import DELIVERY_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
     Ended,
@@ -53,7 +54,7 @@ from goqueue.model.errors import (
     NotLeader,
     StorageFailed,
 )
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import DELIVERY_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Partition
 
 BATCH_BYTES_MAX = 1 << 20
@@ -73,10 +74,13 @@ Ledgers = dict[int, Ledger]
 class Journaled(Protocol):
     """A queue that has something to write down."""
 
+    group: str
     group_id: str
 
     @property
     def topic_id(self) -> bytes: ...
+
+    def name_of(self, number: int) -> TopicPartition: ...
 
     @property
     def has_leases(self) -> bool: ...
@@ -90,6 +94,9 @@ class _OpenTransaction:
 
     first_offset: int  # of the journal
     ledgers: dict[LedgerKey, None] = field(default_factory=dict)
+
+
+_Reportable = tuple[str, TopicPartition, list[Event]]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +114,7 @@ class _Shelf:
     open: dict[int, _OpenTransaction] = field(default_factory=dict)  # by producer id
     written_ms: int = 0  # when the last record was written, by the clock of who wrote it
     leasing: dict[Journaled, None] = field(default_factory=dict)  # queues that may have leases
+    unreported: list[_Reportable] = field(default_factory=list)  # not written yet
 
     @property
     def is_behind(self) -> bool:
@@ -418,13 +426,21 @@ class DeliveryJournal:
             for number, events in queue.take_events():
                 key = LedgerKey(queue.group_id, queue.topic_id, number)
                 shelf.unsaved.append(self._record(key, events))
+                if self._topics.observer is not None:
+                    shelf.unreported.append((queue.group, queue.name_of(number), events))
         waiting, shelf.waiting = shelf.waiting, []
         unwritten, shelf.unwritten = shelf.unwritten, []
+
+        reported: list[_Reportable] = []
 
         def committed(error: GoQueueError | None) -> None:
             error = _where_now(error)
             for promise in waiting:
                 promise.settle(None, error)
+            observer = self._topics.observer
+            if error is None and observer is not None:
+                for group, name, events in reported:
+                    observe(observer, group, name, events)
 
         try:
             self._append(shelf)
@@ -438,6 +454,7 @@ class DeliveryJournal:
             committed(error)
             return
         shelf.is_refused = False
+        reported, shelf.unreported = shelf.unreported, []
         for promise in unwritten:
             promise.resolve(None)
         shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)

@@ -27,7 +27,7 @@ from goqueue.broker.queues.rewind import Look, purge, rewind_to, rewind_to_time
 from goqueue.broker.queues.settling import Call, Outcomes, settle
 from goqueue.broker.queues.transactions import TransactionalAcks
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.topics.topics import DELIVERY_TOPIC, INTERNAL_TOPICS, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import QueueGroupFact
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
@@ -50,7 +50,7 @@ from goqueue.model.errors import (
     InvalidRequest,
     UnknownGroup,
 )
-from goqueue.model.names import ProducerIdentity, check_topic_name
+from goqueue.model.names import DELIVERY_TOPIC, INTERNAL_TOPICS, ProducerIdentity, check_topic_name
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 

@@ -13,10 +13,12 @@ from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.settling import Outcomes, route
 from goqueue.delivery import LedgerKey, Preparation
+from goqueue.delivery.ranges import ranges_of
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
+from goqueue.model.observer import Outcome
 from goqueue.partition import Partition
 
 
@@ -95,6 +97,19 @@ class TransactionalAcks:
                 queues[hosted] = None
         now_ms = self._scheduler.now_ms()
         for hosted in queues:
+            self._observe(hosted, producer_id, is_commit=is_commit)
             hosted.queue.end_transaction(producer_id, now_ms, is_commit=is_commit)
             hosted.settle()
             hosted.wake()
+
+    def _observe(self, hosted: HostedQueue, producer_id: int, *, is_commit: bool) -> None:
+        """Report the messages that the end of a transaction decides about."""
+        observer = self._hosts.observer
+        if observer is None:
+            return
+        outcome = Outcome.ACKED if is_commit else Outcome.RETRIED
+        for number, partition in enumerate(hosted.queue.partitions):
+            offsets = sorted(partition.ledger.prepared.get(producer_id, ()))
+            if offsets:
+                ranges = ranges_of(offsets)
+                observer.settled(hosted.group, hosted.name_of(number), ranges, outcome=outcome)

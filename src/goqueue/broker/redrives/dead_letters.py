@@ -20,6 +20,7 @@ from goqueue.delivery.redrive import Letter, LetterFilter, read_letter
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import UnknownTopic
+from goqueue.model.names import TopicPartition
 
 LEDGER_GROUP = "__deadletters"
 RUN_LETTERS_MAX = 500
@@ -199,6 +200,12 @@ class DeadLetters:
         """These are dead no longer; kept when that is durable."""
         key = LedgerKey(LEDGER_GROUP, topic_id, number)
         return self._ledgers.write(key, [Done(Finish.ACKED, ranges_of(sorted(offsets)))])
+
+    def report_redriven(self, source: TopicPartition, offsets: list[int]) -> None:
+        """Tell an observer which letters of a partition are back in their topics."""
+        observer = self._topics.observer
+        if observer is not None and offsets:
+            observer.redriven(source, ranges_of(sorted(offsets)))
 
 
 def _take(run: LetterRun, filter: LetterFilter, letters: list[Letter], count_max: int) -> int:

@@ -47,6 +47,7 @@ from goqueue.model.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
+from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
 
 JOB_KIND = "redrive"
@@ -432,6 +433,7 @@ class Redrives:
         if moved and not job.order.keep_copy:
             await self._letters.finish(topic.id, number, moved)
         await self._save(job)
+        self._letters.report_redriven(TopicPartition(topic.name, number), moved)
         return len(moved)
 
     async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:

@@ -20,6 +20,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import DuplicateSequence, GoQueueError
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.names import TopicPartition
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
@@ -175,6 +176,7 @@ class ClusterSteps:
         job.go_on(step.partition, step.next_offset)
         job.step = None
         await self._save(job)
+        self._letters.report_redriven(TopicPartition(topic.name, step.partition), moved)
         rate = job.order.rate_per_s
         if rate is not None and moved:
             due_ms = began_ms + len(moved) * 1000 // rate

@@ -8,7 +8,7 @@ from random import Random
 from goqueue.broker.replication.leaders import CALL_TIMEOUT_MS, Leaders
 from goqueue.broker.schedules.calls import Owner, Refused, ScheduleCalls, not_here
 from goqueue.broker.schedules.listing import SchedulePage, ScheduleStats
-from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.delivery.schedules import NO_EPOCH, ScheduledMessage, ScheduleIds
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.peers import Peers
@@ -21,7 +21,7 @@ from goqueue.model.errors import (
     ScheduleReleased,
     UnknownSchedule,
 )
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import SCHEDULED_TOPIC, ProducerIdentity
 
 STORE_MS_MAX = 5_000  # so long an owner is looked for that takes a message
 STORE_RETRY_MS = 100

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from goqueue.broker.schedules.intents import IntentReleaser, Send
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import RETRY_MS
-from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import Lateness, ScheduleIds
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorLoading
+from goqueue.model.names import SCHEDULED_TOPIC
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
@@ -56,6 +57,7 @@ class HostedLog:
         self.log = ScheduleLog(
             tools.scheduler, tools.disk, self._partition, topic_id=self._topic_id, is_replica=True
         )
+        self.log.observer = tools.topics.observer
         self.releaser = IntentReleaser(
             tools.scheduler,
             tools.topics,

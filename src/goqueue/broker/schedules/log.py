@@ -15,10 +15,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from goqueue.broker.schedules.in_flight import Flights
 from goqueue.broker.schedules.positions import Places
 from goqueue.broker.shards.transactional_batches import next_sequence, write_batch
+from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.schedules import (
     Agenda,
     Bucket,
@@ -55,7 +57,8 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotCoordinator
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
@@ -69,6 +72,8 @@ READ_RETRY_MS = 1000
 LOAD_STEP_BYTES = 256 << 10  # read in one turn of the event loop, where others have theirs
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ScheduleLog:
@@ -106,6 +111,7 @@ class ScheduleLog:
         self._flights = Flights(scheduler)
         self._activating: deque[Stretch] = deque()
         self._on_active: Callable[[int], None] = lambda due_ms: None
+        self.observer: Observer | None = None
 
     # Opening
 
@@ -225,6 +231,8 @@ class ScheduleLog:
         self.agenda.schedule(first, messages)
         if state is not None:
             self.agenda.origins.put(state)
+        if self.observer is not None:
+            self._report(self.observer.scheduled, (first, first + len(messages)))
         return first
 
     def _origin_after(
@@ -328,6 +336,8 @@ class ScheduleLog:
                 return
             if until < last:
                 self._activating.appendleft((until + 1, last))
+            if self.observer is not None:
+                self.observer.scheduled(self.partition.name, (first, until + 1))
             room -= until - first + 1
             if due_ms is not None:
                 self._on_active(due_ms)
@@ -366,7 +376,19 @@ class ScheduleLog:
             some = numbers[start : start + ENDS_PER_BATCH_MAX]
             last = self._write(end_batch(some, moved, now_ms, is_released=is_released))
             self.agenda.end_many(some, is_released=is_released)
+        if self.observer is not None and numbers:
+            report = self.observer.released if is_released else self.observer.cancelled
+            self._report(report, ranges_of(sorted(numbers)))
         return last
+
+    def _report(self, report: Callable[[TopicPartition, T], None], what: T) -> None:
+        """Tell an observer when everything that is written now is committed."""
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                report(self.partition.name, what)
+
+        self.partition.when_committed(self.partition.end_offset - 1, committed)
 
     def intend(self, intent: Intent) -> int:
         """Store what is about to be released; the offset to wait for before it is."""

@@ -33,7 +33,7 @@ from goqueue.broker.schedules.listing import (
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import Releaser
 from goqueue.broker.schedules.single_node import ScheduleAlone
-from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import ProducerSettings, ScheduleSettings
 from goqueue.delivery.schedules import (
     NEVER_MS,
@@ -54,7 +54,7 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownSchedule,
 )
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import SCHEDULED_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 

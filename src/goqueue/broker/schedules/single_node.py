@@ -8,11 +8,12 @@ from collections.abc import Callable
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.recovery import end_released
 from goqueue.broker.schedules.release import RETRY_MS, Releaser
-from goqueue.broker.topics.topics import SCHEDULED_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import ScheduleIds
 from goqueue.loop.clock import Scheduler
 from goqueue.model.errors import GoQueueError
+from goqueue.model.names import SCHEDULED_TOPIC
 from goqueue.storage.disk import Disk
 
 PRODUCER_NAME = "schedules"
@@ -79,6 +80,7 @@ class ScheduleAlone:
         self.ids = ScheduleIds(topic.id)
         for partition in topic.partitions:
             log = ScheduleLog(self._scheduler, self._disk, partition, topic_id=topic.id)
+            log.observer = self._topics.observer
             log.load()
             self.logs.append(log)
         self.releaser = Releaser(

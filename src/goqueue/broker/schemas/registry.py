@@ -20,7 +20,7 @@ from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.schemas.replica import SchemaCopy
-from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
@@ -33,6 +33,7 @@ from goqueue.model.errors import (
     SchemaRefused,
     StorageFull,
 )
+from goqueue.model.names import SCHEMAS_TOPIC
 from goqueue.partition import Partition
 from goqueue.schemas import removal
 from goqueue.schemas.catalog import Content, Version

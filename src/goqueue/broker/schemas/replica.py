@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
-from goqueue.broker.topics.topics import SCHEMAS_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise, start
@@ -29,6 +29,7 @@ from goqueue.model.errors import (
     OffsetOutOfRange,
     RequestTimedOut,
 )
+from goqueue.model.names import SCHEMAS_TOPIC
 from goqueue.partition import Partition
 from goqueue.partition.partition import NO_LEADER
 from goqueue.schemas.registry import Registry

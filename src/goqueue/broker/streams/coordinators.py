@@ -13,7 +13,7 @@ from typing import Any
 
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.streams.rebalance_watch import RebalanceWatch
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import GroupSettings
 from goqueue.groups import (
     CommitOffsets,
@@ -53,7 +53,7 @@ from goqueue.model.errors import (
     NotCoordinator,
     UnknownGroup,
 )
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity
 from goqueue.partition import Partition
 
 TOPICS_PER_MS = 100  # of a delay before coordinators hear of new topics

@@ -11,21 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from goqueue.broker.topics.topics import (
-    DELIVERY_TOPIC,
-    OFFSETS_TOPIC,
-    SCHEDULED_TOPIC,
-    SCHEMAS_TOPIC,
-    TRANSACTION_TOPIC,
-    Topic,
-    Topics,
-)
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import Settings
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable
+from goqueue.model.names import (
+    DELIVERY_TOPIC,
+    OFFSETS_TOPIC,
+    SCHEDULED_TOPIC,
+    SCHEMAS_TOPIC,
+    TRANSACTION_TOPIC,
+)
 
 # How long a call waits for what its own node is setting up. Kafka clients retry by themselves
 # afterwards; for HTTP clients their node retries.

@@ -11,7 +11,8 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.cluster.facts import TopicFact
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.promise import Promise
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import INTERNAL_TOPICS, TopicPartition
+from goqueue.model.observer import Observer
 from goqueue.partition import Partition, PartitionSettings, PartitionState
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
@@ -67,6 +68,7 @@ class PartitionFiles:
         self._cut: set[bytes] = set()
         self._is_doubt_told = False
         self._is_closed = False
+        self.observer: Observer | None = None  # of topics that are not internal
 
     # Stopping and starting
 
@@ -127,6 +129,7 @@ class PartitionFiles:
                 is_replica=is_replica,
             )
             partition.is_doubted = is_replica and self._are_all_doubted
+            self._observe(partition)
             return partition
         # Copies in a cluster were redone all at once, before it was known who leads what.
         redone = [] if is_replica else self._commit_journal.redo(key, folder)
@@ -149,7 +152,12 @@ class PartitionFiles:
         if is_replica and (self._are_all_doubted or key in self._cut):
             partition.is_doubted = True
         self._cut.discard(key)
+        self._observe(partition)
         return partition
+
+    def _observe(self, partition: Partition) -> None:
+        if partition.name.topic not in INTERNAL_TOPICS:
+            partition.observer = self.observer
 
     def open_in_slices(
         self, fact: TopicFact, settings: PartitionSettings, numbers: Iterable[int]

@@ -33,20 +33,13 @@ from goqueue.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from goqueue.model.names import TopicPartition, check_topic_name, folded_topic_name
+from goqueue.model.names import INTERNAL_TOPICS, TopicPartition, check_topic_name, folded_topic_name
+from goqueue.model.observer import Observer
 from goqueue.partition import Partition, PartitionSettings
 
 if TYPE_CHECKING:
     from goqueue.broker.topics.internal_topics import InternalTopics
 
-OFFSETS_TOPIC = "__consumer_offsets"
-SCHEDULED_TOPIC = "__scheduled"
-DELIVERY_TOPIC = "__delivery"
-TRANSACTION_TOPIC = "__transaction_state"
-SCHEMAS_TOPIC = "__schemas"
-INTERNAL_TOPICS = frozenset(
-    {OFFSETS_TOPIC, SCHEDULED_TOPIC, DELIVERY_TOPIC, TRANSACTION_TOPIC, SCHEMAS_TOPIC}
-)
 PARTITIONS_MAX = 10_000
 
 
@@ -116,9 +109,20 @@ class Topics:
         # records one by one for such a topic calls it, and the broker says how it is done.
         self.check_record: Callable[[Topic, Record], None] = _accept
         self.internal: InternalTopics  # set by the broker
+        self._observer: Observer | None = None
         log.on_applied(self._apply)
 
     # Looking up
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is notified of what happens to messages, by all who have these topics."""
+        return self._observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        """Before any partition is opened."""
+        self._observer = self._files.observer = observer
 
     def get(self, name: str) -> Topic:
         topic = self._topics.get(name)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.topics.topics import TRANSACTION_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import TransactionCalls
 from goqueue.broker.transactions.host import HostedCoordinator
 from goqueue.loop.clock import Scheduler
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotCoordinator
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import TRANSACTION_TOPIC, ProducerIdentity
 from goqueue.partition import Partition
 from goqueue.transactions import TransactionView
 

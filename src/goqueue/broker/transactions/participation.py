@@ -13,14 +13,14 @@ from typing import Protocol
 
 import msgspec
 
-from goqueue.broker.topics.topics import TRANSACTION_TOPIC, Topics
+from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import TransactionCalls
 from goqueue.model.bounds import PartitionNumber, ProducerEpoch, ProducerId
 from goqueue.model.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
 )
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Partition
 
 _ADMIT = "admit"

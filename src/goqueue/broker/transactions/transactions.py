@@ -15,7 +15,7 @@ import msgspec
 
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.streams.coordinators import Groups
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topic, Topics
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.broker.transactions.calls import TransactionCalls
 from goqueue.broker.transactions.host import HostedCoordinator
 from goqueue.broker.transactions.markers import Markers, OnEnd
@@ -35,7 +35,7 @@ from goqueue.model.errors import (
     NotCoordinator,
     UnknownTransaction,
 )
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.model.queries import PREFIX, routing_name
 from goqueue.partition import Partition
 from goqueue.transactions import (

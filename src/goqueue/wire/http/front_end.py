@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.topics.topics import OFFSETS_TOPIC
+from goqueue.model.names import OFFSETS_TOPIC
 from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
 from goqueue.wire.http.member_positions import MemberPositions
 

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from goqueue.broker.topics.topics import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
+from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
 from goqueue.model.queries import PREFIX as QUERY_PREFIX
 from goqueue.wire.carrier.forwarding import NOBODY, json_request
 from goqueue.wire.http.bodies.queues import QueueGroup

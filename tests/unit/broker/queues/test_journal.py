@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.delivery import Done, Finish, LedgerKey
 from goqueue.model.batch import Record, encode_batch
+from goqueue.model.names import DELIVERY_TOPIC
 from tests.unit.broker.queues.test_queues import QueueNode, receipts
 
 

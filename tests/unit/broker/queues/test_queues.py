@@ -9,7 +9,6 @@ import pytest
 
 from goqueue.broker.queues.host import ReceivedMessage, Receiver
 from goqueue.broker.queues.lanes import LANES_FILE
-from goqueue.broker.topics.topics import DELIVERY_TOPIC
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (
@@ -22,6 +21,7 @@ from goqueue.model.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+from goqueue.model.names import DELIVERY_TOPIC
 from tests.unit.broker.node import Node
 
 Messages = list[ReceivedMessage]

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from goqueue.broker.topics.topics import SCHEMAS_TOPIC
 from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import GoQueueError, SchemaRefused, StorageFailed, StorageFull
+from goqueue.model.names import SCHEMAS_TOPIC
 from goqueue.schemas.catalog import Version
 from goqueue.schemas.drafts import Request
 from goqueue.schemas.names import read_subject

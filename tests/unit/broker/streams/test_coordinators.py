@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.topics.topics import OFFSETS_TOPIC
 from goqueue.groups import CommitOffsets, GroupState, Heartbeat, Join, OffsetToCommit, Sync
 from goqueue.groups.consumer_protocol import encode_subscription
 from goqueue.loop.promise import start
@@ -17,6 +16,7 @@ from goqueue.model.errors import (
     UnknownGroup,
     UnknownMember,
 )
+from goqueue.model.names import OFFSETS_TOPIC
 from tests.unit.broker.node import Node
 
 GROUPS = [f"group-{number}" for number in range(12)]

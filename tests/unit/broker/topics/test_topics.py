@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.broker.controller.metadata import PRODUCER_ID_BLOCK
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, PARTITIONS_MAX
+from goqueue.broker.topics.topics import PARTITIONS_MAX
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     GoQueueError,
@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from goqueue.model.names import OFFSETS_TOPIC
 from tests.simulation.disk import PowerLost
 from tests.unit.broker.node import Node
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from goqueue.broker.publishing.publisher import Published, Scheduled
-from goqueue.broker.topics.topics import DELIVERY_TOPIC, SCHEDULED_TOPIC
 from goqueue.broker.transactions.ids import Transaction, TransactionIds
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.broker.transactions.sessions import GENERATED_PREFIX, GENERATED_REST_MS, SCAN_PAUSE_MS
@@ -20,7 +19,7 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownTransaction,
 )
-from goqueue.model.names import ProducerIdentity
+from goqueue.model.names import DELIVERY_TOPIC, SCHEDULED_TOPIC, ProducerIdentity
 from goqueue.partition import Appended, Partition
 from tests.unit.broker.queues.test_queues import Messages, receipts, texts
 from tests.unit.broker.transactions.transacting_node import TransactingNode

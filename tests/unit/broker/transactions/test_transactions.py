@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from goqueue.broker.transactions.joining import Joining
 from goqueue.groups import CommitOffsets, OffsetToCommit
 from goqueue.model.batch import Record, encode_batch
@@ -21,7 +20,7 @@ from goqueue.model.errors import (
     UnknownPartition,
     UnknownTransaction,
 )
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition
 from goqueue.transactions import TransactionState
 from tests.simulation.world import World

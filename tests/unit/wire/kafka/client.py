@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from goqueue.model.batch import decode_batch, read_header
+from goqueue.model.observer import Observer
 from goqueue.wire.kafka.connection import Connection
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME
@@ -34,10 +35,15 @@ class Client:
     """One connection to a node with the topic `orders`, and the usual questions."""
 
     def __init__(
-        self, *, partitions: int = 4, limits: Limits | None = None, **settings: str
+        self,
+        *,
+        partitions: int = 4,
+        limits: Limits | None = None,
+        observer: Observer | None = None,
+        **settings: str,
     ) -> None:
         settings = {**_SETTINGS, **settings}
-        self.node = Node(limits=limits, **settings)
+        self.node = Node(limits=limits, observer=observer, **settings)
         topic = self.node.create("orders", partitions)
         self.subject = Subject(topic_id=topic.id)
         self.peer: KafkaPeer = self.node.peer()

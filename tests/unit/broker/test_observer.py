@@ -1,0 +1,126 @@
+"""What an observer sees of one node: every range once, whatever way its messages took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from goqueue.broker.publishing.publisher import Published, Scheduled
+from goqueue.delivery.redrive import RedriveOrder
+from goqueue.model.attributes import DELAY_HEADER
+from goqueue.model.batch import Record
+from goqueue.model.observer import Outcome
+from tests.simulation.observing import CountingObserver
+from tests.unit.broker.queues.test_queues import QueueNode
+from tests.unit.wire.kafka.client import Client
+from tests.unit.wire.kafka.requests import produce_request, records_for
+
+
+@pytest.fixture
+def seen() -> CountingObserver:
+    return CountingObserver()
+
+
+@pytest.fixture
+def node(seen: CountingObserver) -> QueueNode:
+    node = QueueNode(observer=seen)
+    node.create("orders", 2)
+    return node
+
+
+def once(topic: str, offsets: Iterable[int], *, partition: int = 0) -> dict[object, int]:
+    return {(topic, partition, offset): 1 for offset in offsets}
+
+
+def of_group(topic: str, offsets: Iterable[int], times: int = 1) -> dict[object, int]:
+    return {("shop", topic, 0, offset): times for offset in offsets}
+
+
+@pytest.mark.parametrize("version", [2, 7, 9, 13])
+def test_what_producers_send_is_stored_once(seen: CountingObserver, version: int) -> None:
+    client = Client(observer=seen)
+    for _ in range(3):
+        request = produce_request(version, client.subject, records_for(version, b"a", b"b"))
+        client.call("Produce", request, version)
+    assert seen.stored_at == once("orders", range(6))
+    assert seen.replicated_at == once("orders", range(6))
+    assert seen.writers == {"kafka"}
+
+
+def test_what_is_published_is_stored_once(node: QueueNode, seen: CountingObserver) -> None:
+    records = [Record(str(number).encode(), b"v") for number in range(20)]
+    results = node.wait(node.broker.publish("orders", records))
+    places = [("orders", one.partition, one.offset) for one in results if type(one) is Published]
+    assert seen.stored_at == dict.fromkeys(places, 1)
+
+
+def test_internal_topics_are_not_observed(node: QueueNode, seen: CountingObserver) -> None:
+    node.send("a")
+    node.settle("ack", node.receive())
+    assert {topic for topic, _, _ in seen.stored_at} == {"orders"}
+
+
+def test_a_message_is_delivered_retried_and_acknowledged(
+    node: QueueNode, seen: CountingObserver
+) -> None:
+    node.send("a", "b", "c")
+    messages = node.receive(messages_max=10)
+    node.settle("ack", messages[:1])
+    node.settle("nack", messages[1:2], delay_ms=0)
+    [again] = node.receive(messages_max=10)
+    node.settle("ack", [again])
+    node.run_for(31_000)  # The lease of the third expires.
+    [third] = node.receive(messages_max=10)
+    node.settle("ack", [third])
+    assert seen.delivered_at == of_group("orders", [0]) | of_group("orders", [1, 2], 2)
+    assert seen.settled_as[Outcome.RETRIED] == of_group("orders", [1, 2])
+    assert seen.settled_as[Outcome.ACKED] == of_group("orders", [0, 1, 2])
+    assert not seen.dead_lettered_at
+
+
+def test_a_rejected_message_is_dead_lettered_and_redriven(
+    node: QueueNode, seen: CountingObserver
+) -> None:
+    node.send("a", "b")
+    first, second = node.receive(messages_max=2)
+    node.settle("reject", [first], reason="no")
+    node.settle("ack", [second])
+    assert seen.dead_lettered_at == of_group("orders", [0])
+    assert seen.settled_as[Outcome.ACKED] == of_group("orders", [1])
+    assert seen.stored_at == once("orders", [0, 1]) | once("orders.dlq", [0])
+    node.wait(node.broker.redrives.start("orders", RedriveOrder()))
+    node.run_for(5_000)
+    assert seen.redriven_at == once("orders.dlq", [0])
+    assert seen.stored_at == once("orders", [0, 1, 2]) | once("orders.dlq", [0])
+
+
+def test_a_delayed_message_is_scheduled_and_released_or_cancelled(
+    node: QueueNode, seen: CountingObserver
+) -> None:
+    delayed = Record(None, b"v", ((DELAY_HEADER, b"5000"),))
+    results = [node.wait(node.broker.publish("orders", [delayed])) for _ in range(3)]
+    [kept, cancelled, other] = [one for [one] in results if type(one) is Scheduled]
+    assert kept != other
+    node.wait(node.broker.schedules.cancel(cancelled.schedule_id))
+    assert len(seen.scheduled_at) == 3
+    assert set(seen.scheduled_at.values()) == {1}
+    assert len(seen.cancelled_at) == 1
+    assert not seen.stored_at
+    node.run_for(6_000)
+    assert len(seen.released_at) == 2
+    assert seen.released_at + seen.cancelled_at == seen.scheduled_at
+    assert len(seen.stored_at) == 2
+
+
+def test_what_a_receiver_that_is_gone_was_given_is_released(
+    node: QueueNode, seen: CountingObserver
+) -> None:
+    node.wait(node.broker.queues.create("shop", {"key_order": True}))
+    node.send("a", key=b"k")
+    node.ask(messages_max=1).cancel()
+    node.run_for(100)
+    [message] = node.receive(messages_max=1)
+    assert message.delivery.attempt == 1
+    released = seen.settled_as[Outcome.RELEASED]
+    assert seen.delivered_at - released == of_group("orders", [0])
