@@ -28,7 +28,7 @@ from goqueue.broker.queue_looking import PeekedMessage, TopicLanes, lanes_of, pe
 from goqueue.broker.queue_moving import Look, purge, rewind_to, rewind_to_time
 from goqueue.broker.queue_settling import Call, Outcomes, settle
 from goqueue.broker.queue_transactions import TransactionalAcks
-from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.scheduler import MonotonicScheduler, Scheduler
 from goqueue.broker.topics import DELIVERY_TOPIC, INTERNAL_TOPICS, Topic, Topics
 from goqueue.cluster.facts import QueueGroupFact
 from goqueue.config import DeliverySettings
@@ -91,6 +91,7 @@ class Queues:
 
         `look` tells where partitions begin and end, whoever leads them.
         """
+        scheduler = MonotonicScheduler(scheduler)
         self._scheduler = scheduler
         self._topics = topics
         self._new_id = new_id
