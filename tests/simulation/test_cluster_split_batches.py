@@ -516,6 +516,39 @@ def test_a_producer_that_skips_a_batch_for_good_is_out_of_order() -> None:
     assert waiting == [STORED]
 
 
+def test_a_transaction_that_has_ended_takes_what_was_refused_with_it() -> None:
+    """Nobody sends its batches again, so the next ones must not wait for them."""
+    scene = Scene()
+    world = scene.world
+    name = _name_coordinated_elsewhere(scene)
+    transactions = world.nodes[scene.leader.broker.transactions.owner_of(name)].broker.transactions
+    identity = world.wait(transactions.initialise(name, timeout_ms=60_000))
+    how = {
+        "producer_id": identity.producer_id,
+        "epoch": identity.epoch,
+        "transactional_id": name,
+        "joins_transaction": True,
+    }
+    scene.until_stored(lambda: scene.send(["p0"], **how))
+    upkeep = scene.leader.broker.upkeep
+    upkeep.is_full = True
+    refused = scene.send(["p1"], sequence=1, **how)
+    world.run_until(lambda: PENDING not in refused)
+    assert isinstance(refused[0], StorageFull)
+    upkeep.is_full = False
+    late = scene.send(["p2"], sequence=2, **how)
+    world.run_until(lambda: PENDING not in late)
+    assert isinstance(late[0], NotEnoughReplicas)
+    world.wait(transactions.end(name, ProducerIdentity(*identity), is_commit=False))
+    world.run_for(2_000)
+    after = scene.send(["p2"], sequence=2, **how)
+    world.run_until(lambda: PENDING not in after)
+    assert isinstance(after[0], OutOfOrderSequence)
+    scene.until_stored(lambda: scene.send(["p3"], sequence=1, **how))
+    world.wait(transactions.end(name, ProducerIdentity(*identity), is_commit=True))
+    assert scene.leader.broker._pending.is_idle
+
+
 def test_a_new_epoch_need_not_repeat_what_was_refused_in_the_old_one() -> None:
     scene = Scene()
     scene.until_stored(lambda: scene.send(["p0"]))

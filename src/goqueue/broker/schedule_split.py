@@ -61,6 +61,7 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Committed, Partition
 from goqueue.partition.partition import NO_LEADER
+from goqueue.partition.producers import NO_MARKER
 from goqueue.partition.rules import check_produced
 
 WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients keep no more in flight
@@ -151,6 +152,7 @@ class _Refused(NamedTuple):
     epoch: int
     sequence: int
     until_ms: int  # when to forget it
+    marker_offset: int  # of the producer's newest marker; a later one ends its transaction
 
     def precedes(self, header: BatchHeader) -> bool:
         """Whether another batch of the producer has to wait for this one."""
@@ -224,7 +226,10 @@ class PendingBatches:
                 return
             del self._refused[place]  # to be last again
         until_ms = self._scheduler.now_ms() + REFUSED_MS
-        self._refused[place] = _Refused(header.producer_epoch, header.base_sequence, until_ms)
+        marker_offset = NO_MARKER if known is None else known.marker_offset
+        self._refused[place] = _Refused(
+            header.producer_epoch, header.base_sequence, until_ms, marker_offset
+        )
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
         self._sweep_later()
@@ -327,13 +332,15 @@ class PendingBatches:
     # What was refused and comes again
 
     def _is_stale(self, place: _Place, noted: _Refused) -> bool:
-        """Whether a refused batch has been stored since, or its producer has a newer epoch."""
+        """Whether a refused batch was stored since, or its producer cannot send it any more."""
         partition, producer_id = place
         known = partition.producers.get(producer_id)
         if known is None or known.epoch < noted.epoch:
             return False
+        if known.epoch > noted.epoch or known.marker_offset > noted.marker_offset:
+            return True
         expected = partition.producers.next_sequence(producer_id, noted.epoch)
-        return known.epoch > noted.epoch or is_sequence_before(noted.sequence, expected)
+        return is_sequence_before(noted.sequence, expected)
 
     def _forget_refused(self, place: _Place) -> None:
         """Forget the refused batch of a producer once it is stored."""
