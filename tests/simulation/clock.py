@@ -27,6 +27,8 @@ class Scheduler(Protocol):
 
     def wall_ms(self) -> int: ...
 
+    def monotonic_ms(self) -> int: ...
+
     def call_soon(self, action: Callable[[], None]) -> None: ...
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer: ...
@@ -66,6 +68,9 @@ class VirtualClock:
         return self._now_us // 1000
 
     def wall_ms(self) -> int:
+        return self.now_ms()
+
+    def monotonic_ms(self) -> int:
         return self.now_ms()
 
     def call_soon(self, action: Callable[[], None]) -> None:
@@ -163,7 +168,8 @@ class NodeClock:
         self.skew_ms = skew_ms
         self.extra_ms: Callable[[], float] = lambda: 0.0
         self._clock = clock
-        self.now_ms = SteadyClock(wall_ms=self.wall_ms, stopwatch_ms=clock.now_ms).now_ms
+        steady = SteadyClock(wall_ms=self.wall_ms, stopwatch_ms=clock.now_ms)
+        self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
         self._timers: list[Timer] = []
         self._sweep_at = 64
         self.is_paused = False

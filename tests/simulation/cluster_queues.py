@@ -26,7 +26,6 @@ DELIVERIES_MAX = 3
 VISIBILITY_MS = 400
 VISIBILITIES_MS = (400, 400, 3_000)
 LONGER_MS = 2_000
-LEASE_PART = 0.9  # a steady clock is faster than true time by up to one part in twenty
 QUIET_STEPS = 150  # of 100 ms: a call that got lost is given up after ten seconds
 GONE_MS = 3_000  # a client that has no answer by then asks again
 Place = tuple[int, int]
@@ -98,9 +97,9 @@ class History:
         attempt, before = one.delivery.attempt, self._attempts.get((group, place), 0)
         assert attempt > before, f"{told} has attempt {attempt} after {before}"
         self._attempts[group, place] = attempt
-        left_ms = one.delivery.until_ms - node.clock.now_ms()
+        left_ms = one.delivery.until_ms - node.clock.monotonic_ms()
         assert left_ms > 0, f"{told} was delivered when its lease was over"
-        self._held[group, place] = Held(now_ms + left_ms * LEASE_PART, one.delivery.receipt)
+        self._held[group, place] = Held(now_ms + left_ms, one.delivery.receipt)
         self.seen[group].add(place)
 
     def given_back(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
@@ -299,7 +298,7 @@ class Consumer:
                     if verdict == "ack":
                         self.history.answered(self.group, one)
                     elif verdict == "extend":
-                        until_ms = asked_ms + LONGER_MS * LEASE_PART
+                        until_ms = asked_ms + LONGER_MS
                         self.history.extended(self.group, one, until_ms)
                 elif outcome.retryable:
                     retried.append(one)

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     DuplicateSequence,
     GoQueueError,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
 )
 from goqueue.partition import Appended
@@ -82,7 +83,9 @@ class IdempotentWriter(Client):
     processes when it is resumed, though its sender has gone elsewhere.
 
     Where a batch is stored, all before it are: so clients conclude (librdkafka does), and do not
-    send again what failed before a batch that is acknowledged.
+    send again what failed before a batch that is acknowledged. If a batch is called out of order,
+    librdkafka takes a new epoch, in which nobody recognises what was stored before. No node may
+    call it that, because batches come in order, over one connection at a time.
     """
 
     IN_FLIGHT_MAX = 5  # so many the broker promises to recognise
@@ -101,6 +104,10 @@ class IdempotentWriter(Client):
         self._sequence = 0
         self._unacked: list[Batch] = []
         self._round = 0
+        self._node: ClusterNode | None = None  # to whom the connection of this round leads
+        self._life = 0  # of that node; the connection ends with it
+        self._is_broken = False
+        self._leader_epoch = -1
         self._is_first = True
 
     @property
@@ -118,18 +125,28 @@ class IdempotentWriter(Client):
         # The very first batch goes alone: a node that does not know a producer takes any number
         # for its first, since it may have forgotten it.
         most = 1 if self._is_first else self.in_flight
+        if self._node is None:
+            self._connect()
         for batch in self._unacked[:most]:
-            if not batch.is_out and not batch.is_acked:
+            if not batch.is_out and not batch.is_acked and not self._is_broken:
                 batch.is_out = True
                 self._transmit(batch)
 
+    def _connect(self) -> None:
+        """Choose a leader; clients do not go back to one of an earlier epoch (KIP-320)."""
+        node = self.leader(self.topic, self.number)
+        partition = None if node is None else node.partition(self.topic, self.number)
+        if node is None or partition is None or partition.leader_epoch < self._leader_epoch:
+            return
+        self._node, self._life, self._leader_epoch = node, node.life, partition.leader_epoch
+
     def _transmit(self, batch: Batch) -> None:
-        node, turn = self.leader(self.topic, self.number), self._round
+        node, turn = self._node, self._round
         if node is None:
             self._fail_later(turn)
             return
         self.world.clock.call_later(TIMEOUT_MS, partial(self._time_out, batch, turn))
-        life = node.life
+        life = self._life
 
         def arrive() -> None:
             is_current = turn == self._round or node.is_paused
@@ -139,6 +156,7 @@ class IdempotentWriter(Client):
         # All of one connection takes the same time, so that nothing overtakes anything.
         if self.random.random() < self.world.network.faults.loss / 4:
             self._round += 1  # The connection has broken; what comes after it is lost too.
+            self._is_broken = True
             self._fail_later(self._round)
         else:
             self.world.clock.call_later(self.world.network.faults.delay_ms / 2, arrive)
@@ -154,24 +172,30 @@ class IdempotentWriter(Client):
         assert partition is not None
         try:
             if partition.shortage is not None:
-                raise partition.shortage
+                raise node.broker.refused(partition, encoded, partition.shortage)
             topic = node.broker.topics.get(self.topic)
             appended = node.broker.produce(topic, partition, memoryview(encoded))
         except GoQueueError as error:
-            is_wrong = isinstance(error, DuplicateSequence) and turn == self._round
-            self.world.watch.demand(not is_wrong, f"{batch} is refused: {error}")
+            self._check_refusal(batch, turn, error)
             self.pass_on(partial(self._answered, batch, turn, error))
             return
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
                 self.world.watch.look(node, (self.topic, self.number), partition)
+            else:
+                self._check_refusal(batch, turn, error)
             self.pass_on(partial(self._answered, batch, turn, error))
 
         if isinstance(appended, Appended):
             partition.when_committed(appended.last_offset, committed)
         else:
             appended.when_committed(committed)
+
+    def _check_refusal(self, batch: Batch, turn: int, error: GoQueueError) -> None:
+        is_wrong = isinstance(error, DuplicateSequence | OutOfOrderSequence)
+        is_wrong = is_wrong and turn == self._round
+        self.world.watch.demand(not is_wrong, f"{batch} is refused: {error}")
 
     def records(self, node: ClusterNode, batch: Batch) -> list[Record]:
         """What a batch holds that a node is about to store."""
@@ -204,6 +228,7 @@ class IdempotentWriter(Client):
         if turn != self._round:
             return
         self._round += 1
+        self._node, self._is_broken = None, False
         self.retries += 1
         for batch in self._unacked:
             batch.is_out = False

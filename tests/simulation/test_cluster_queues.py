@@ -65,6 +65,35 @@ def test_those_who_wait_are_told_when_another_node_takes_over() -> None:
     assert isinstance(told[0], NotCoordinator)
 
 
+@pytest.mark.parametrize("step_ms", [-100_000, -2_000, 5_000, 100_000])
+def test_a_lease_lasts_as_long_as_it_should_whatever_the_clock_is_set_to(step_ms: int) -> None:
+    lease_ms = 10_000
+    world = begin(3)
+    writer, owner = Writer(world), owner_of(world, "one")
+    assert owner is not None
+
+    def ask() -> Received:
+        assert owner is not None
+        receiver = owner.broker.queues.receive(
+            "one", TOPIC, consumer="a", messages_max=100, visibility_ms=lease_ms
+        )
+        return world.wait(receiver.promise)
+
+    assert not ask()  # There is a queue from now on.
+    while not writer.acked:
+        writer.step()
+        world.run_for(100)
+    world.run_for(1_000)
+    before_ms = world.clock.now_ms()
+    taken = ask()
+    after_ms = world.clock.now_ms()
+    assert taken
+    owner.clock.skew_ms += step_ms
+    while not ask():
+        world.run_for(5)
+    assert before_ms + lease_ms <= world.clock.now_ms() <= after_ms + lease_ms + 50
+
+
 @pytest.mark.parametrize("how", ["both ways", "from it"])
 def test_an_owner_that_was_replaced_delivers_nothing_whatever_it_knows(how: str) -> None:
     """Its leases cannot be committed; what it took goes back, and nobody has seen it."""

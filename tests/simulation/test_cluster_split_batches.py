@@ -185,11 +185,11 @@ def test_nothing_is_acknowledged_before_what_precedes_it_is_stored(is_known: boo
     scene.world.run_for(20_000)
     assert isinstance(outcomes[0], GoQueueError)
     assert outcomes[0].retryable
-    assert all(isinstance(one, OutOfOrderSequence) for one in outcomes[1:])
+    assert all(isinstance(one, NotEnoughReplicas) for one in outcomes[1:])
     assert scene.values() == ["p"] * is_known
     # What arrives only now was sent before the first answer came.
     late = scene.send(["p7"], ["d8"], sequence=sequence + 7)
-    assert all(isinstance(one, OutOfOrderSequence) for one in late)
+    assert all(isinstance(one, NotEnoughReplicas) for one in late)
     scene.world.network.heal()
     scene.until_stored(lambda: scene.send(*BATCHES, sequence=sequence))
     scene.world.run_for(5_000)
@@ -333,7 +333,7 @@ def test_too_much_that_waits_is_refused_and_the_rest_is_not_taken_out_of_turn() 
     large = "p" + 1_000 * "x"
     other = scene.send(["D0", large], ["p1"], producer_id=8)
     assert isinstance(other[0], NotEnoughReplicas)
-    assert isinstance(other[1], OutOfOrderSequence)
+    assert isinstance(other[1], NotEnoughReplicas)
     scene.world.network.heal()
     scene.world.run_until(lambda: PENDING not in outcomes)
     assert outcomes[:5] == [STORED] * 5
@@ -451,7 +451,7 @@ def test_a_first_batch_that_never_comes_again_is_forgotten(
     outcomes = scene.send(["d0"])
     scene.world.run_until(lambda: PENDING not in outcomes)
     leader = scene.leader
-    assert isinstance(scene.send(["p1"], sequence=1)[0], OutOfOrderSequence)
+    assert isinstance(scene.send(["p1"], sequence=1)[0], NotEnoughReplicas)
     scene.world.network.heal()
     scene.world.run_for(6_000)
     assert scene.leader is leader
@@ -459,14 +459,105 @@ def test_a_first_batch_that_never_comes_again_is_forgotten(
     scene.until_stored(lambda: scene.send(["p1"], sequence=1))
 
 
-def test_after_a_first_batch_that_found_no_room_nothing_is_taken_for_the_first() -> None:
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "first batches"])
+@pytest.mark.parametrize("first", ["p0", "d0"], ids=["plain", "delayed"])
+def test_what_follows_a_batch_that_found_no_room_is_sent_again_with_it(
+    first: str, is_known: bool
+) -> None:
+    """To call it out of order would make its producer take a new epoch, and store things twice."""
     scene = Scene()
+    sequence = 0
+    if is_known:
+        scene.until_stored(lambda: scene.send(["p"]))
+        sequence = 1
     upkeep = scene.leader.broker.upkeep
     upkeep.is_full = True
-    assert isinstance(scene.send(["p0"], ["p1"])[0], StorageFull)
+    refused = scene.send([first], ["p1"], sequence=sequence)
+    assert all(isinstance(one, StorageFull) for one in refused)
     upkeep.is_full = False
-    # This was on its way when the first two were refused.
-    assert isinstance(scene.send(["p2"], sequence=2)[0], OutOfOrderSequence)
-    scene.until_stored(lambda: scene.send(["p0"], ["p1"], ["p2"]))
+    # These were on their way when the first two were refused.
+    late = scene.send(["p2"], ["d3"], sequence=sequence + 2)
+    assert all(isinstance(one, NotEnoughReplicas) for one in late)
+    batches = ([first], ["p1"], ["p2"], ["d3"])
+    scene.until_stored(lambda: scene.send(*batches, sequence=sequence))
     assert scene.leader.broker._pending.is_idle
+    scene.world.run_for(5_000)
+    assert sorted(scene.values()) == sorted(["p"] * is_known + [first, "p1", "p2", "d3"])
+
+
+def test_what_follows_a_batch_that_came_before_its_leader_knew_is_sent_again_with_it() -> None:
+    scene = Scene()
+    scene.until_stored(lambda: scene.send(["p0"]))
+    leader = scene.leader
+    partition = scene.partition(leader)
+    other = next(one for one in scene.world.up() if one is not leader)
+    assert isinstance(scene.send(["p1"], sequence=1, node=other)[0], NotLeader)
+    scene.world.run_until(lambda: scene.partition(other).log.end_offset == 1)
+    leader.kill()
+    scene.world.run_until(lambda: scene.leader is not leader)
+    if scene.leader is other:
+        assert isinstance(scene.send(["p2"], sequence=2)[0], NotEnoughReplicas)
+    assert partition.name == scene.partition(scene.leader).name
+    scene.until_stored(lambda: scene.send(["p1"], ["p2"], sequence=1))
     assert scene.values() == ["p0", "p1", "p2"]
+
+
+def test_a_producer_that_skips_a_batch_for_good_is_out_of_order() -> None:
+    """Its own mistake, or a batch that it gave up: no retry can repair that."""
+    scene = Scene()
+    scene.until_stored(lambda: scene.send(["p0"]))
+    assert isinstance(scene.send(["p5"], sequence=5)[0], OutOfOrderSequence)
+    scene.cut()
+    waiting = scene.send(["d1"], sequence=1)
+    assert isinstance(scene.send(["p5"], sequence=5)[0], NotEnoughReplicas)
+    assert isinstance(scene.send(["p0", "p1"], sequence=0)[0], OutOfOrderSequence)
+    scene.world.network.heal()
+    scene.world.run_until(lambda: PENDING not in waiting)
+    assert waiting == [STORED]
+
+
+def test_a_transaction_that_has_ended_takes_what_was_refused_with_it() -> None:
+    """Nobody sends its batches again, so the next ones must not wait for them."""
+    scene = Scene()
+    world = scene.world
+    name = _name_coordinated_elsewhere(scene)
+    transactions = world.nodes[scene.leader.broker.transactions.owner_of(name)].broker.transactions
+    identity = world.wait(transactions.initialise(name, timeout_ms=60_000))
+    how = {
+        "producer_id": identity.producer_id,
+        "epoch": identity.epoch,
+        "transactional_id": name,
+        "joins_transaction": True,
+    }
+    scene.until_stored(lambda: scene.send(["p0"], **how))
+    upkeep = scene.leader.broker.upkeep
+    upkeep.is_full = True
+    refused = scene.send(["p1"], sequence=1, **how)
+    world.run_until(lambda: PENDING not in refused)
+    assert isinstance(refused[0], StorageFull)
+    upkeep.is_full = False
+    late = scene.send(["p2"], sequence=2, **how)
+    world.run_until(lambda: PENDING not in late)
+    assert isinstance(late[0], NotEnoughReplicas)
+    world.wait(transactions.end(name, ProducerIdentity(*identity), is_commit=False))
+    world.run_for(2_000)
+    after = scene.send(["p2"], sequence=2, **how)
+    world.run_until(lambda: PENDING not in after)
+    assert isinstance(after[0], OutOfOrderSequence)
+    scene.until_stored(lambda: scene.send(["p3"], sequence=1, **how))
+    world.wait(transactions.end(name, ProducerIdentity(*identity), is_commit=True))
+    assert scene.leader.broker._pending.is_idle
+
+
+def test_a_new_epoch_need_not_repeat_what_was_refused_in_the_old_one() -> None:
+    scene = Scene()
+    scene.until_stored(lambda: scene.send(["p0"]))
+    upkeep = scene.leader.broker.upkeep
+    upkeep.is_full = True
+    assert isinstance(scene.send(["p1"], sequence=1)[0], StorageFull)
+    assert isinstance(scene.send(["q0"], epoch=1)[0], StorageFull)
+    upkeep.is_full = False
+    assert isinstance(scene.send(["q1"], sequence=1, epoch=1)[0], NotEnoughReplicas)
+    scene.until_stored(lambda: scene.send(["q0"], ["q1"], epoch=1))
+    assert scene.leader.broker._pending.is_idle
+    assert scene.values() == ["p0", "q0", "q1"]

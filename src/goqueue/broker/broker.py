@@ -64,7 +64,7 @@ from goqueue.model.attributes import (
     payload_has_attributes,
     produced_payload,
 )
-from goqueue.model.batch import Record, read_header
+from goqueue.model.batch import HEADER_BYTES, Record, read_header
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
     GoQueueError,
@@ -512,20 +512,33 @@ class Broker:
         if transactional_id is None:
             raise InvalidRequest("A transactional batch needs its producer's transactional id.")
         header = read_header(batch)
-        return self._entry.admit(
-            Entrant(
-                transactional_id,
-                ProducerIdentity(header.producer_id, header.producer_epoch),
-                partition,
-                self._scheduled_by(topic, partition, batch),
-                joins_transaction,
-                partial(self._store, topic, partition, batch, session),
-            )
+        entrant = Entrant(
+            transactional_id,
+            ProducerIdentity(header.producer_id, header.producer_epoch),
+            partition,
+            self._scheduled_by(topic, partition, batch),
+            joins_transaction,
+            partial(self._store, topic, partition, batch, session),
         )
+
+        def refused(error: GoQueueError | None) -> None:
+            if error is not None:
+                self._pending.note_refused(partition, header, error)
+
+        try:
+            admitted = self._entry.admit(entrant)
+        except GoQueueError as error:
+            refused(error)
+            raise
+        if isinstance(admitted, Joining):
+            admitted.when_committed(refused)
+        return admitted
 
     def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
         """The error for a batch that cannot be stored now; its producer will send it again."""
-        return self._pending.refused(partition, batch, error)
+        if len(batch) >= HEADER_BYTES:
+            self._pending.note_refused(partition, read_header(batch), error)
+        return error
 
     def takes_runs(self, topic: Topic) -> bool:
         """Whether clients' batches for a topic may go to its partitions without passing here."""
@@ -544,9 +557,17 @@ class Broker:
     def _store(
         self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
     ) -> Appended | Split:
+        try:
+            return self._store_now(topic, partition, batch, session)
+        except GoQueueError as error:
+            self.refused(partition, batch, error)
+            raise
+
+    def _store_now(
+        self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
+    ) -> Appended | Split:
         if self.upkeep.is_full:
-            full = StorageFull("The disk is full; retry when there is room again.")
-            raise self.refused(partition, batch, full)
+            raise StorageFull("The disk is full; retry when there is room again.")
         now_ms = self.scheduler.wall_ms()
         payload = produced_payload(batch) if topic.settings.has_attributes else None
         if payload is not None and payload_has_attributes(payload):

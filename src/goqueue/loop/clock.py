@@ -3,6 +3,9 @@
 There are two clocks. How long something lasts is measured with `now_ms`, which nobody can set; what
 is stored, shown or promised for a time of day is said by `wall_ms`, which may jump. What deletes
 goes by `earlier_ms`, so that no clock that is set ahead by mistake costs anything.
+
+`now_ms` follows a wall clock that was set, slowly. Leases must not notice even that: queues go by
+`monotonic_ms`, and their journal carries it from one owner's clock to the next.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ class Scheduler(Protocol):
     def now_ms(self) -> int:
         """For whatever lasts: it never goes back or jumps, and is near the wall clock's time."""
 
+    def monotonic_ms(self) -> int:
+        """For leases: it begins as `now_ms` does, and passes exactly as fast as time."""
+
     def wall_ms(self) -> int:
         """The time of day, for timestamps and what is due at one; it may be set at any time."""
 
@@ -31,6 +37,17 @@ class Scheduler(Protocol):
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
         """Run `work` outside the event loop, then `done(result, error)` inside it."""
+
+
+class MonotonicScheduler:
+    """A scheduler whose `now_ms` is monotonic time, for those who measure leases."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.now_ms = self.monotonic_ms = scheduler.monotonic_ms
+        self.wall_ms = scheduler.wall_ms
+        self.call_soon = scheduler.call_soon
+        self.call_later = scheduler.call_later
+        self.run_blocking = scheduler.run_blocking
 
 
 def earlier_ms(scheduler: Scheduler) -> int:

@@ -5,8 +5,11 @@ session, a time-out) must not become longer or shorter by that. Yet some of it i
 goes on at another node, so the time must mean about the same everywhere. Hence this clock begins
 with the wall clock's time, never goes back, and comes nearer to the wall clock slowly.
 
+Even that pace is wrong for a lease, which must be neither cut short nor made longer. For whatever
+needs no other node's clock there is the same beginning without the steering: monotonic time.
+
 A machine without a battery begins in another century until it has asked somebody for the time. What
-was written down before then lies ages ahead, so this clock jumps ahead then, once.
+was written down before then lies ages ahead, so both times jump ahead then, once.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ class SteadyClock:
         self._stopwatch_ms = stopwatch_ms
         self._steered_ms = stopwatch_ms()
         self._ahead_ms = wall_ms() - self._steered_ms
+        self._start_ms = self._ahead_ms  # what the wall clock showed when the stop watch began
 
     def now_ms(self) -> int:
         at_ms = self._stopwatch_ms()
@@ -32,11 +36,16 @@ class SteadyClock:
             self._steer(at_ms)
         return at_ms + self._ahead_ms
 
+    def monotonic_ms(self) -> int:
+        """The time that the wall clock would show if nobody had set it since the start."""
+        return self._stopwatch_ms() + self._start_ms
+
     def _steer(self, at_ms: int) -> None:
         """Come nearer to the wall clock, by no more than a small part of what has gone by."""
         step_ms_max = (at_ms - self._steered_ms) // SLEW
         wall_ms, now_ms = self._wall_ms(), at_ms + self._ahead_ms
         if now_ms < BORN_MS <= wall_ms:
             step_ms_max = wall_ms - now_ms
+            self._start_ms = wall_ms - at_ms
         self._ahead_ms += max(-step_ms_max, min(step_ms_max, wall_ms - now_ms))
         self._steered_ms = at_ms

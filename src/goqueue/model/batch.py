@@ -127,6 +127,11 @@ def add_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & 0x7FFFFFFF
 
 
+def is_sequence_before(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes before another of the same producer and epoch."""
+    return 0 < (other - sequence) & 0x7FFFFFFF < 1 << 30
+
+
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; the caller has made sure that its 61 bytes are there."""
     return BatchHeader._make(HEADER.unpack_from(data, position))

@@ -24,6 +24,9 @@ CONNECT_SECONDS_MAX = 2.0
 STEADY_SECONDS = 1.0  # a connection that lasted so long is made again almost at once
 # A process that ends closes its connections before it ceases to listen.
 FIRST_RETRY_SECONDS = 0.005
+# TCP waits twice as long before each attempt to send something again. After a cut it would stay
+# silent for as long as the cut has lasted, so a connection is made anew that is not acknowledged.
+UNACKNOWLEDGED_MS_MAX = 2_000
 RECEIVE_BYTES_MAX = 256 << 20  # of one connection; far more than an answer has
 
 _log = logging.getLogger(__name__)
@@ -175,6 +178,10 @@ class Dialer:
         try:
             dialled.setblocking(False)
             dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on macOS
+                dialled.setsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX
+                )
             await self.loop.sock_connect(dialled, address)
             if self._tls is not None:
                 dialled = secured = self._tls.dial(dialled, self._address[0])

@@ -29,7 +29,8 @@ class LoopScheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         # Asked for several times in every request, so without a detour.
-        self.now_ms = SteadyClock(wall_ms=_wall_ms, stopwatch_ms=_stopwatch_ms).now_ms
+        steady = SteadyClock(wall_ms=_wall_ms, stopwatch_ms=_stopwatch_ms)
+        self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._waiting: deque[_Work] = deque()

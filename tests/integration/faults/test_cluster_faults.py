@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +32,8 @@ FAULTS = 6  # of each run; another run takes others
 FAULT_SECONDS = (1.0, 3.5)  # how long one lasts, shorter and longer than it takes to be noticed
 CALM_SECONDS = (0.5, 2.0)
 RECOVERY_SECONDS_MAX = 60.0
+CUT_SECONDS = 15.0  # TCP sends again 13 s after its first attempt, and then after 26 s
+SERVES_SECONDS_MAX = 8.0
 SETTINGS = {
     **CLUSTER_SETTINGS,
     "storage.commit_journal_bytes": 1 << 20,
@@ -156,3 +159,36 @@ def test_no_fault_loses_what_was_acknowledged(machines: Machines, seed: int) -> 
     refused = [writer for writer in writers if writer.refused and writer.fatal is None]
     assert not refused, f"seed {seed}: {verdict}, first: {refused[0].refused[0]}"
     assert verdict.acked > 0
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["does not hear", "is not heard"])
+def test_soon_after_a_one_way_cut_every_node_serves_again(
+    machines: Machines, is_heard: bool
+) -> None:
+    """TCP alone would try again only after as long as the cut has lasted."""
+    machines.create()
+    leader = machines.leader()
+    others = [one for one in machines.nodes if one != leader]
+    machines.network.cut([(one, leader) if is_heard else (leader, one) for one in others])
+    time.sleep(CUT_SECONDS)
+    machines.network.heal()
+    healed = time.monotonic()
+    for node in machines.nodes.values():
+        for number in range(PARTITIONS):
+            body = {"value": "v", "partition": number}
+            eventually(
+                lambda: _publishes(node, body),  # noqa: B023
+                because=f"node {node.node_id} publishes to partition {number}",
+                within=RECOVERY_SECONDS_MAX,
+            )
+            seconds = time.monotonic() - healed
+            _log.info("node %d, partition %d: %.1f s", node.node_id, number, seconds)
+    assert time.monotonic() - healed < SERVES_SECONDS_MAX
+
+
+def _publishes(node: MachineBroker, body: dict[str, object]) -> bool:
+    try:
+        answer = httpx.post(f"{node.http}/v1/topics/{TOPIC}/publish", json=body, timeout=1.0)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == 200

@@ -49,6 +49,16 @@ def test_setting_the_wall_clock_makes_nothing_longer_or_shorter() -> None:
             assert abs(clocks.go_on(1_000) - 1_000) <= 1_000 // SLEW
 
 
+def test_monotonic_time_passes_as_fast_as_time_whatever_the_wall_clock_is_set_to() -> None:
+    clocks = Clocks()
+    assert clocks.steady.monotonic_ms() == NOON_MS
+    for step_ms in (-24 * HOUR_MS, -1, 0, 1, 10 * MINUTE_MS):
+        clocks.wall_ms += step_ms
+        before_ms = clocks.steady.monotonic_ms()
+        clocks.go_on(10 * MINUTE_MS)
+        assert clocks.steady.monotonic_ms() - before_ms == 10 * MINUTE_MS
+
+
 def test_it_comes_back_to_the_wall_clock_by_and_by() -> None:
     for step_ms in (-MINUTE_MS, MINUTE_MS):
         clocks = Clocks()
@@ -75,6 +85,7 @@ def test_a_machine_that_began_in_another_century_learns_the_time_at_once() -> No
     clocks.wall_ms = NOON_MS
     clocks.go_on(1_000)
     assert clocks.ahead_ms == 0
+    assert clocks.steady.monotonic_ms() == clocks.wall_ms
     clocks.wall_ms = BORN_MS - 1  # and back again, which nobody follows
     assert clocks.go_on(1_000) >= 0
     assert clocks.steady.now_ms() > NOON_MS

@@ -8,8 +8,12 @@ one batch in the log of schedules, each with the batch it came from.
 A sequence number in the log says that everything up to it is stored. So the delayed records of an
 idempotent producer are stored first, and the batch takes its sequence numbers when they are
 durable; if they cannot be stored the whole batch is refused. Meanwhile further batches of the
-producer wait behind it, in order, or are refused as out of turn. A retry finds the delayed records
-stored, or waits with the batch that it repeats.
+producer wait behind it, in order. A retry finds the delayed records stored, or waits with the batch
+that it repeats.
+
+What follows a batch that was refused for now is refused for now too, whether it waits or has yet to
+arrive, until that batch is stored. To call it out of order would make clients take a new epoch, in
+which nobody recognises what they have sent before: what was stored of it would be stored twice.
 
 A producer without an id has no sequence numbers. Both parts of its batch are stored at once, so
 that its records stay in order, and a retry may store either part again, here as anywhere.
@@ -37,10 +41,11 @@ from goqueue.model.batch import (
     build_batch,
     decode_records,
     encode_records,
+    is_sequence_before,
     read_header,
     unpack_payload,
 )
-from goqueue.model.compression import Buffer, Compression, compress
+from goqueue.model.compression import Compression, compress
 from goqueue.model.errors import (
     ConcurrentTransactions,
     FencedLeaderEpoch,
@@ -56,10 +61,11 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Committed, Partition
 from goqueue.partition.partition import NO_LEADER
+from goqueue.partition.producers import NO_MARKER
 from goqueue.partition.rules import check_produced
 
 WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients keep no more in flight
-REFUSED_MAX = 10_000  # producers whose first batch was refused; the oldest is forgotten first
+REFUSED_MAX = 10_000  # producers with a refused batch; the oldest is forgotten first
 REFUSED_MS = 600_000  # longer than producers try to send a batch again
 HEADERS_MAX = 100_000  # of all records of a batch that is searched for delays
 
@@ -140,6 +146,21 @@ class _Queue:
         self.is_over = False  # this node does not lead the partition any more
 
 
+class _Refused(NamedTuple):
+    """A batch that comes next, as far as its producer knows."""
+
+    epoch: int
+    sequence: int
+    until_ms: int  # when to forget it
+    marker_offset: int  # of the producer's newest marker; a later one ends its transaction
+
+    def precedes(self, header: BatchHeader) -> bool:
+        """Whether another batch of the producer has to wait for this one."""
+        if header.producer_epoch != self.epoch:
+            return header.producer_epoch < self.epoch
+        return is_sequence_before(self.sequence, header.base_sequence)
+
+
 class PendingBatches:
     """Stores batches with delayed records, and keeps what follows them in order."""
 
@@ -149,10 +170,8 @@ class PendingBatches:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._queues: dict[_Place, _Queue] = {}
-        # Producers that the partition does not know, with the epoch and sequence number of their
-        # first batch, which was refused, and until when to remember it, oldest first. A later batch
-        # of theirs must not be taken for the first.
-        self._refused: dict[_Place, tuple[int, int, int]] = {}
+        # The earliest batch of a producer that was refused and will be sent again, oldest first.
+        self._refused: dict[_Place, _Refused] = {}
         self._is_sweeping = False
 
     @property
@@ -192,19 +211,28 @@ class PendingBatches:
         store = partial(self._store_plain, partition, bytearray(batch))
         return self._admit(partition, _Waiting(header, len(batch), store, is_split=False))
 
-    def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
-        """The error with which a batch is refused for now, before anybody has looked at it.
-
-        If it is the first of its producer, later ones must not be taken for the first.
-        """
-        if len(batch) >= HEADER_BYTES:
-            header = read_header(batch)
-            place = (partition, header.producer_id)
-            noted = self._refused.get(place)
-            is_noted = noted is not None and noted[0] == header.producer_epoch
-            if header.producer_id >= 0 and place not in self._queues and not is_noted:
-                self._note_refused(place, header, error)
-        return error
+    def note_refused(self, partition: Partition, header: BatchHeader, error: GoQueueError) -> None:
+        """Remember a batch that its producer will send again; later ones must not precede it."""
+        if header.producer_id < 0 or not error.retryable:
+            return
+        place, known = (partition, header.producer_id), partition.producers.get(header.producer_id)
+        if known is not None and known.epoch > header.producer_epoch:
+            return
+        if partition.producers.find(header) is not None:
+            return  # It is stored, and only its retry is refused.
+        noted = self._refused.get(place)
+        if noted is not None and not self._is_stale(place, noted):
+            if noted.precedes(header):
+                return
+            del self._refused[place]  # to be last again
+        until_ms = self._scheduler.now_ms() + REFUSED_MS
+        marker_offset = NO_MARKER if known is None else known.marker_offset
+        self._refused[place] = _Refused(
+            header.producer_epoch, header.base_sequence, until_ms, marker_offset
+        )
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._sweep_later()
 
     def resign(self, partition: Partition) -> None:
         """Another node leads a partition: refuse what waits for it here."""
@@ -240,12 +268,7 @@ class PendingBatches:
             self._check_refused(place, header)
             partition.producers.check(header)
             partition.check_transaction(header)
-        try:
-            self._check_room(len(entries), entry)
-        except GoQueueError as error:
-            if not entries:
-                self._note_refused(place, header, error)
-            raise
+        self._check_room(len(entries), entry)
         self._bytes += entry.size
         if queue is not None:
             queue.entries.append(entry)  # It has its turn when those before it have had theirs.
@@ -283,7 +306,7 @@ class PendingBatches:
                 return
             queue.entries.popleft()
             self._bytes -= entry.size
-            self._refused.pop(place, None)
+            self._forget_refused(place)
             if not entry.is_split:
                 entry.outcome.base_offset, entry.outcome.last_offset, timestamp_ms = appended
                 entry.outcome.timestamp_ms = timestamp_ms
@@ -292,59 +315,65 @@ class PendingBatches:
             del self._queues[place]
 
     def _refuse(self, place: _Place, queue: _Queue, error: GoQueueError) -> None:
-        """Refuse the first batch, and those behind it that would be out of turn without it."""
+        """Refuse the first batch, and those behind it that cannot be stored before it."""
         first = queue.entries[0].header
         epoch = first.producer_epoch
         refused = [one for one in queue.entries if one.header.producer_epoch == epoch]
         queue.entries = deque(one for one in queue.entries if one not in refused)
-        self._note_refused(place, first, error)
+        self.note_refused(place[0], first, error)
         for entry in refused:
             self._bytes -= entry.size
         refused[0].outcome.settle(error)
+        # A producer that gives up the first batch gives the others new numbers.
+        later = _not_yet if error.retryable else _out_of_turn
         for entry in refused[1:]:
-            entry.outcome.settle(_out_of_turn(entry.header, first.base_sequence))
+            entry.outcome.settle(later(entry.header, first.base_sequence))
 
-    # What the partition cannot know
+    # What was refused and comes again
 
-    def _note_refused(self, place: _Place, header: BatchHeader, error: GoQueueError) -> None:
-        """Remember the first batch of a producer that will come again."""
+    def _is_stale(self, place: _Place, noted: _Refused) -> bool:
+        """Whether a refused batch was stored since, or its producer cannot send it any more."""
         partition, producer_id = place
-        if not error.retryable or partition.producers.get(producer_id) is not None:
-            return
-        until_ms = self._scheduler.now_ms() + REFUSED_MS
-        self._refused.pop(place, None)
-        self._refused[place] = (header.producer_epoch, header.base_sequence, until_ms)
-        if len(self._refused) > REFUSED_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._sweep_later()
+        known = partition.producers.get(producer_id)
+        if known is None or known.epoch < noted.epoch:
+            return False
+        if known.epoch > noted.epoch or known.marker_offset > noted.marker_offset:
+            return True
+        expected = partition.producers.next_sequence(producer_id, noted.epoch)
+        return is_sequence_before(noted.sequence, expected)
+
+    def _forget_refused(self, place: _Place) -> None:
+        """Forget the refused batch of a producer once it is stored."""
+        noted = self._refused.get(place)
+        if noted is not None and self._is_stale(place, noted):
+            del self._refused[place]
 
     def _sweep_later(self) -> None:
         if self._refused and not self._is_sweeping:
             self._is_sweeping = True
-            *_, until_ms = next(iter(self._refused.values()))
+            until_ms = next(iter(self._refused.values())).until_ms
             self._scheduler.call_later(until_ms - self._scheduler.now_ms(), self._sweep)
 
     def _sweep(self) -> None:
-        """Forget producers that have not sent their first batch again."""
+        """Forget producers that have not sent their batch again."""
         self._is_sweeping = False
         now_ms = self._scheduler.now_ms()
-        for place in [one for one, noted in self._refused.items() if noted[-1] <= now_ms]:
+        for place in [one for one, noted in self._refused.items() if noted.until_ms <= now_ms]:
             del self._refused[place]
         self._sweep_later()
 
     def _check_refused(self, place: _Place, header: BatchHeader) -> None:
-        """Refuse what comes after a first batch that was refused.
+        """Refuse what comes after a batch that was refused, until that one is stored.
 
-        The partition does not know the producer, and would take any number for its first.
+        A partition that does not know the producer would take any number for its first.
         """
-        refused = self._refused.get(place)
-        if refused is None:
+        noted = self._refused.get(place)
+        if noted is None:
             return
-        epoch, sequence, _ = refused
-        if place[0].producers.get(place[1]) is not None or header.producer_epoch != epoch:
+        if header.producer_epoch > noted.epoch or self._is_stale(place, noted):
             del self._refused[place]
-        elif header.base_sequence != sequence:
-            raise _out_of_turn(header, sequence)
+        elif header.producer_epoch == noted.epoch and noted.precedes(header):
+            raise _not_yet(header, noted.sequence)
 
     # Storing
 
@@ -468,8 +497,20 @@ def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
     expected = 0
     if header.producer_epoch == newest.producer_epoch:
         expected = add_sequence(newest.last_sequence, 1)
+    if is_sequence_before(expected, header.base_sequence):
+        # What is missing was refused for now, or else this is found to be out of order when
+        # nothing waits any more.
+        raise _not_yet(header, expected)
     if header.base_sequence != expected:
         raise _out_of_turn(header, expected)
+
+
+def _not_yet(header: BatchHeader, expected: int) -> NotEnoughReplicas:
+    """Have a producer send a batch again, in a way that makes no client take a new epoch."""
+    return NotEnoughReplicas(
+        f"Sequence {expected} of producer {header.producer_id} could not be stored yet, and "
+        f"{header.base_sequence} comes after it; retry."
+    )
 
 
 def _out_of_turn(header: BatchHeader, expected: int) -> OutOfOrderSequence:

@@ -40,7 +40,7 @@ from goqueue.delivery import (
     check_queue_settings,
     stats,
 )
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import MonotonicScheduler, Scheduler
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import (
     GroupKindMismatch,
@@ -91,6 +91,7 @@ class Queues:
 
         `look` tells where partitions begin and end, whoever leads them.
         """
+        scheduler = MonotonicScheduler(scheduler)
         self._scheduler = scheduler
         self._topics = topics
         self._new_id = new_id
