@@ -25,13 +25,14 @@ LOCK_VENV := .cache/lock
 KAFKA_CLIENTS_VERSION ?= 4.4.0
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 
-.PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-cluster kafka-answers check format \
+.PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-unit \
+	test-simulation test-integration test-spark test-cluster kafka-answers check format \
 	bench bench-peers bench-page demo explore simulate simulate-cluster campaign \
 	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-spark lock codecs docs-settings postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
-		| expand -t 18
+		| expand -t 23
 
 setup: $(SERVE_STAMP) ## Make .venv with what the broker needs
 
@@ -104,6 +105,19 @@ cluster: setup ## Run three nodes that form a cluster, until Ctrl-C; flags in AR
 # Tests take from a millisecond to a minute, so a worker that has done its share takes from the other's.
 test: setup-test ## Run all tests; pick some with ARGS="-k name"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# Without Spark, Java and kcat: what to run after every change.
+test-unit: $(TEST_STAMP) ## Run the unit tests, without Spark; pick some with ARGS="-k name"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/unit --ignore tests/unit/spark $(ARGS)
+
+test-simulation: $(TEST_STAMP) ## Run nodes and clusters on a virtual clock, with faults from seeds
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
+
+test-integration: $(TEST_STAMP) kcat ## Run real processes with real clients
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/integration $(ARGS)
+
+test-spark: setup-test ## Run the tests that need Spark
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/unit/spark tests/e2e $(ARGS)
 
 # What is about clusters anyway, and what no node is needed for, is left to `make test`.
 CLUSTER_TESTS_NOT := $(wildcard tests/integration/test_cluster*.py) tests/integration/faults \
