@@ -19,7 +19,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from goqueue.loop.promise import Promise
-from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 NO_OWNER = -1
 
 Arguments = Mapping[str, Any]
-Resources = Callable[[Arguments], Iterable[Resource]]
+# What an operation touches: with its own action, or with another one where that is given.
+Resources = Callable[[Arguments], Iterable[Resource | Access]]
 # The node that must answer, -1 while there is none, or None where any node can.
 Owner = Callable[["Broker", Arguments], int | Awaitable[int | None] | None]
 # Makes one answer of those of all nodes, each of which knows only a part.
@@ -157,7 +158,7 @@ def group(argument: str = "group") -> Resources:
     return _named(ResourceKind.GROUP, argument)
 
 
-def transactional_id(argument: str) -> Resources:
+def transactional_id(argument: str = "transactional_id") -> Resources:
     return _named(ResourceKind.TRANSACTIONAL_ID, argument)
 
 
@@ -174,10 +175,21 @@ def cluster(_: Arguments) -> Iterable[Resource]:
     return (CLUSTER,)
 
 
+def also(action: Action, resources: Resources) -> Resources:
+    """Resources to which the operation does something else than its main action."""
+
+    def accesses(arguments: Arguments) -> Iterable[Access]:
+        for one in resources(arguments):
+            assert isinstance(one, Resource)
+            yield Access(action, one)
+
+    return accesses
+
+
 def _named(kind: ResourceKind, argument: str) -> Resources:
     def resources(arguments: Arguments) -> Iterable[Resource]:
         name = arguments.get(argument)
-        return () if name is None else (Resource(kind, name),)
+        return () if name is None else (Resource(kind, str(name)),)
 
     return resources
 
