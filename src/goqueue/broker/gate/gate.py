@@ -12,6 +12,7 @@ from goqueue.broker.gate.grants import Grants, Wanted
 from goqueue.broker.gate.operation import Area, Operation
 from goqueue.broker.gate.queries import QueriesArea
 from goqueue.broker.gate.schedules import SchedulesArea
+from goqueue.broker.gate.schemas import SchemasArea
 from goqueue.broker.gate.transactions import TransactionsArea
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Access, Action, Resource
@@ -50,6 +51,7 @@ class Gate:
         broker.topics.on_change(self._clear_grants)
         self.queries = QueriesArea(self, broker)
         self.schedules = SchedulesArea(self, broker)
+        self.schemas = SchemasArea(self, broker)
         self.transactions = TransactionsArea(self, broker)
         peers = broker.peers if routes else None
         self._forwarder = None if peers is None else Forwarder(broker, peers, self.perform_for)

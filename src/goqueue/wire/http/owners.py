@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
+from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC
 from goqueue.wire.carrier.forwarding import NOBODY, json_request
 from goqueue.wire.http.bodies.queues import QueueGroup
 from goqueue.wire.http.handlers.groups import group_of
@@ -73,12 +73,3 @@ def of_letters(front: FrontEnd, call: Call, _: object) -> int:
     broker = front.broker
     topic = broker.topics.find(DELIVERY_TOPIC)
     return NOBODY if topic is None else broker.leaders.node_of(topic, broker.dead_letters.shelf)
-
-
-# Schemas
-
-
-def of_schemas(front: FrontEnd, call: Call, _: object) -> int:
-    """Who writes down schemas; every node knows them a moment later."""
-    topic = front.broker.topics.find(SCHEMAS_TOPIC)
-    return NOBODY if topic is None else front.broker.leaders.node_of(topic, 0)
