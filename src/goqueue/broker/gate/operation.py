@@ -52,6 +52,7 @@ class Operation:
     owner: Owner | None = None
     merge: Merge | None = None
     is_reading: bool = False  # changes nothing, so it may be repeated when an answer is lost
+    is_immediate: bool = False  # answered at once, from what this node knows
 
     @property
     def is_routed(self) -> bool:
@@ -112,7 +113,7 @@ def query(
     def declare(
         method: Callable[Concatenate[A, Session, P], R],
     ) -> Callable[Concatenate[A, Session, P], R]:
-        declared = _declare(method, action, resources, is_reading=True)
+        declared = _declare(method, action, resources, is_reading=True, is_immediate=True)
 
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> R:
@@ -133,11 +134,14 @@ def _declare(
     merge: Merge | None = None,
     *,
     is_reading: bool,
+    is_immediate: bool = False,
 ) -> Operation:
     area, _, name = method.__qualname__.rpartition(".")
     full = f"{area_name(area)}.{name}"
     assert full not in OPERATIONS, f"{full} is declared twice"
-    declared = Operation(full, action, _all_of(resources), method, owner, merge, is_reading)
+    declared = Operation(
+        full, action, _all_of(resources), method, owner, merge, is_reading, is_immediate
+    )
     OPERATIONS[full] = declared
     return declared
 
@@ -147,7 +151,7 @@ def area_name(class_name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Area")).lower()
 
 
-# Resources
+# Resources. The name of each function, without underscores, stands in the page of all operations.
 
 
 def topic(argument: str = "topic") -> Resources:
@@ -183,6 +187,7 @@ def also(action: Action, resources: Resources) -> Resources:
             assert isinstance(one, Resource)
             yield Access(action, one)
 
+    accesses.__name__ = f"{action} {words_of(resources)}"
     return accesses
 
 
@@ -191,10 +196,22 @@ def _named(kind: ResourceKind, argument: str) -> Resources:
         name = arguments.get(argument)
         return () if name is None else (Resource(kind, str(name)),)
 
+    words = kind.lower()
+    resources.__name__ = words if argument == words else f"{words} in {argument}"
     return resources
 
 
 def _all_of(parts: Sequence[Resources]) -> Resources:
     if len(parts) == 1:
         return parts[0]
-    return lambda arguments: [one for part in parts for one in part(arguments)]
+
+    def resources(arguments: Arguments) -> Iterable[Resource | Access]:
+        return [one for part in parts for one in part(arguments)]
+
+    resources.__name__ = ", ".join(words_of(part) for part in parts)
+    return resources
+
+
+def words_of(function: Callable[..., Any]) -> str:
+    """What a function of resources or owners is called, as words."""
+    return str(getattr(function, "__name__", function)).strip("_").replace("_", " ")

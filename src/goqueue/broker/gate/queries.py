@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 __all__ = ["EpochOutcome", "QueriesArea", "QueryView"]
 
 
-def _query(arguments: Arguments) -> Iterable[Resource]:
+def _transactional_ids_of_query(arguments: Arguments) -> Iterable[Resource]:
     """A query is granted by the prefix that the transactional ids of its transactions have."""
     return (Resource(ResourceKind.TRANSACTIONAL_ID, PREFIX + arguments["query_id"]),)
 
 
-def _owner(broker: Broker, arguments: Arguments) -> int:
+def _coordinator(broker: Broker, arguments: Arguments) -> int:
     return broker.transactions.owner_of(PREFIX + arguments["query_id"])
 
 
 class QueriesArea(Area):
     """Queries: open, show, commit an epoch."""
 
-    @operation(Action.WRITE, _query, owner=_owner)
+    @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
     def open(self, session: Session, *, query_id: str, run_name: str) -> Promise[QueryView]:
         """Begin a run of a query; earlier runs are fenced, and what they left is aborted."""
         return self._broker.epochs.open(query_id, run_name)
 
-    @operation(Action.DESCRIBE, _query, owner=_owner, is_reading=True)
+    @operation(Action.DESCRIBE, _transactional_ids_of_query, owner=_coordinator, is_reading=True)
     async def show(self, session: Session, *, query_id: str) -> QueryView:
         """The newest run and the newest epoch of a query."""
         return self._broker.epochs.describe(query_id)
 
-    @operation(Action.WRITE, _query, owner=_owner)
+    @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
     async def commit_epoch(
         self,
         session: Session,

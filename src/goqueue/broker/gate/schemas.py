@@ -62,7 +62,7 @@ class ShownSchema(msgspec.Struct, frozen=True, kw_only=True):
     newest_id: int  # that its context has given
 
 
-def _settings_of(arguments: Arguments) -> Iterable[Resource]:
+def _subject_or_cluster(arguments: Arguments) -> Iterable[Resource]:
     """A subject or a context; what is said for the whole registry holds for the cluster."""
     return (_scope(arguments["subject"]),)
 
@@ -73,7 +73,7 @@ def _scope(subject: Subject) -> Resource:
     return Resource(ResourceKind.SUBJECT, str(subject))
 
 
-def _owner(broker: Broker, _: Arguments) -> int:
+def _leader(broker: Broker, _: Arguments) -> int:
     return broker.schemas.owner()
 
 
@@ -183,7 +183,7 @@ class SchemasArea(Area):
 
         return await self._broker.schemas.look(ask)
 
-    @operation(Action.READ, subject(), owner=_owner, is_reading=True)
+    @operation(Action.READ, subject(), owner=_leader, is_reading=True)
     async def lookup(
         self,
         session: Session,
@@ -203,7 +203,7 @@ class SchemasArea(Area):
         )
         return await self._shown(found, form)
 
-    @operation(Action.READ, subject(), owner=_owner, is_reading=True)
+    @operation(Action.READ, subject(), owner=_leader, is_reading=True)
     async def compare(
         self,
         session: Session,
@@ -219,7 +219,7 @@ class SchemasArea(Area):
             resolved, request, normalize=normalize, number=number
         )
 
-    @operation(Action.WRITE, subject(), owner=_owner)
+    @operation(Action.WRITE, subject(), owner=_leader)
     async def register(
         self,
         session: Session,
@@ -236,7 +236,7 @@ class SchemasArea(Area):
         )
         return view_of_version(version)
 
-    @operation(Action.DELETE, subject(), owner=_owner)
+    @operation(Action.DELETE, subject(), owner=_leader)
     async def delete_version(
         self, session: Session, *, subject: Subject, number: int, permanent: bool
     ) -> int:
@@ -244,7 +244,7 @@ class SchemasArea(Area):
         resolved = await self._resolved(session, Action.DELETE, subject)
         return await self._broker.schemas.delete_version(resolved, number, permanent=permanent)
 
-    @operation(Action.DELETE, subject(), owner=_owner)
+    @operation(Action.DELETE, subject(), owner=_leader)
     async def delete_subject(
         self, session: Session, *, subject: Subject, permanent: bool
     ) -> Sequence[int]:
@@ -339,7 +339,7 @@ class SchemasArea(Area):
 
     # Settings, modes and contexts
 
-    @operation(Action.DESCRIBE_CONFIGS, _settings_of, is_reading=True)
+    @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
     async def show_config(
         self, session: Session, *, subject: Subject, with_inherited: bool
     ) -> Config:
@@ -357,19 +357,19 @@ class SchemasArea(Area):
             )
         return found
 
-    @operation(Action.ALTER_CONFIGS, _settings_of, owner=_owner)
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def set_config(
         self, session: Session, *, subject: Subject, change: ConfigChange
     ) -> Promise[Config]:
         """Change settings; what they are now."""
         return promised(self._broker.schemas.set_config(subject, change.apply))
 
-    @operation(Action.ALTER_CONFIGS, _settings_of, owner=_owner)
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def delete_config(self, session: Session, *, subject: Subject) -> Promise[Config]:
         """Take settings away; what they were."""
         return promised(self._broker.schemas.delete_config(subject))
 
-    @operation(Action.DESCRIBE_CONFIGS, _settings_of, is_reading=True)
+    @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
     async def show_mode(self, session: Session, *, subject: Subject, with_inherited: bool) -> Mode:
         """The mode of a subject or context; that of a wider scope if asked for."""
 
@@ -385,14 +385,14 @@ class SchemasArea(Area):
             )
         return found
 
-    @operation(Action.ALTER_CONFIGS, _settings_of, owner=_owner)
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def set_mode(
         self, session: Session, *, subject: Subject, mode: Mode, force: bool
     ) -> Promise[Mode]:
         """Change a mode; what it is now."""
         return promised(self._broker.schemas.set_mode(subject, mode, force=force))
 
-    @operation(Action.ALTER_CONFIGS, _settings_of, owner=_owner)
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def delete_mode(
         self, session: Session, *, subject: Subject, recursive: bool
     ) -> Promise[Mode | None]:

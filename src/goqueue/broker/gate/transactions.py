@@ -84,12 +84,12 @@ Coordinators = dict[str, int | AccessDenied]
 # Resources and owners
 
 
-def _by_id(arguments: Arguments) -> Iterable[Resource]:
+def _transactional_id_of_transaction(arguments: Arguments) -> Iterable[Resource]:
     name = transactional_id_in(arguments["transaction_id"])
     return (Resource(ResourceKind.TRANSACTIONAL_ID, name),)
 
 
-def _begun(arguments: Arguments) -> Iterable[Resource]:
+def _transactional_id_to_begin(arguments: Arguments) -> Iterable[Resource]:
     """Names that the broker chooses are granted by the prefix that they have in common."""
     name = arguments["transactional_id"]
     return (Resource(ResourceKind.TRANSACTIONAL_ID, GENERATED_PREFIX if name is None else name),)
@@ -107,12 +107,12 @@ def _producer_or_node(arguments: Arguments) -> Iterable[Resource | Access]:
     return (Resource(ResourceKind.TRANSACTIONAL_ID, arguments["transactional_id"]),)
 
 
-def _owner_by_id(broker: Broker, arguments: Arguments) -> int:
+def _coordinator_of_transaction(broker: Broker, arguments: Arguments) -> int:
     transaction = broker.transacting.ids.read(arguments["transaction_id"])
     return broker.transactions.owner_of(transaction.transactional_id)
 
 
-def _owner_of_beginning(broker: Broker, arguments: Arguments) -> int:
+def _coordinator_to_begin(broker: Broker, arguments: Arguments) -> int:
     """A client that names nothing gets a name that is coordinated here, if any is."""
     name = arguments["transactional_id"]
     if name is None:
@@ -120,11 +120,11 @@ def _owner_of_beginning(broker: Broker, arguments: Arguments) -> int:
     return broker.transactions.owner_of(name)
 
 
-def _owner(broker: Broker, arguments: Arguments) -> int:
+def _coordinator(broker: Broker, arguments: Arguments) -> int:
     return broker.transactions.owner_of(arguments["transactional_id"])
 
 
-def _owner_of_group(broker: Broker, arguments: Arguments) -> int | None:
+def _coordinator_of_group(broker: Broker, arguments: Arguments) -> int | None:
     found = broker.topics.find(OFFSETS_TOPIC)
     if found is None:
         return None
@@ -146,7 +146,7 @@ class TransactionsArea(Area):
 
     # By the id of a transaction
 
-    @operation(Action.WRITE, _begun, owner=_owner_of_beginning)
+    @operation(Action.WRITE, _transactional_id_to_begin, owner=_coordinator_to_begin)
     async def begin(
         self, session: Session, *, transactional_id: str | None, timeout_ms: int
     ) -> Begun:
@@ -155,7 +155,12 @@ class TransactionsArea(Area):
         begun = await transacting.begin(transactional_id, timeout_ms=timeout_ms)
         return Begun(transacting.ids.write(begun), *begun)
 
-    @operation(Action.DESCRIBE, _by_id, owner=_owner_by_id, is_reading=True)
+    @operation(
+        Action.DESCRIBE,
+        _transactional_id_of_transaction,
+        owner=_coordinator_of_transaction,
+        is_reading=True,
+    )
     async def show(self, session: Session, *, transaction_id: str) -> ShownTransaction:
         """A transaction, or what followed it under its transactional id."""
         transaction = self._transaction(transaction_id)
@@ -163,7 +168,12 @@ class TransactionsArea(Area):
         is_current = self._broker.transacting.is_current(view, transaction)
         return ShownTransaction(view, not is_current)
 
-    @operation(Action.WRITE, _by_id, _topics_of_messages, owner=_owner_by_id)
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        _topics_of_messages,
+        owner=_coordinator_of_transaction,
+    )
     async def publish(
         self,
         session: Session,
@@ -196,7 +206,12 @@ class TransactionsArea(Area):
             await self._broker.transacting.publish(transaction, messages, now_ms=now_ms)
         )
 
-    @operation(Action.WRITE, _by_id, also(Action.READ, group()), owner=_owner_by_id)
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        also(Action.READ, group()),
+        owner=_coordinator_of_transaction,
+    )
     async def commit_offsets(
         self,
         session: Session,
@@ -224,7 +239,12 @@ class TransactionsArea(Area):
             refused |= result.errors
         return OffsetErrors(refused)
 
-    @operation(Action.WRITE, _by_id, also(Action.READ, group()), owner=_owner_by_id)
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        also(Action.READ, group()),
+        owner=_coordinator_of_transaction,
+    )
     def ack(
         self, session: Session, *, transaction_id: str, group: str, receipts: Sequence[str]
     ) -> Promise[Outcomes]:
@@ -232,7 +252,7 @@ class TransactionsArea(Area):
         transaction = self._transaction(transaction_id)
         return self._broker.transacting.ack(transaction, group, receipts)
 
-    @operation(Action.WRITE, _by_id, owner=_owner_by_id)
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
     def prepare(
         self, session: Session, *, transaction_id: str, timeout_ms: int | None
     ) -> Promise[None]:
@@ -240,12 +260,12 @@ class TransactionsArea(Area):
         transaction = self._transaction(transaction_id)
         return self._broker.transacting.prepare(transaction, timeout_ms=timeout_ms)
 
-    @operation(Action.WRITE, _by_id, owner=_owner_by_id)
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
     def commit(self, session: Session, *, transaction_id: str) -> Promise[None]:
         """Commit; resolves when every reader can see all of it."""
         return self._broker.transacting.commit(self._transaction(transaction_id))
 
-    @operation(Action.WRITE, _by_id, owner=_owner_by_id)
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
     def abort(self, session: Session, *, transaction_id: str) -> Promise[None]:
         """Abort; resolves when no participant can show any of it."""
         return self._broker.transacting.abort(self._transaction(transaction_id))
@@ -290,7 +310,7 @@ class TransactionsArea(Area):
             len(found),
         )
 
-    @operation(Action.DESCRIBE, transactional_id(), owner=_owner, is_reading=True)
+    @operation(Action.DESCRIBE, transactional_id(), owner=_coordinator, is_reading=True)
     async def describe(self, session: Session, *, transactional_id: str) -> TransactionView:
         """The newest transaction of a transactional id."""
         return self._broker.transactions.describe(transactional_id)
@@ -322,7 +342,7 @@ class TransactionsArea(Area):
         """The identity of a producer that uses no transactions."""
         return ProducerIdentity(await self._broker.new_producer_id(), 0)
 
-    @operation(Action.WRITE, transactional_id(), owner=_owner)
+    @operation(Action.WRITE, transactional_id(), owner=_coordinator)
     def initialise(
         self,
         session: Session,
@@ -340,7 +360,7 @@ class TransactionsArea(Area):
             producer_epoch=producer_epoch,
         )
 
-    @operation(Action.WRITE, _producer_or_node, owner=_owner)
+    @operation(Action.WRITE, _producer_or_node, owner=_coordinator)
     async def add_partitions(
         self,
         session: Session,
@@ -357,7 +377,7 @@ class TransactionsArea(Area):
         await self._broker.transactions.add_partitions(transactional_id, identity, partitions)
         return Joined(objections)
 
-    @operation(Action.WRITE, _producer_or_node, owner=_owner, is_reading=True)
+    @operation(Action.WRITE, _producer_or_node, owner=_coordinator, is_reading=True)
     async def verify_partitions(
         self,
         session: Session,
@@ -374,7 +394,7 @@ class TransactionsArea(Area):
         verify = self._broker.transactions.verify
         return Joined([verify(transactional_id, identity, one) for one in partitions])
 
-    @operation(Action.WRITE, transactional_id(), also(Action.READ, group()), owner=_owner)
+    @operation(Action.WRITE, transactional_id(), also(Action.READ, group()), owner=_coordinator)
     def add_group(
         self, session: Session, *, transactional_id: str, identity: ProducerIdentity, group: str
     ) -> Promise[None]:
@@ -385,7 +405,7 @@ class TransactionsArea(Area):
         Action.WRITE,
         transactional_id(),
         also(Action.READ, _group_of_commit),
-        owner=_owner_of_group,
+        owner=_coordinator_of_group,
     )
     async def commit_group_offsets(
         self,
@@ -417,7 +437,7 @@ class TransactionsArea(Area):
             return OffsetErrors({(one.topic, one.partition): error for one in accepted} | refused)
         return OffsetErrors(refused | result.errors)
 
-    @operation(Action.WRITE, transactional_id(), owner=_owner)
+    @operation(Action.WRITE, transactional_id(), owner=_coordinator)
     def end(
         self,
         session: Session,
