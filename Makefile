@@ -28,7 +28,7 @@ KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 .PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-unit \
 	test-simulation test-integration test-spark test-cluster kafka-answers check format \
 	bench bench-peers bench-page demo explore simulate simulate-cluster campaign \
-	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-spark lock codecs docs-settings postman clean
+	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-spark lock codecs docs-settings docs-operations postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -241,6 +241,9 @@ $(KAFKA_CLIENTS_JAR):
 
 docs-settings: setup ## Write docs/settings.md from the table of settings
 	$(BIN)/python tools/settings_page.py > docs/settings.md
+
+docs-operations: setup ## Write docs/operations.md from the operations of the gate
+	$(BIN)/python tools/operations_page.py > docs/operations.md
 
 postman: setup ## Write the Postman collection of the HTTP API
 	$(BIN)/python tools/postman_collection.py > docs/goqueue.postman_collection.json

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from goqueue.broker.publishing import split_batches as schedule_split
-from goqueue.broker.publishing.publisher import Outgoing
 from goqueue.broker.schedules.schedules import _number_of
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.delivery.schedules import Origin, ScheduledMessage
@@ -422,7 +421,7 @@ def test_a_transaction_whose_delayed_message_was_not_stored_cannot_be_committed(
     )
     transacting = node.broker.transacting
     transaction = world.wait(transacting.begin(name, timeout_ms=60_000))
-    delayed = Outgoing(Record(None, b"d0", _headers("d0")))
+    delayed = Record(None, b"d0", _headers("d0"))
     world.network.cut([node.number], [scene.owner.number])
     failed = transacting.publish(transaction, [Addressed(TOPIC, delayed)])
     with pytest.raises(GoQueueError):
@@ -432,7 +431,7 @@ def test_a_transaction_whose_delayed_message_was_not_stored_cannot_be_committed(
         transacting.commit(transaction)
     world.wait(transacting.abort(transaction))
     again = world.wait(transacting.begin(name, timeout_ms=60_000))
-    delayed = Outgoing(Record(None, b"d1", _headers("d1")))
+    delayed = Record(None, b"d1", _headers("d1"))
     world.wait(transacting.publish(again, [Addressed(TOPIC, delayed)]))
     world.wait(transacting.commit(again))
     world.run_for(10_000)

@@ -41,4 +41,11 @@ class Resource(NamedTuple):
         return f"{self.kind.lower().replace('_', ' ')} {self.name!r}"
 
 
+class Access(NamedTuple):
+    """An action on a resource."""
+
+    action: Action
+    resource: Resource
+
+
 CLUSTER = Resource(ResourceKind.CLUSTER, "kafka-cluster")  # the name that Kafka's tools use

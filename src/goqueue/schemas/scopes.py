@@ -7,9 +7,12 @@ the default context; then the context for everything, and then the defaults.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
 from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
@@ -114,6 +117,26 @@ class Config:
 
 
 CONFIG_DEFAULT = Config(LEVEL_DEFAULT)
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+    """New values of settings. What is unset stays as it is, what is None is taken away."""
+
+    level: Level | UnsetType | None = UNSET
+    normalize: bool | UnsetType | None = UNSET
+    group: str | UnsetType | None = UNSET
+    alias: str | UnsetType | None = UNSET
+    default_metadata: Tree | UnsetType | None = UNSET
+    override_metadata: Tree | UnsetType | None = UNSET
+    default_rule_set: Tree | UnsetType | None = UNSET
+    override_rule_set: Tree | UnsetType | None = UNSET
+
+    def apply(self, config: Config) -> Config:
+        """The settings after the change."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        given = {name: value for name, value in values.items() if value is not UNSET}
+        added = {one.name: given.pop(one.name) for one in fields(Additions) if one.name in given}
+        return replace(config, **given, additions=replace(config.additions, **added))
 
 
 class Scopes:

@@ -10,9 +10,12 @@ from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants, Wanted
 from goqueue.broker.gate.operation import Area, Operation
+from goqueue.broker.gate.queries import QueriesArea
 from goqueue.broker.gate.schedules import SchedulesArea
+from goqueue.broker.gate.schemas import SchemasArea
+from goqueue.broker.gate.transactions import TransactionsArea
 from goqueue.loop.promise import Promise, promised
-from goqueue.model.access import Action, Resource
+from goqueue.model.access import Access, Action, Resource
 from goqueue.model.errors import AccessDenied, GoQueueError
 from goqueue.model.observer import Observer
 from goqueue.model.session import Session
@@ -46,7 +49,10 @@ class Gate:
         self._policy = policy
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         broker.topics.on_change(self._clear_grants)
+        self.queries = QueriesArea(self, broker)
         self.schedules = SchedulesArea(self, broker)
+        self.schemas = SchemasArea(self, broker)
+        self.transactions = TransactionsArea(self, broker)
         peers = broker.peers if routes else None
         self._forwarder = None if peers is None else Forwarder(broker, peers, self.perform_for)
 
@@ -127,8 +133,11 @@ class Gate:
     ) -> None:
         """Raise unless the session may do this to everything that the operation touches."""
         if self._policy is not None:
-            for resource in operation.resources(arguments):
-                self.check(session, operation.action, resource)
+            for touched in operation.resources(arguments):
+                if isinstance(touched, Access):
+                    self.check(session, *touched)
+                else:
+                    self.check(session, operation.action, touched)
 
     def check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless the session may do this."""

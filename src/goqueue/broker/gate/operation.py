@@ -19,7 +19,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from goqueue.loop.promise import Promise
-from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 NO_OWNER = -1
 
 Arguments = Mapping[str, Any]
-Resources = Callable[[Arguments], Iterable[Resource]]
+# What an operation touches: with its own action, or with another one where that is given.
+Resources = Callable[[Arguments], Iterable[Resource | Access]]
 # The node that must answer, -1 while there is none, or None where any node can.
 Owner = Callable[["Broker", Arguments], int | Awaitable[int | None] | None]
 # Makes one answer of those of all nodes, each of which knows only a part.
@@ -51,6 +52,7 @@ class Operation:
     owner: Owner | None = None
     merge: Merge | None = None
     is_reading: bool = False  # changes nothing, so it may be repeated when an answer is lost
+    is_immediate: bool = False  # answered at once, from what this node knows
 
     @property
     def is_routed(self) -> bool:
@@ -111,7 +113,7 @@ def query(
     def declare(
         method: Callable[Concatenate[A, Session, P], R],
     ) -> Callable[Concatenate[A, Session, P], R]:
-        declared = _declare(method, action, resources, is_reading=True)
+        declared = _declare(method, action, resources, is_reading=True, is_immediate=True)
 
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> R:
@@ -132,11 +134,14 @@ def _declare(
     merge: Merge | None = None,
     *,
     is_reading: bool,
+    is_immediate: bool = False,
 ) -> Operation:
     area, _, name = method.__qualname__.rpartition(".")
     full = f"{area_name(area)}.{name}"
     assert full not in OPERATIONS, f"{full} is declared twice"
-    declared = Operation(full, action, _all_of(resources), method, owner, merge, is_reading)
+    declared = Operation(
+        full, action, _all_of(resources), method, owner, merge, is_reading, is_immediate
+    )
     OPERATIONS[full] = declared
     return declared
 
@@ -146,7 +151,7 @@ def area_name(class_name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Area")).lower()
 
 
-# Resources
+# Resources. The name of each function, without underscores, stands in the page of all operations.
 
 
 def topic(argument: str = "topic") -> Resources:
@@ -157,7 +162,7 @@ def group(argument: str = "group") -> Resources:
     return _named(ResourceKind.GROUP, argument)
 
 
-def transactional_id(argument: str) -> Resources:
+def transactional_id(argument: str = "transactional_id") -> Resources:
     return _named(ResourceKind.TRANSACTIONAL_ID, argument)
 
 
@@ -174,15 +179,39 @@ def cluster(_: Arguments) -> Iterable[Resource]:
     return (CLUSTER,)
 
 
+def also(action: Action, resources: Resources) -> Resources:
+    """Resources to which the operation does something else than its main action."""
+
+    def accesses(arguments: Arguments) -> Iterable[Access]:
+        for one in resources(arguments):
+            assert isinstance(one, Resource)
+            yield Access(action, one)
+
+    accesses.__name__ = f"{action} {words_of(resources)}"
+    return accesses
+
+
 def _named(kind: ResourceKind, argument: str) -> Resources:
     def resources(arguments: Arguments) -> Iterable[Resource]:
         name = arguments.get(argument)
-        return () if name is None else (Resource(kind, name),)
+        return () if name is None else (Resource(kind, str(name)),)
 
+    words = kind.lower()
+    resources.__name__ = words if argument == words else f"{words} in {argument}"
     return resources
 
 
 def _all_of(parts: Sequence[Resources]) -> Resources:
     if len(parts) == 1:
         return parts[0]
-    return lambda arguments: [one for part in parts for one in part(arguments)]
+
+    def resources(arguments: Arguments) -> Iterable[Resource | Access]:
+        return [one for part in parts for one in part(arguments)]
+
+    resources.__name__ = ", ".join(words_of(part) for part in parts)
+    return resources
+
+
+def words_of(function: Callable[..., Any]) -> str:
+    """What a function of resources or owners is called, as words."""
+    return str(getattr(function, "__name__", function)).strip("_").replace("_", " ")

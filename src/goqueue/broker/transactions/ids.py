@@ -51,23 +51,34 @@ class TransactionIds:
 
     def read(self, text: str) -> Transaction:
         """The transaction; `UnknownTransaction` when `text` was never given out."""
-        try:
-            encoded = text.encode("ascii").translate(_FROM_URL)
-            data = binascii.a2b_base64(encoded + _PADDING * (-len(encoded) % 4), strict_mode=True)
-            version, check, producer_id, epoch = _HEAD.unpack_from(data)
-            name = data[_HEAD.size :]
-            if version != _VERSION or check != self._check(producer_id, epoch, name):
-                raise _unknown(text)
-            found = Transaction(name.decode(), ProducerIdentity(producer_id, epoch))
-            if self.write(found) != text:
-                raise _unknown(text)  # The last character has bits to spare.
-            return found
-        except (ValueError, struct.error):
-            raise _unknown(text) from None
+        version, check, transaction = _unpack(text)
+        name, (producer_id, epoch) = transaction
+        if version != _VERSION or check != self._check(producer_id, epoch, name.encode()):
+            raise _unknown(text)
+        if self.write(transaction) != text:
+            raise _unknown(text)  # The last character has bits to spare.
+        return transaction
 
     def _check(self, producer_id: int, epoch: int, name: bytes) -> int:
         salt = crc32(self._cluster_id().encode())
         return crc32(_HEAD.pack(_VERSION, salt, producer_id, epoch) + name)
+
+
+def transactional_id_in(text: str) -> str:
+    """The transactional id that an id names; whether it was ever given out is not checked."""
+    return _unpack(text)[2].transactional_id
+
+
+def _unpack(text: str) -> tuple[int, int, Transaction]:
+    """The version, the check and the transaction of an id."""
+    try:
+        encoded = text.encode("ascii").translate(_FROM_URL)
+        data = binascii.a2b_base64(encoded + _PADDING * (-len(encoded) % 4), strict_mode=True)
+        version, check, producer_id, epoch = _HEAD.unpack_from(data)
+        name = data[_HEAD.size :].decode()
+    except (ValueError, struct.error):
+        raise _unknown(text) from None
+    return version, check, Transaction(name, ProducerIdentity(producer_id, epoch))
 
 
 def _unknown(text: str) -> UnknownTransaction:

@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 
 from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX
 from goqueue.broker.publishing.publisher import (
-    Outgoing,
     Published,
     PublishResult,
     Scheduled,
@@ -46,7 +45,7 @@ class Addressed(NamedTuple):
     """A record and where it is to go; without a partition, its key decides."""
 
     topic: str
-    record: Record | Outgoing
+    record: Record
     partition: int | None = None
 
 

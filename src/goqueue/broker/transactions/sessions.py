@@ -56,6 +56,7 @@ BEGIN_PAUSE_MS = 200
 _RESTING = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
+_ENDING = frozenset(TransactionState) - {TransactionState.EMPTY, TransactionState.ONGOING}
 
 # What nodes ask each other.
 _ACK = "ack"
@@ -190,6 +191,14 @@ class Transacting:
     def describe(self, transaction: Transaction) -> TransactionView:
         """What the coordinator knows of the transactional id."""
         return self._transactions.describe(transaction.transactional_id)
+
+    @staticmethod
+    def is_current(view: TransactionView, transaction: Transaction) -> bool:
+        """Whether the newest transaction is this one; its end gives the producer a new epoch."""
+        producer_id, epoch = transaction.identity
+        followed = ProducerIdentity(producer_id, epoch + 1)
+        is_over = view.identity == followed and view.state in _ENDING
+        return view.identity == transaction.identity or is_over
 
     # In a transaction
 

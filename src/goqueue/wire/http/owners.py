@@ -10,8 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC, SCHEMAS_TOPIC
-from goqueue.model.queries import PREFIX as QUERY_PREFIX
+from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC
 from goqueue.wire.carrier.forwarding import NOBODY, json_request
 from goqueue.wire.http.bodies.queues import QueueGroup
 from goqueue.wire.http.handlers.groups import group_of
@@ -74,31 +73,3 @@ def of_letters(front: FrontEnd, call: Call, _: object) -> int:
     broker = front.broker
     topic = broker.topics.find(DELIVERY_TOPIC)
     return NOBODY if topic is None else broker.leaders.node_of(topic, broker.dead_letters.shelf)
-
-
-# Transactions
-
-
-def of_beginning(front: FrontEnd, call: Call, arguments: Any) -> int | None:
-    """Who gives no name of its own gets one that is coordinated where it asks, if any is."""
-    if arguments.transactional_id is None:
-        return front.broker.transactions.owner_of_any()
-    return front.broker.transactions.owner_of(arguments.transactional_id)
-
-
-def of_transaction(front: FrontEnd, call: Call, _: object) -> int:
-    transaction = front.broker.transacting.ids.read(call.text("transaction_id"))
-    return front.broker.transactions.owner_of(transaction.transactional_id)
-
-
-def of_query(front: FrontEnd, call: Call, _: object) -> int:
-    return front.broker.transactions.owner_of(QUERY_PREFIX + call.text("query"))
-
-
-# Schemas
-
-
-def of_schemas(front: FrontEnd, call: Call, _: object) -> int:
-    """Who writes down schemas; every node knows them a moment later."""
-    topic = front.broker.topics.find(SCHEMAS_TOPIC)
-    return NOBODY if topic is None else front.broker.leaders.node_of(topic, 0)

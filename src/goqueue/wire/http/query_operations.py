@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import STORING, Operation
-from goqueue.wire.http import owners
+from goqueue.wire.carrier.routing import ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.handlers import queries
 
-_COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable)
+_COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable, *ROUTED)
 _DECIDING = (
     errors.InvalidRequest,
     errors.UnknownTransaction,
@@ -36,7 +35,6 @@ QUERIES = (
             errors.TransactionAbortable,
         ),
         example={"timeout_ms": 3_600_000},
-        owner=owners.of_transaction,
     ),
     Operation(
         "openQuery",
@@ -55,7 +53,6 @@ QUERIES = (
             *STORING,
         ),
         example={"run_name": "driver-1"},
-        owner=owners.of_query,
     ),
     Operation(
         "showQuery",
@@ -66,7 +63,6 @@ QUERIES = (
         area="queries",
         answer=bodies.Query,
         errors=(errors.UnknownTransaction, *_COORDINATOR),
-        owner=owners.of_query,
     ),
     Operation(
         "commitEpoch",
@@ -79,6 +75,5 @@ QUERIES = (
         answer=bodies.EpochCommitted,
         errors=_DECIDING,
         example={"run": 1, "transactions": ["AQAAAAAAAAAAAAAAAAAAAAAAAA"]},
-        owner=owners.of_query,
     ),
 )

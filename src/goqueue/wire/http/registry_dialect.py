@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from goqueue.broker.gate.schemas import CONTEXT_DEFAULT, Subject, read_subject
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, SchemaRefused
-from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
 from goqueue.wire.carrier.calls import Call, Request
 from goqueue.wire.carrier.decoding import QUERY_FIELDS_MAX
 from goqueue.wire.carrier.dialects import Told
@@ -100,11 +100,20 @@ class Given:
     def texts(self, name: str) -> list[str]:
         return self._query.get(name, [])
 
-    def page(self, found: Sequence[Any], *, most: int) -> list[Any]:
-        """The stretch of a list that the request asks for."""
+    def stretch(self, *, most: int) -> tuple[int, int]:
+        """Where the part of a list begins that the request asks for, and how long it is."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
-        wanted = most if limit < 0 else min(limit, most)
-        return list(found[offset : offset + wanted])
+        return offset, most if limit < 0 else min(limit, most)
+
+    def page(self, found: Sequence[Any], *, most: int) -> list[Any]:
+        """The part of a list that the request asks for."""
+        offset, limit = self.stretch(most=most)
+        return list(found[offset : offset + limit])
+
+    @property
+    def form(self) -> str:
+        """In which form the text of a schema is wanted; empty for the usual one."""
+        return self.text("format").strip()
 
     def subject(self, call: Call) -> Subject:
         return read_subject(call.text("subject"), within=self.context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from goqueue.wire.carrier.routing import Handler, Operation
-from goqueue.wire.http import owners
 from goqueue.wire.http.bodies import registry as bodies
 from goqueue.wire.http.handlers import registry, registry_settings
 from goqueue.wire.http.registry_dialect import RegistryDialect
@@ -20,30 +19,13 @@ def _read(path: str, handler: Handler, summary: str) -> Operation:
 
 
 def _delete(path: str, handler: Handler, summary: str) -> Operation:
-    return Operation(
-        _name(handler),
-        "DELETE",
-        path,
-        handler,
-        summary,
-        area="registry",
-        owner=owners.of_schemas,
-    )
+    return Operation(_name(handler), "DELETE", path, handler, summary, area="registry")
 
 
 def _send(
     method: str, path: str, handler: Handler, summary: str, body: type[bodies.OpenBody]
 ) -> Operation:
-    return Operation(
-        _name(handler),
-        method,
-        path,
-        handler,
-        summary,
-        area="registry",
-        request=body,
-        owner=owners.of_schemas,
-    )
+    return Operation(_name(handler), method, path, handler, summary, area="registry", request=body)
 
 
 def _name(handler: Handler) -> str:

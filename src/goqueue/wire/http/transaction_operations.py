@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import STORING, Operation
-from goqueue.wire.http import merging, owners
+from goqueue.wire.carrier.routing import ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
 from goqueue.wire.http.handlers import transactions
 
-_COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable)
+_COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable, *ROUTED)
 _ONE = (
     errors.UnknownTransaction,
     errors.InvalidTransactionState,
@@ -42,7 +41,6 @@ TRANSACTIONS = (
             *STORING,
         ),
         example={"transactional_id": "billing-3", "timeout_ms": 30_000},
-        owner=owners.of_beginning,
     ),
     Operation(
         "listTransactions",
@@ -54,7 +52,6 @@ TRANSACTIONS = (
         request=bodies.ListTransactions,
         answer=bodies.Transactions,
         errors=_COORDINATOR,
-        merge=merging.transactions,
     ),
     Operation(
         "showTransaction",
@@ -65,7 +62,6 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.TransactionShown,
         errors=(errors.UnknownTransaction, *_COORDINATOR),
-        owner=owners.of_transaction,
     ),
     Operation(
         "publishInTransaction",
@@ -83,7 +79,6 @@ TRANSACTIONS = (
                 {"topic": "mails", "value": "thank you", "delay_ms": 60_000},
             ]
         },
-        owner=owners.of_transaction,
     ),
     Operation(
         "commitOffsetsInTransaction",
@@ -109,7 +104,6 @@ TRANSACTIONS = (
             "group": "billing",
             "offsets": [{"topic": "orders", "partition": 0, "offset": 42}],
         },
-        owner=owners.of_transaction,
     ),
     Operation(
         "ackInTransaction",
@@ -122,7 +116,6 @@ TRANSACTIONS = (
         answer=queue_bodies.Settled,
         errors=(*_ONE, errors.UnknownGroup, errors.InvalidRequest),
         example={"group": "billing", "receipts": ["AQAAAAAAAAAAAAAA"]},
-        owner=owners.of_transaction,
     ),
     Operation(
         "commitTransaction",
@@ -133,7 +126,6 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.Ended,
         errors=_ONE,
-        owner=owners.of_transaction,
     ),
     Operation(
         "abortTransaction",
@@ -144,6 +136,5 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.Ended,
         errors=_ONE,
-        owner=owners.of_transaction,
     ),
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.gate.operation import OPERATIONS
 from goqueue.broker.gate.portable import Portable
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
@@ -62,8 +61,3 @@ def test_the_answer_of_a_promise_is_what_it_resolves_to(answer: Any) -> None:
 def test_what_cannot_be_sent_is_named() -> None:
     with pytest.raises(TypeError, match="Shop cannot be sent"):
         Portable(Shop.look).encode_answer(Shop())
-
-
-@pytest.mark.parametrize("name", [name for name, one in OPERATIONS.items() if one.is_routed])
-def test_every_routed_operation_can_travel(name: str) -> None:
-    Portable(OPERATIONS[name].perform)

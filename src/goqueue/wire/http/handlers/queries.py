@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.transactions import QueryView
+from goqueue.broker.gate.queries import QueryView
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.fields import INT64_MAX
 
@@ -14,28 +14,32 @@ if TYPE_CHECKING:
 
 
 async def prepare(front: FrontEnd, call: Call, body: bodies.Prepare) -> bodies.Prepared:
-    transacting = front.broker.transacting
-    transaction = transacting.ids.read(call.text("transaction_id"))
-    await transacting.prepare(transaction, timeout_ms=body.timeout_ms)
-    return bodies.Prepared(id=call.text("transaction_id"))
+    transaction_id = call.text("transaction_id")
+    await front.gate.transactions.prepare(
+        call.session, transaction_id=transaction_id, timeout_ms=body.timeout_ms
+    )
+    return bodies.Prepared(id=transaction_id)
 
 
 async def open_query(front: FrontEnd, call: Call, body: bodies.OpenQuery) -> bodies.Query:
-    return _shown(await front.broker.epochs.open(call.text("query"), body.run_name))
+    opened = await front.gate.queries.open(
+        call.session, query_id=call.text("query"), run_name=body.run_name
+    )
+    return _shown(opened)
 
 
-def show(front: FrontEnd, call: Call, _: object) -> bodies.Query:
-    return _shown(front.broker.epochs.describe(call.text("query")))
+async def show(front: FrontEnd, call: Call, _: object) -> bodies.Query:
+    return _shown(await front.gate.queries.show(call.session, query_id=call.text("query")))
 
 
 async def commit(front: FrontEnd, call: Call, body: bodies.CommitEpoch) -> bodies.EpochCommitted:
     query_id, epoch = call.text("query"), call.number("epoch", most=INT64_MAX)
-    ids = front.broker.transacting.ids
-    outcome = await front.broker.epochs.commit(
-        query_id,
+    outcome = await front.gate.queries.commit_epoch(
+        call.session,
+        query_id=query_id,
         run=body.run,
         epoch=epoch,
-        prepared=[ids.read(text) for text in body.transactions],
+        transaction_ids=body.transactions,
         is_last=body.is_last,
     )
     return bodies.EpochCommitted(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from goqueue.model.errors import InvalidSchema, SchemaRefusal, SchemaRefused
-from goqueue.schemas.catalog import Content, Version
-from goqueue.schemas.drafts import Request
-from goqueue.schemas.formats import Reference, SchemaKind
-from goqueue.schemas.names import (
+from goqueue.broker.gate.schemas import (
     ALL_CONTEXTS,
     CONTEXT_DEFAULT,
+    LATEST,
+    VERSION_NUMBER_MAX,
+    Reference,
+    Request,
+    SchemaKind,
+    SchemaView,
     Subject,
-    matches_prefix,
+    VersionView,
     read_subject,
 )
-from goqueue.schemas.registry import LATEST, VERSION_NUMBER_MAX, Registry, unknown_subject
+from goqueue.model.errors import InvalidSchema, SchemaRefusal, SchemaRefused
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.http.fields import INT32_MAX
 from goqueue.wire.http.registry_dialect import V1_JSON, NothingHere
@@ -37,112 +40,106 @@ Tree = dict[str, Any]
 
 
 async def list_subjects(front: FrontEnd, call: Call, given: Given) -> list[str]:
-    prefix = _prefix(given, ALL_CONTEXTS)
-
-    def ask(registry: Registry) -> list[str]:
-        return [
-            str(subject)
-            for subject in registry.catalog.subjects()
-            if matches_prefix(subject, prefix) and _is_shown(registry, subject, given)
-        ]
-
-    return given.page(await front.broker.schemas.look(ask), most=SUBJECTS_LISTED_MAX)
+    offset, limit = given.stretch(most=SUBJECTS_LISTED_MAX)
+    found = await front.gate.schemas.list_subjects(
+        call.session,
+        prefix=_prefix(given, ALL_CONTEXTS),
+        with_deleted=given.flag("deleted"),
+        only_deleted=given.flag("deletedOnly", "deleted_only"),
+        offset=offset,
+        limit=limit,
+    )
+    return list(found)
 
 
 async def lookup(front: FrontEnd, call: Call, given: Given) -> Tree:
-    found = await front.broker.schemas.lookup(
-        await _subject(front, call, given),
-        to_request(given.body),
+    found = await front.gate.schemas.lookup(
+        call.session,
+        subject=given.subject(call),
+        request=to_request(given.body),
         normalize=given.flag("normalize"),
         with_deleted=given.flag("deleted", "lookupDeletedSchema"),
+        form=given.form,
     )
-    return await _shown(front, found, given)
+    return show(found, given)
 
 
 async def delete_subject(front: FrontEnd, call: Call, given: Given) -> list[int]:
-    return await front.broker.schemas.delete_subject(
-        await _subject(front, call, given), permanent=given.flag("permanent")
+    deleted = await front.gate.schemas.delete_subject(
+        call.session, subject=given.subject(call), permanent=given.flag("permanent")
     )
+    return list(deleted)
 
 
 async def latest_with_metadata(front: FrontEnd, call: Call, given: Given) -> Tree:
-    subject, with_deleted = await _subject(front, call, given), given.flag("deleted")
-    wanted = dict(zip(given.texts("key"), given.texts("value"), strict=False))
-
-    def ask(registry: Registry) -> Version:
-        for version in reversed(registry.catalog.versions(subject)):
-            properties = (version.content.metadata or {}).get("properties")
-            if (version.is_deleted and not with_deleted) or not isinstance(properties, dict):
-                continue
-            if wanted.items() <= properties.items():
-                return version
-        if not registry.has_subject(subject, with_deleted=with_deleted):
-            raise unknown_subject(subject)
-        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, "Schema not found")
-
-    return await _shown(front, await front.broker.schemas.look(ask), given)
+    found = await front.gate.schemas.find_by_properties(
+        call.session,
+        subject=given.subject(call),
+        properties=dict(zip(given.texts("key"), given.texts("value"), strict=False)),
+        with_deleted=given.flag("deleted"),
+        form=given.form,
+    )
+    return show(found, given)
 
 
 # Versions
 
 
 async def list_versions(front: FrontEnd, call: Call, given: Given) -> list[int]:
-    subject = await _subject(front, call, given)
-    only_deleted, as_negative = given.flag("deletedOnly", "deleted_only"), False
-    with_deleted = given.flag("deleted")
-    as_negative = given.flag("deletedAsNegative")
-
-    def ask(registry: Registry) -> list[int]:
-        if not registry.has_subject(subject, with_deleted=with_deleted or only_deleted):
-            raise unknown_subject(subject)
-        versions = registry.catalog.versions(subject)
-        if as_negative:
-            return [-one.number if one.is_deleted else one.number for one in versions]
-        if only_deleted:
-            return [one.number for one in versions if one.is_deleted]
-        return [one.number for one in versions if with_deleted or not one.is_deleted]
-
-    return given.page(await front.broker.schemas.look(ask), most=VERSIONS_LISTED_MAX)
+    offset, limit = given.stretch(most=VERSIONS_LISTED_MAX)
+    found = await front.gate.schemas.list_versions(
+        call.session,
+        subject=given.subject(call),
+        with_deleted=given.flag("deleted"),
+        only_deleted=given.flag("deletedOnly", "deleted_only"),
+        deleted_as_negative=given.flag("deletedAsNegative"),
+        offset=offset,
+        limit=limit,
+    )
+    return list(found)
 
 
 async def register(front: FrontEnd, call: Call, given: Given) -> Tree:
-    version = await front.broker.schemas.register(
-        await _subject(front, call, given),
-        to_request(given.body),
+    version = await front.gate.schemas.register(
+        call.session,
+        subject=given.subject(call),
+        request=to_request(given.body),
         normalize=given.flag("normalize"),
         force=given.flag("force"),
     )
     if not given.takes_new_fields:
-        return {"id": version.content.id}
+        return {"id": version.schema.id}
     # Without the text: clients remember what they sent under the id, in the form they sent it.
-    return {"version": version.number, **show_content(version.content, given)}
+    return {"version": version.number, **show_schema_fields(version.schema, given)}
 
 
 async def show_version(front: FrontEnd, call: Call, given: Given) -> Tree:
-    return await _shown(front, await _version(front, call, given), given)
+    return show(await _version(front, call, given), given)
 
 
 async def show_version_text(front: FrontEnd, call: Call, given: Given) -> Raw:
     version = await _version(front, call, given)
-    return Raw((await _text(front, version.content, given)).encode(), V1_JSON)
+    return Raw(version.schema.text.encode(), V1_JSON)
 
 
 async def referenced_by(front: FrontEnd, call: Call, given: Given) -> list[int]:
-    subject, number = await _subject(front, call, given), read_version(call.text("version"))
-    with_deleted = given.flag("deleted")
-
-    def ask(registry: Registry) -> list[int]:
-        version = registry.find(subject, number, with_deleted=True)
-        found = registry.referrers(version, with_deleted=with_deleted)
-        return sorted({one.content.id for one in found})
-
-    return given.page(await front.broker.schemas.look(ask), most=SCHEMAS_LISTED_MAX)
+    offset, limit = given.stretch(most=SCHEMAS_LISTED_MAX)
+    found = await front.gate.schemas.list_referrers(
+        call.session,
+        subject=given.subject(call),
+        number=read_version(call.text("version")),
+        with_deleted=given.flag("deleted"),
+        offset=offset,
+        limit=limit,
+    )
+    return list(found)
 
 
 async def delete_version(front: FrontEnd, call: Call, given: Given) -> int:
-    return await front.broker.schemas.delete_version(
-        await _subject(front, call, given),
-        read_version(call.text("version")),
+    return await front.gate.schemas.delete_version(
+        call.session,
+        subject=given.subject(call),
+        number=read_version(call.text("version")),
         permanent=given.flag("permanent"),
     )
 
@@ -151,54 +148,47 @@ async def delete_version(front: FrontEnd, call: Call, given: Given) -> int:
 
 
 async def list_schemas(front: FrontEnd, call: Call, given: Given) -> list[Tree]:
-    prefix, with_deleted = _prefix(given, ""), given.flag("deleted")
-    latest_only = given.flag("latestOnly")
-
-    def ask(registry: Registry) -> list[Version]:
-        found: list[Version] = []
-        for subject in registry.catalog.subjects():
-            if matches_prefix(subject, prefix):
-                versions = registry.catalog.versions(subject)
-                shown = [one for one in versions if with_deleted or not one.is_deleted]
-                found += shown[-1:] if latest_only else shown
-        return found
-
-    page = given.page(await front.broker.schemas.look(ask), most=SCHEMAS_LISTED_MAX)
-    return [show(one, given) for one in page]
+    offset, limit = given.stretch(most=SCHEMAS_LISTED_MAX)
+    found = await front.gate.schemas.list_schemas(
+        call.session,
+        prefix=_prefix(given, ""),
+        with_deleted=given.flag("deleted"),
+        latest_only=given.flag("latestOnly"),
+        offset=offset,
+        limit=limit,
+    )
+    return [show(one, given) for one in found]
 
 
 async def show_schema(front: FrontEnd, call: Call, given: Given) -> Tree:
-    asked = given.text("subject")
-    content = await _content(front, call, given)
-    tree = show_content(content, given)
+    found = await front.gate.schemas.show_schema(
+        call.session, schema_id=_schema_id(call), subject=_asked_subject(given), form=given.form
+    )
+    tree = show_schema_fields(found.schema, given)
     del tree["id"]
-    tree["schema"] = await _text(front, content, given)
-    if asked:
-        subject = await _asked_subject(front, given)
-        places = [one for one in content.versions.values() if one.subject == subject]
-        for version in places[-1:]:
-            tree |= {"subject": str(version.subject), "version": version.number}
+    tree["schema"] = found.schema.text
+    if given.text("subject") and found.subject is not None:
+        tree |= {"subject": str(found.subject), "version": found.number}
     if given.flag("fetchMaxId"):
-        context = content.context
-        next_id = await front.broker.schemas.look(lambda one: one.catalog.next_id(context))
-        tree["maxId"] = next_id - 1
+        tree["maxId"] = found.newest_id
     return tree
 
 
 async def show_schema_text(front: FrontEnd, call: Call, given: Given) -> Raw:
-    content = await _content(front, call, given)
-    return Raw((await _text(front, content, given)).encode(), V1_JSON)
+    found = await front.gate.schemas.show_schema(
+        call.session, schema_id=_schema_id(call), subject=_asked_subject(given), form=given.form
+    )
+    return Raw(found.schema.text.encode(), V1_JSON)
 
 
 async def schema_subjects(front: FrontEnd, call: Call, given: Given) -> list[str]:
-    versions = await _versions_of_id(front, call, given)
-    names = list(dict.fromkeys(str(one.subject) for one in versions))
+    names = list(dict.fromkeys(subject for subject, _ in await _places(front, call, given)))
     return given.page(names, most=SUBJECTS_LISTED_MAX)
 
 
 async def schema_versions(front: FrontEnd, call: Call, given: Given) -> list[Tree]:
-    versions = await _versions_of_id(front, call, given)
-    rows = [{"subject": str(one.subject), "version": one.number} for one in versions]
+    places = await _places(front, call, given)
+    rows = [{"subject": subject, "version": number} for subject, number in places]
     return given.page(rows, most=VERSIONS_LISTED_MAX)
 
 
@@ -207,15 +197,15 @@ def list_kinds(front: FrontEnd, call: Call, given: Given) -> list[str]:
 
 
 async def show_guid(front: FrontEnd, call: Call, given: Given) -> Tree:
-    content = (await _contents_of_guid(front, call))[0]
-    tree = show_content(content, given)
+    found = await front.gate.schemas.show_guid(call.session, guid=_guid(call), form=given.form)
+    tree = show_schema_fields(found, given)
     del tree["id"]
-    return {**tree, "schema": await _text(front, content, given)}
+    return {**tree, "schema": found.text}
 
 
 async def guid_ids(front: FrontEnd, call: Call, given: Given) -> list[Tree]:
-    found = await _contents_of_guid(front, call)
-    return [{"context": one.context, "id": one.id} for one in found]
+    found = await front.gate.schemas.list_ids(call.session, guid=_guid(call))
+    return [{"context": context, "id": number} for context, number in found]
 
 
 # Compatibility
@@ -232,9 +222,10 @@ async def compare_with_version(front: FrontEnd, call: Call, given: Given) -> Tre
 async def _compare(front: FrontEnd, call: Call, given: Given, *, number: int | None) -> Tree:
     is_verbose = given.flag("verbose")
     try:
-        messages = await front.broker.schemas.compare(
-            await _subject(front, call, given),
-            to_request(given.body),
+        messages = await front.gate.schemas.compare(
+            call.session,
+            subject=given.subject(call),
+            request=to_request(given.body),
             normalize=given.flag("normalize"),
             number=number,
         )
@@ -282,87 +273,67 @@ def read_version(text: str) -> int:
     )
 
 
-def show(version: Version, given: Given) -> Tree:
-    content = version.content
+def show(version: VersionView, given: Given) -> Tree:
     tree = {"subject": str(version.subject), "version": version.number}
-    tree |= show_content(content, given)
-    tree["schema"] = content.text
+    tree |= show_schema_fields(version.schema, given)
+    tree["schema"] = version.schema.text
     return {**tree, "deleted": True} if version.is_deleted else tree
 
 
-def show_content(content: Content, given: Given) -> Tree:
+def show_schema_fields(schema: SchemaView, given: Given) -> Tree:
     """What a version says beside its place; Avro is what a missing type means."""
-    tree: Tree = {"id": content.id}
+    tree: Tree = {"id": schema.id}
     if given.takes_new_fields:
-        tree["guid"] = content.guid
-    if given.takes_new_fields or content.kind is not SchemaKind.AVRO:
-        tree["schemaType"] = content.kind
-    if content.references:
+        tree["guid"] = schema.guid
+    if given.takes_new_fields or schema.kind is not SchemaKind.AVRO:
+        tree["schemaType"] = schema.kind
+    if schema.references:
         tree["references"] = [
             {"name": one.name, "subject": one.subject, "version": one.version}
-            for one in content.references
+            for one in schema.references
         ]
-    if content.metadata is not None:
-        tree["metadata"] = content.metadata
-    if content.rule_set is not None:
-        tree["ruleSet"] = content.rule_set
+    if schema.metadata is not None:
+        tree["metadata"] = schema.metadata
+    if schema.rule_set is not None:
+        tree["ruleSet"] = schema.rule_set
     return tree
 
 
-async def _shown(front: FrontEnd, version: Version, given: Given) -> Tree:
-    tree = show(version, given)
-    tree["schema"] = await _text(front, version.content, given)
-    return tree
-
-
-async def _text(front: FrontEnd, content: Content, given: Given) -> str:
-    form = given.text("format").strip()
-    if not form:
-        return content.text
-    return await front.broker.schemas.formatted(content, form)
-
-
-async def _version(front: FrontEnd, call: Call, given: Given) -> Version:
-    subject, number = await _subject(front, call, given), read_version(call.text("version"))
-    with_deleted = given.flag("deleted")
-    return await front.broker.schemas.look(
-        lambda registry: registry.find(subject, number, with_deleted=with_deleted)
+async def _version(front: FrontEnd, call: Call, given: Given) -> VersionView:
+    return await front.gate.schemas.show_version(
+        call.session,
+        subject=given.subject(call),
+        number=read_version(call.text("version")),
+        with_deleted=given.flag("deleted"),
+        form=given.form,
     )
 
 
-async def _content(front: FrontEnd, call: Call, given: Given) -> Content:
-    text, subject = call.text("id"), await _asked_subject(front, given)
+async def _places(front: FrontEnd, call: Call, given: Given) -> Sequence[tuple[str, int]]:
+    return await front.gate.schemas.list_places(
+        call.session,
+        schema_id=_schema_id(call),
+        subject=_asked_subject(given),
+        with_deleted=given.flag("deleted"),
+    )
+
+
+def _schema_id(call: Call) -> int:
+    text = call.text("id")
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT32_MAX):
         raise NothingHere
-    return await front.broker.schemas.look(lambda registry: registry.find_id(int(text), subject))
+    return int(text)
 
 
-async def _contents_of_guid(front: FrontEnd, call: Call) -> list[Content]:
-    guid = call.text("guid").lower()
-    found = await front.broker.schemas.look(lambda registry: list(registry.find_guid(guid)))
-    if not found:
-        raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {guid[:100]} not found")
-    return found
+def _guid(call: Call) -> str:
+    return call.text("guid").lower()
 
 
-async def _versions_of_id(front: FrontEnd, call: Call, given: Given) -> list[Version]:
-    content = await _content(front, call, given)
-    with_deleted = given.flag("deleted")
-    found = [one for one in content.versions.values() if with_deleted or not one.is_deleted]
-    return sorted(found, key=lambda one: one.place)
-
-
-async def _subject(front: FrontEnd, call: Call, given: Given) -> Subject:
-    """The subject of the path, or what it is an alias of."""
-    subject = given.subject(call)
-    return await front.broker.schemas.look(lambda registry: registry.scopes.resolve(subject))
-
-
-async def _asked_subject(front: FrontEnd, given: Given) -> Subject | None:
+def _asked_subject(given: Given) -> Subject | None:
+    """The subject, or at least the context, in which an id is meant; None means the default."""
     text = given.text("subject")
     if text:
-        subject = read_subject(text, within=given.context)
-        return await front.broker.schemas.look(lambda registry: registry.scopes.resolve(subject))
+        return read_subject(text, within=given.context)
     return None if given.context == CONTEXT_DEFAULT else Subject(given.context, "")
 
 
@@ -371,10 +342,3 @@ def _prefix(given: Given, default: str) -> str:
     if given.context != CONTEXT_DEFAULT and not text.startswith(":"):
         return str(Subject(given.context, text))
     return text or default
-
-
-def _is_shown(registry: Registry, subject: Subject, given: Given) -> bool:
-    is_live = registry.has_subject(subject, with_deleted=False)
-    if given.flag("deletedOnly", "deleted_only"):
-        return not is_live
-    return is_live or given.flag("deleted")

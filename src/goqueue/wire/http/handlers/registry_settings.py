@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UnsetType
-
+from goqueue.broker.gate.schemas import Config, ConfigChange, Subject, read_level, read_mode
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
-from goqueue.schemas.names import Subject
-from goqueue.schemas.scopes import Config, read_level, read_mode
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -29,7 +25,7 @@ _ELSEWHERE = (
     "validateNewSchemas",
     "validateRules",
 )
-# The fields of a body and of `Additions`.
+# The fields of a body and of a change.
 _ADDITIONS = {
     "defaultMetadata": "default_metadata",
     "overrideMetadata": "override_metadata",
@@ -39,15 +35,11 @@ _ADDITIONS = {
 
 
 async def show_config(front: FrontEnd, call: Call, given: Given) -> Tree:
-    subject, in_scope = _subject(call, given), given.flag("defaultToGlobal")
-    config = await front.broker.schemas.look(
-        lambda one: one.scopes.config(subject) if in_scope else one.scopes.own_config(subject)
+    config = await front.gate.schemas.show_config(
+        call.session,
+        subject=_subject(call, given),
+        with_inherited=given.flag("defaultToGlobal"),
     )
-    if config is None:
-        raise SchemaRefused(
-            SchemaRefusal.NO_CONFIG,
-            f"Subject '{subject}' does not have subject-level compatibility configured",
-        )
     return _shown(config, "compatibilityLevel")
 
 
@@ -58,60 +50,57 @@ async def set_config(front: FrontEnd, call: Call, given: Given) -> Tree:
             raise SchemaRefused(
                 SchemaRefusal.NOT_PERMITTED, f"This registry has no setting {name}; leave it out."
             )
-    level = body.compatibility
-    wanted = read_level(level) if isinstance(level, str) else level
-
-    def update(config: Config) -> Config:
-        if not isinstance(wanted, UnsetType):
-            config = replace(config, level=wanted)
-        if not isinstance(body.normalize, UnsetType):
-            config = replace(config, normalize=body.normalize)
-        if not isinstance(body.compatibilityGroup, UnsetType):
-            config = replace(config, group=body.compatibilityGroup)
-        if not isinstance(body.alias, UnsetType):
-            config = replace(config, alias=body.alias or None)
-        given = {ours: getattr(body, theirs) for theirs, ours in _ADDITIONS.items()}
-        added = {name: value for name, value in given.items() if not isinstance(value, UnsetType)}
-        return replace(config, additions=replace(config.additions, **added)) if added else config
-
-    config = await front.broker.schemas.set_config(_subject(call, given), update)
+    level, alias = body.compatibility, body.alias
+    change = ConfigChange(
+        level=read_level(level) if isinstance(level, str) else level,
+        normalize=body.normalize,
+        group=body.compatibilityGroup,
+        alias=None if alias == "" else alias,
+        **{ours: getattr(body, theirs) for theirs, ours in _ADDITIONS.items()},
+    )
+    config = await front.gate.schemas.set_config(
+        call.session, subject=_subject(call, given), change=change
+    )
     return _shown(config, "compatibility")
 
 
 async def delete_config(front: FrontEnd, call: Call, given: Given) -> Tree:
-    config = await front.broker.schemas.delete_config(_subject(call, given))
+    config = await front.gate.schemas.delete_config(call.session, subject=_subject(call, given))
     return _shown(config, "compatibilityLevel")
 
 
 async def show_mode(front: FrontEnd, call: Call, given: Given) -> Tree:
-    subject, in_scope = _subject(call, given), given.flag("defaultToGlobal")
-    mode = await front.broker.schemas.look(
-        lambda one: one.scopes.mode(subject) if in_scope else one.scopes.own_mode(subject)
+    mode = await front.gate.schemas.show_mode(
+        call.session,
+        subject=_subject(call, given),
+        with_inherited=given.flag("defaultToGlobal"),
     )
-    if mode is None:
-        raise SchemaRefused(
-            SchemaRefusal.NO_MODE,
-            f"Subject '{subject}' does not have subject-level mode configured",
-        )
     return {"mode": mode}
 
 
 async def set_mode(front: FrontEnd, call: Call, given: Given) -> Tree:
-    mode = read_mode(given.body.mode)
-    subject = _subject(call, given)
-    return {"mode": await front.broker.schemas.set_mode(subject, mode, force=given.flag("force"))}
+    mode = await front.gate.schemas.set_mode(
+        call.session,
+        subject=_subject(call, given),
+        mode=read_mode(given.body.mode),
+        force=given.flag("force"),
+    )
+    return {"mode": mode}
 
 
 async def delete_mode(front: FrontEnd, call: Call, given: Given) -> Tree:
-    subject, recursive = _subject(call, given), given.flag("recursive")
-    mode = await front.broker.schemas.delete_mode(subject, recursive=recursive)
+    mode = await front.gate.schemas.delete_mode(
+        call.session, subject=_subject(call, given), recursive=given.flag("recursive")
+    )
     return {} if mode is None else {"mode": mode}
 
 
 async def list_contexts(front: FrontEnd, call: Call, given: Given) -> list[str]:
-    prefix = given.text("contextPrefix")
-    found = await front.broker.schemas.look(lambda registry: registry.catalog.contexts())
-    return given.page([one for one in found if one.startswith(prefix)], most=CONTEXTS_LISTED_MAX)
+    offset, limit = given.stretch(most=CONTEXTS_LISTED_MAX)
+    found = await front.gate.schemas.list_contexts(
+        call.session, prefix=given.text("contextPrefix"), offset=offset, limit=limit
+    )
+    return list(found)
 
 
 def show_root(front: FrontEnd, call: Call, given: Given) -> Tree:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.transactions.ids import Transaction
-from goqueue.broker.transactions.publishing import Addressed, all_refused
+from goqueue.broker.gate.transactions import (
+    NO_MEMBER_EPOCH,
+    Addressed,
+    Listed,
+    OffsetToCommit,
+    TransactionState,
+    TransactionView,
+)
 from goqueue.model.errors import GoQueueError
-from goqueue.model.names import ProducerIdentity
-from goqueue.transactions import TransactionState, TransactionView
+from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
-from goqueue.wire.http.handlers.offsets import commit_in
 from goqueue.wire.http.handlers.publishing import published_many
 from goqueue.wire.http.handlers.queues import settled
 from goqueue.wire.http.messages import check_header_count, to_record
@@ -24,14 +28,14 @@ if TYPE_CHECKING:
 
 _STATES = {cast(bodies.TransactionState, one.name.lower()): one for one in TransactionState}
 _NAMES = {state: name for name, state in _STATES.items()}
-_ENDING = frozenset(TransactionState) - {TransactionState.EMPTY, TransactionState.ONGOING}
 
 
 async def begin(front: FrontEnd, call: Call, body: bodies.Begin) -> bodies.Begun:
-    transacting = front.broker.transacting
-    begun = await transacting.begin(body.transactional_id, timeout_ms=body.timeout_ms)
+    begun = await front.gate.transactions.begin(
+        call.session, transactional_id=body.transactional_id, timeout_ms=body.timeout_ms
+    )
     return bodies.Begun(
-        id=transacting.ids.write(begun),
+        id=begun.id,
         transactional_id=begun.transactional_id,
         producer_id=begun.identity.producer_id,
         producer_epoch=begun.identity.epoch,
@@ -39,41 +43,43 @@ async def begin(front: FrontEnd, call: Call, body: bodies.Begin) -> bodies.Begun
     )
 
 
-def list_all(front: FrontEnd, call: Call, query: bodies.ListTransactions) -> bodies.Transactions:
-    found = front.broker.transactions.all(
-        states=() if query.state is None else (_STATES[query.state],),
-        producer_ids=() if query.producer_id is None else (query.producer_id,),
+async def list_all(
+    front: FrontEnd, call: Call, query: bodies.ListTransactions
+) -> bodies.Transactions:
+    page = await front.gate.transactions.list(
+        call.session,
+        states=frozenset(() if query.state is None else (_STATES[query.state],)),
+        producer_ids=frozenset(() if query.producer_id is None else (query.producer_id,)),
         older_than_ms=-1 if query.older_than_ms is None else query.older_than_ms,
+        prefix=query.prefix,
+        limit=query.limit,
     )
-    views = [one for one in found if one.transactional_id.startswith(query.prefix)]
-    views.sort(key=lambda one: one.transactional_id)
     return bodies.Transactions(
-        transactions=[_shown(front, one) for one in views[: query.limit]], total=len(views)
+        transactions=[_listed(one) for one in page.transactions], total=page.total
     )
 
 
-def show(front: FrontEnd, call: Call, _: object) -> bodies.TransactionShown:
-    asked = _transaction(front, call)
-    view = front.broker.transactions.describe(asked.transactional_id)
-    shown = _shown(front, view)
+async def show(front: FrontEnd, call: Call, _: object) -> bodies.TransactionShown:
+    transaction_id = call.text("transaction_id")
+    found = await front.gate.transactions.show(call.session, transaction_id=transaction_id)
+    view = found.view
     return bodies.TransactionShown(
-        id=call.text("transaction_id"),
-        transactional_id=shown.transactional_id,
-        state=shown.state,
-        producer_id=shown.producer_id,
-        producer_epoch=shown.producer_epoch,
-        timeout_ms=shown.timeout_ms,
-        started_at=shown.started_at,
-        updated_at=shown.updated_at,
-        participants=shown.participants,
-        superseded=not _is_current(view, asked.identity),
+        id=transaction_id,
+        transactional_id=view.transactional_id,
+        state=_NAMES[view.state],
+        producer_id=view.identity.producer_id,
+        producer_epoch=view.identity.epoch,
+        timeout_ms=view.timeout_ms,
+        started_at=_started_at(view),
+        updated_at=view.updated_ms,
+        participants=_participants(view),
+        superseded=found.is_superseded,
     )
 
 
 async def publish(
     front: FrontEnd, call: Call, body: bodies.PublishInTransaction
 ) -> message_bodies.PublishedMany:
-    transaction = _transaction(front, call)
     check_header_count(body.messages)
     now_ms = front.now_ms()
     messages: list[Addressed] = []
@@ -83,64 +89,94 @@ async def publish(
             messages.append(Addressed(one.topic, to_record(one, now_ms=now_ms), one.partition))
         except GoQueueError as error:
             refused[place] = error
-    for name in {one.topic for one in messages}:
-        try:
-            await front.broker.topic_in_use(name)
-        except GoQueueError as error:
-            places = [place for place, one in enumerate(body.messages) if one.topic == name]
-            refused |= dict.fromkeys(places, error)
+    published = await front.gate.transactions.publish(
+        call.session,
+        transaction_id=call.text("transaction_id"),
+        messages=messages,
+        unreadable={place: str(error) for place, error in refused.items()},
+        now_ms=now_ms,
+    )
+    results = published.results
     if refused:
-        results = all_refused(len(body.messages), refused)
-    else:
-        results = await front.broker.transacting.publish(transaction, messages, now_ms=now_ms)
+        # In the words of this front end, which say which field is wrong.
+        results = [refused.get(place, result) for place, result in enumerate(results)]
     return published_many([one.topic for one in body.messages], results)
 
 
 async def commit_offsets(
     front: FrontEnd, call: Call, body: bodies.CommitOffsets
 ) -> group_bodies.Committed:
-    return await commit_in(front, body.group, body, _transaction(front, call))
+    if (body.member_id is None) != (body.member_epoch is None):
+        raise InvalidField(
+            "A member commits with its member_id and its member_epoch.", field="member_epoch"
+        )
+    refused = await front.gate.transactions.commit_offsets(
+        call.session,
+        transaction_id=call.text("transaction_id"),
+        group=body.group,
+        offsets=[
+            OffsetToCommit(
+                topic=one.topic, partition=one.partition, offset=one.offset, metadata=one.metadata
+            )
+            for one in body.offsets
+        ],
+        member_id=body.member_id or "",
+        member_epoch=NO_MEMBER_EPOCH if body.member_epoch is None else body.member_epoch,
+    )
+    results = []
+    failed = 0
+    for one in body.offsets:
+        result = group_bodies.CommitResult(topic=one.topic, partition=one.partition)
+        error = refused.errors.get((one.topic, one.partition))
+        if error is not None:
+            result.problem = problem_of(error)
+            failed += 1
+        results.append(result)
+    return group_bodies.Committed(results=results, failed=failed)
 
 
 async def ack(
     front: FrontEnd, call: Call, body: bodies.AckInTransaction
 ) -> queue_bodies.Settled | Raw:
-    transaction = _transaction(front, call)
-    outcomes = front.broker.transacting.ack(transaction, body.group, body.receipts)
+    outcomes = front.gate.transactions.ack(
+        call.session,
+        transaction_id=call.text("transaction_id"),
+        group=body.group,
+        receipts=body.receipts,
+    )
     return await settled(body.receipts, outcomes)
 
 
 async def commit(front: FrontEnd, call: Call, _: object) -> bodies.Ended:
-    await front.broker.transacting.commit(_transaction(front, call))
-    return bodies.Ended(id=call.text("transaction_id"), outcome="committed")
+    transaction_id = call.text("transaction_id")
+    await front.gate.transactions.commit(call.session, transaction_id=transaction_id)
+    return bodies.Ended(id=transaction_id, outcome="committed")
 
 
 async def abort(front: FrontEnd, call: Call, _: object) -> bodies.Ended:
-    await front.broker.transacting.abort(_transaction(front, call))
-    return bodies.Ended(id=call.text("transaction_id"), outcome="aborted")
+    transaction_id = call.text("transaction_id")
+    await front.gate.transactions.abort(call.session, transaction_id=transaction_id)
+    return bodies.Ended(id=transaction_id, outcome="aborted")
 
 
-def _transaction(front: FrontEnd, call: Call) -> Transaction:
-    return front.broker.transacting.ids.read(call.text("transaction_id"))
-
-
-def _shown(front: FrontEnd, view: TransactionView) -> bodies.Transaction:
+def _listed(one: Listed) -> bodies.Transaction:
+    view = one.view
     return bodies.Transaction(
-        id=front.broker.transacting.ids.write(Transaction(view.transactional_id, view.identity)),
+        id=one.id,
         transactional_id=view.transactional_id,
         state=_NAMES[view.state],
         producer_id=view.identity.producer_id,
         producer_epoch=view.identity.epoch,
         timeout_ms=view.timeout_ms,
-        started_at=view.started_ms if view.started_ms >= 0 else None,
+        started_at=_started_at(view),
         updated_at=view.updated_ms,
-        participants=[
-            bodies.Participant(topic=one.topic, partition=one.partition) for one in view.partitions
-        ],
+        participants=_participants(view),
     )
 
 
-def _is_current(view: TransactionView, identity: ProducerIdentity) -> bool:
-    """Whether the newest transaction is this one; its end gives the next epoch to the producer."""
-    followed = ProducerIdentity(identity.producer_id, identity.epoch + 1)
-    return view.identity == identity or (view.identity == followed and view.state in _ENDING)
+def _started_at(view: TransactionView) -> int | None:
+    return view.started_ms if view.started_ms >= 0 else None
+
+
+def _participants(view: TransactionView) -> list[bodies.Participant]:
+    return [bodies.Participant(topic=one.topic, partition=one.partition) for one in view.partitions]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import GoQueueError
+from goqueue.broker.gate.transactions import TransactionState
+from goqueue.model.errors import AccessDenied, GoQueueError
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.transactions import TransactionState
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages import describe_transactions as described
 from goqueue.wire.kafka.messages import list_transactions as listed
@@ -30,21 +30,20 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
-_NO_TRANSACTION = -1
 
-
-def list_transactions(
+async def list_transactions(
     front: FrontEnd, call: Call, request: listed.ListTransactionsRequest
 ) -> listed.ListTransactionsResponse:
     known = {state.value: state for state in TransactionState}
-    states = {known[name] for name in request.state_filters if name in known}
+    states = frozenset(known[name] for name in request.state_filters if name in known)
     unknown = [name for name in request.state_filters if name not in known]
     if request.state_filters and not states:
         return listed.ListTransactionsResponse(unknown_state_filters=unknown)
     try:
-        found = front.broker.transactions.all(
+        page = await front.gate.transactions.list(
+            call.session,
             states=states,
-            producer_ids=set(request.producer_id_filters),
+            producer_ids=frozenset(request.producer_id_filters),
             older_than_ms=request.duration_filter,
             pattern=request.transactional_id_pattern or "",
         )
@@ -54,28 +53,32 @@ def list_transactions(
         unknown_state_filters=unknown,
         transaction_states=[
             listed.TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.identity.producer_id,
-                transaction_state=one.state,
+                transactional_id=one.view.transactional_id,
+                producer_id=one.view.identity.producer_id,
+                transaction_state=one.view.state,
             )
-            for one in found
+            for one in page.transactions
         ],
     )
 
 
-def describe_transactions(
+async def describe_transactions(
     front: FrontEnd, call: Call, request: described.DescribeTransactionsRequest
 ) -> described.DescribeTransactionsResponse:
     return described.DescribeTransactionsResponse(
-        transaction_states=[_describe(front, one) for one in request.transactional_ids]
+        transaction_states=[await _describe(front, call, one) for one in request.transactional_ids]
     )
 
 
-def _describe(front: FrontEnd, transactional_id: str) -> described.TransactionState:
+async def _describe(
+    front: FrontEnd, call: Call, transactional_id: str
+) -> described.TransactionState:
     if not transactional_id:
         return described.TransactionState(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        found = front.broker.transactions.describe(transactional_id)
+        found = await front.gate.transactions.describe(
+            call.session, transactional_id=transactional_id
+        )
     except GoQueueError as error:
         return described.TransactionState(
             error_code=code_of(error), transactional_id=transactional_id
@@ -98,21 +101,28 @@ async def write_txn_markers(
     front: FrontEnd, call: Call, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """End transactions in partitions of this node, as another node or an operator has decided."""
-    return WriteTxnMarkersResponse(markers=[await _mark(front, one) for one in request.markers])
+    return WriteTxnMarkersResponse(
+        markers=[await _mark(front, call, one) for one in request.markers]
+    )
 
 
-async def _mark(front: FrontEnd, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _mark(front: FrontEnd, call: Call, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
     partitions = [
         TopicPartition(topic.name, number)
         for topic in wanted.topics
         for number in topic.partition_indexes
     ]
-    errors = await front.broker.transactions.write_markers(
-        ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
-        partitions,
-        is_commit=wanted.transaction_result,
-        coordinator_epoch=wanted.coordinator_epoch,
-    )
+    try:
+        outcomes = await front.gate.transactions.write_markers(
+            call.session,
+            identity=ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
+            partitions=partitions,
+            is_commit=wanted.transaction_result,
+            coordinator_epoch=wanted.coordinator_epoch,
+        )
+    except AccessDenied as error:
+        outcomes = [error] * len(partitions)
+    errors = dict(zip(partitions, outcomes, strict=True))
 
     def code(topic: str, number: int) -> int:
         error = errors[TopicPartition(topic, number)]
@@ -143,7 +153,8 @@ def describe_producers(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _producers(front, topic.name, number) for number in topic.partition_indexes
+                    _producers(front, call, topic.name, number)
+                    for number in topic.partition_indexes
                 ],
             )
             for topic in request.topics
@@ -151,24 +162,26 @@ def describe_producers(
     )
 
 
-def _producers(front: FrontEnd, topic: str, number: int) -> PartitionResponse:
+def _producers(front: FrontEnd, call: Call, topic: str, number: int) -> PartitionResponse:
     try:
-        partition = front.broker.topics.get(topic).partition(number)
+        producers = front.gate.transactions.describe_producers(
+            call.session, topic=topic, partition=number
+        )
     except GoQueueError as error:
         return PartitionResponse(
             partition_index=number, error_code=code_of(error), error_message=str(error)
         )
-    producers = []
-    for one in partition.producers:
-        opened = partition.open_transaction(one.producer_id)
-        producers.append(
+    return PartitionResponse(
+        partition_index=number,
+        active_producers=[
             ProducerState(
                 producer_id=one.producer_id,
                 producer_epoch=one.epoch,
                 last_sequence=one.last_sequence,
-                last_timestamp=one.last_timestamp,
+                last_timestamp=one.last_timestamp_ms,
                 coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=_NO_TRANSACTION if opened is None else opened.first_offset,
+                current_txn_start_offset=one.first_offset,
             )
-        )
-    return PartitionResponse(partition_index=number, active_producers=producers)
+            for one in producers
+        ],
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.groups import CommitOffsets, OffsetToCommit
-from goqueue.model.errors import GoQueueError, StaleMemberEpoch
+from goqueue.broker.gate.transactions import CommitOffsets, OffsetToCommit
+from goqueue.model.errors import GoQueueError, InternalTopic, StaleMemberEpoch
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.wire.kafka.errors import ErrorCode, transaction_code
 from goqueue.wire.kafka.messages.add_offsets_to_txn import (
@@ -35,8 +35,6 @@ from goqueue.wire.kafka.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics.topics import Topic
-    from goqueue.groups import Partition
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -67,11 +65,11 @@ async def init_producer_id(
     try:
         if request.transactional_id is None:
             # Whatever it had before: a producer without transactions simply gets a new id.
-            found = ProducerIdentity(await front.broker.new_producer_id(), 0)
+            found = await front.gate.transactions.new_producer(call.session)
         else:
-            await front.broker.transactions.ensure_topic()
-            found = await front.broker.transactions.initialise(
-                request.transactional_id,
+            found = await front.gate.transactions.initialise(
+                call.session,
+                transactional_id=request.transactional_id,
                 timeout_ms=request.transaction_timeout_ms,
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
@@ -124,54 +122,44 @@ async def _add_partitions(
     partitions = [
         TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partitions
     ]
-    is_from_client = call.version < _FIRST_ADD_VERSION_WITH_SEVERAL
-    codes = {
-        partition: code
-        for partition in partitions
-        if (code := _objection(front, partition, is_from_client))
-    }
-    if codes:
-        return _add_results(wanted, codes, otherwise=ErrorCode.OPERATION_NOT_ATTEMPTED)
-    knows_fenced = call.version >= _ADD_WITH_FENCED
-    knows_abortable = call.version >= _ADD_WITH_ABORTABLE
-    identity = ProducerIdentity(wanted.producer_id, wanted.producer_epoch)
-    transactions = front.broker.transactions
-    if wanted.verify_only:
-        for partition in partitions:
-            error = transactions.verify(wanted.transactional_id, identity, partition)
-            if error is None:
-                continue
-            code = transaction_code(
-                error, knows_fenced=knows_fenced, knows_abortable=knows_abortable
-            )
-            if code is ErrorCode.INVALID_TXN_STATE and knows_abortable:
-                code = ErrorCode.TRANSACTION_ABORTABLE
-            codes[partition] = code
-        return _add_results(wanted, codes)
+    transactions = front.gate.transactions
+    add = transactions.verify_partitions if wanted.verify_only else transactions.add_partitions
     try:
-        await transactions.add_partitions(wanted.transactional_id, identity, partitions)
+        joined = await add(
+            call.session,
+            transactional_id=wanted.transactional_id,
+            identity=ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
+            partitions=partitions,
+            is_from_node=call.version >= _FIRST_ADD_VERSION_WITH_SEVERAL,
+        )
     except GoQueueError as error:
-        code = transaction_code(error, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
-        return _add_results(wanted, {}, otherwise=code)
-    return _add_results(wanted, {})
+        return _add_results(wanted, {}, otherwise=_add_code(error, call.version))
+    codes = {
+        partition: _add_code(error, call.version, is_verified=wanted.verify_only)
+        for partition, error in zip(partitions, joined.outcomes, strict=True)
+        if error is not None
+    }
+    otherwise = ErrorCode.NONE if joined.is_attempted else ErrorCode.OPERATION_NOT_ATTEMPTED
+    return _add_results(wanted, codes, otherwise=otherwise)
 
 
-def _objection(
-    front: FrontEnd, partition: TopicPartition, is_from_client: bool
-) -> ErrorCode | None:
-    topic = front.broker.topics.find(partition.topic)
-    if topic is None or not 0 <= partition.partition < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if is_from_client and topic.is_internal:
+def _add_code(error: GoQueueError, version: int, *, is_verified: bool = False) -> ErrorCode:
+    if isinstance(error, InternalTopic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return None
+    knows_abortable = version >= _ADD_WITH_ABORTABLE
+    code = transaction_code(
+        error, knows_fenced=version >= _ADD_WITH_FENCED, knows_abortable=knows_abortable
+    )
+    if code is ErrorCode.INVALID_TXN_STATE and is_verified and knows_abortable:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return code
 
 
 def _add_results(
     wanted: AddPartitionsToTxnTransaction,
     codes: Mapping[TopicPartition, ErrorCode],
     *,
-    otherwise: ErrorCode = ErrorCode.NONE,
+    otherwise: ErrorCode,
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
@@ -193,9 +181,11 @@ async def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse:
     identity = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        await front.broker.groups.ensure_topic()
-        await front.broker.transactions.add_group(
-            request.transactional_id, identity, request.group_id
+        await front.gate.transactions.add_group(
+            call.session,
+            transactional_id=request.transactional_id,
+            identity=identity,
+            group=request.group_id,
         )
     except GoQueueError as error:
         code = transaction_code(
@@ -211,9 +201,10 @@ async def end_txn(front: FrontEnd, call: Call, request: EndTxnRequest) -> EndTxn
     identity = ProducerIdentity(request.producer_id, request.producer_epoch)
     bumps_epoch = call.version >= _FIRST_END_VERSION_THAT_BUMPS
     try:
-        found = await front.broker.transactions.end(
-            request.transactional_id,
-            identity,
+        found = await front.gate.transactions.end(
+            call.session,
+            transactional_id=request.transactional_id,
+            identity=identity,
             is_commit=request.committed,
             bumps_epoch=bumps_epoch,
         )
@@ -230,52 +221,53 @@ async def end_txn(front: FrontEnd, call: Call, request: EndTxnRequest) -> EndTxn
 async def txn_offset_commit(
     front: FrontEnd, call: Call, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    uses_ids = call.version >= _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
-    topics = front.broker.topics
-    found = [
-        topics.find_by_id(one.topic_id) if uses_ids else topics.find(one.name)
-        for one in request.topics
-    ]
+    names = [_topic_name(front, call, one) for one in request.topics]
     offsets = [
         OffsetToCommit(
-            topic=topic.name,
+            topic=name,
             partition=one.partition_index,
             offset=one.committed_offset,
             leader_epoch=one.committed_leader_epoch,
             metadata=one.committed_metadata or "",
         )
-        for topic, wanted in zip(found, request.topics, strict=True)
-        if topic is not None
+        for name, wanted in zip(names, request.topics, strict=True)
+        if name is not None
         for one in wanted.partitions
-        if 0 <= one.partition_index < len(topic.partitions)
     ]
-    errors: Mapping[Partition, GoQueueError] = {}
-    failure: GoQueueError | None = None
-    if offsets:
-        try:
+    errors: Mapping[tuple[str, int], GoQueueError] = {}
+    try:
+        if offsets:
             errors = await _commit_offsets(front, call, request, offsets)
-        except GoQueueError as error:
-            failure = error
+    except GoQueueError as error:
+        errors = {(one.topic, one.partition): error for one in offsets}
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=wanted.name,
                 topic_id=wanted.topic_id,
-                partitions=_commit_results(call, topic, wanted, errors, failure),
+                partitions=_commit_results(call, name, wanted, errors),
             )
-            for topic, wanted in zip(found, request.topics, strict=True)
+            for name, wanted in zip(names, request.topics, strict=True)
         ]
     )
 
 
+def _topic_name(front: FrontEnd, call: Call, wanted: TxnOffsetCommitRequestTopic) -> str | None:
+    """The name of a topic that is given by name or by id; None where no topic has the id."""
+    if call.version < _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
+        return wanted.name
+    found = front.broker.topics.find_by_id(wanted.topic_id)
+    return None if found is None else found.name
+
+
 async def _commit_offsets(
     front: FrontEnd, call: Call, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit]
-) -> Mapping[Partition, GoQueueError]:
-    await front.broker.groups.ensure_topic()
-    result = await front.broker.transactions.commit_offsets(
-        request.transactional_id,
-        ProducerIdentity(request.producer_id, request.producer_epoch),
-        CommitOffsets(
+) -> Mapping[tuple[str, int], GoQueueError]:
+    result = await front.gate.transactions.commit_group_offsets(
+        call.session,
+        transactional_id=request.transactional_id,
+        identity=ProducerIdentity(request.producer_id, request.producer_epoch),
+        commit=CommitOffsets(
             group_id=request.group_id,
             member_id=request.member_id,
             generation=request.generation_id_or_member_epoch,
@@ -289,23 +281,18 @@ async def _commit_offsets(
 
 def _commit_results(
     call: Call,
-    topic: Topic | None,
+    topic: str | None,
     wanted: TxnOffsetCommitRequestTopic,
-    errors: Mapping[Partition, GoQueueError],
-    failure: GoQueueError | None,
+    errors: Mapping[tuple[str, int], GoQueueError],
 ) -> list[TxnOffsetCommitResponsePartition]:
     results = []
     for one in wanted.partitions:
         number = one.partition_index
         code = ErrorCode.NONE
-        if topic is None and call.version >= _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
+        if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
-        elif topic is None or not 0 <= number < len(topic.partitions):
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif failure is not None:
-            code = _commit_code(failure, call.version)
-        elif (topic.name, number) in errors:
-            code = _commit_code(errors[topic.name, number], call.version)
+        elif (topic, number) in errors:
+            code = _commit_code(errors[topic, number], call.version)
         results.append(TxnOffsetCommitResponsePartition(partition_index=number, error_code=code))
     return results
 

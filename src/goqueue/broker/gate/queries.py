@@ -1,0 +1,62 @@
+"""Operations on queries, which commit whole epochs of prepared transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from goqueue.broker.gate.operation import Area, Arguments, operation
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.queries import PREFIX
+from goqueue.model.session import Session
+from goqueue.transactions import EpochOutcome, QueryView
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = ["EpochOutcome", "QueriesArea", "QueryView"]
+
+
+def _transactional_ids_of_query(arguments: Arguments) -> Iterable[Resource]:
+    """A query is granted by the prefix that the transactional ids of its transactions have."""
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, PREFIX + arguments["query_id"]),)
+
+
+def _coordinator(broker: Broker, arguments: Arguments) -> int:
+    return broker.transactions.owner_of(PREFIX + arguments["query_id"])
+
+
+class QueriesArea(Area):
+    """Queries: open, show, commit an epoch."""
+
+    @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
+    def open(self, session: Session, *, query_id: str, run_name: str) -> Promise[QueryView]:
+        """Begin a run of a query; earlier runs are fenced, and what they left is aborted."""
+        return self._broker.epochs.open(query_id, run_name)
+
+    @operation(Action.DESCRIBE, _transactional_ids_of_query, owner=_coordinator, is_reading=True)
+    async def show(self, session: Session, *, query_id: str) -> QueryView:
+        """The newest run and the newest epoch of a query."""
+        return self._broker.epochs.describe(query_id)
+
+    @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
+    async def commit_epoch(
+        self,
+        session: Session,
+        *,
+        query_id: str,
+        run: int,
+        epoch: int,
+        transaction_ids: Sequence[str],
+        is_last: bool,
+    ) -> EpochOutcome:
+        """Commit prepared transactions as one epoch, unless it is committed."""
+        ids = self._broker.transacting.ids
+        return await self._broker.epochs.commit(
+            query_id,
+            run=run,
+            epoch=epoch,
+            prepared=[ids.read(one) for one in transaction_ids],
+            is_last=is_last,
+        )

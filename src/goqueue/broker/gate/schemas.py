@@ -1,0 +1,443 @@
+"""Operations of the schema registry.
+
+Every node answers questions from its replica of the registry. The leader of the registry's topic
+takes changes, and answers what must know all changes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from goqueue.broker.gate.operation import Area, Arguments, named_by_owner, operation, subject
+from goqueue.loop.promise import Promise, promised
+from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.errors import AccessDenied, SchemaRefusal, SchemaRefused
+from goqueue.model.session import Session
+from goqueue.schemas import listing
+from goqueue.schemas.catalog import Content, Version
+from goqueue.schemas.drafts import Request
+from goqueue.schemas.formats import Reference, SchemaKind
+from goqueue.schemas.names import ALL_CONTEXTS, CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.schemas.registry import LATEST, VERSION_NUMBER_MAX, Registry
+from goqueue.schemas.scopes import Config, ConfigChange, Mode, read_level, read_mode
+from goqueue.schemas.views import SchemaView, VersionView, view_of_schema, view_of_version
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "ALL_CONTEXTS",
+    "CONTEXT_DEFAULT",
+    "LATEST",
+    "VERSION_NUMBER_MAX",
+    "Config",
+    "ConfigChange",
+    "Mode",
+    "Reference",
+    "Request",
+    "SchemaKind",
+    "SchemaView",
+    "SchemasArea",
+    "ShownSchema",
+    "Subject",
+    "VersionView",
+    "read_level",
+    "read_mode",
+    "read_subject",
+]
+
+T = TypeVar("T")
+
+
+class ShownSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """What an id stands for."""
+
+    schema: SchemaView
+    number: int | None  # the newest version of the subject that was named which has it
+    subject: Subject | None
+    newest_id: int  # that its context has given
+
+
+def _subject_or_cluster(arguments: Arguments) -> Iterable[Resource]:
+    """A subject or a context; what is said for the whole registry holds for the cluster."""
+    return (_scope(arguments["subject"]),)
+
+
+def _scope(subject: Subject) -> Resource:
+    if subject.is_default_context:
+        return CLUSTER
+    return Resource(ResourceKind.SUBJECT, str(subject))
+
+
+def _leader(broker: Broker, _: Arguments) -> int:
+    return broker.schemas.owner()
+
+
+class SchemasArea(Area):
+    """Subjects, their versions, ids, settings and modes."""
+
+    # Subjects and versions
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def list_subjects(
+        self,
+        session: Session,
+        *,
+        prefix: str,
+        with_deleted: bool,
+        only_deleted: bool,
+        offset: int,
+        limit: int,
+    ) -> Sequence[str]:
+        """Subjects whose qualified names begin with a prefix; `:*:` stands for every context."""
+
+        def ask(registry: Registry) -> Sequence[str]:
+            found = listing.subjects(
+                registry, prefix, with_deleted=with_deleted, only_deleted=only_deleted
+            )
+            shown = (str(one) for one in found if self._may(session, Action.DESCRIBE, _scope(one)))
+            return list(islice(shown, offset, offset + limit))
+
+        return await self._broker.schemas.look(ask)
+
+    @operation(Action.DESCRIBE, subject(), is_reading=True)
+    async def list_versions(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        with_deleted: bool,
+        only_deleted: bool,
+        deleted_as_negative: bool,
+        offset: int,
+        limit: int,
+    ) -> Sequence[int]:
+        """The numbers of a subject's versions, oldest first."""
+
+        def ask(registry: Registry) -> Sequence[int]:
+            found = listing.version_numbers(
+                registry,
+                self._resolve(session, Action.DESCRIBE, registry, subject),
+                with_deleted=with_deleted,
+                only_deleted=only_deleted,
+                deleted_as_negative=deleted_as_negative,
+            )
+            return found[offset : offset + limit]
+
+        return await self._broker.schemas.look(ask)
+
+    @operation(Action.READ, subject(), is_reading=True)
+    async def show_version(
+        self, session: Session, *, subject: Subject, number: int, with_deleted: bool, form: str
+    ) -> VersionView:
+        """A version of a subject, or its newest; its text in a form if one is named."""
+
+        def ask(registry: Registry) -> Version:
+            resolved = self._resolve(session, Action.READ, registry, subject)
+            return registry.find(resolved, number, with_deleted=with_deleted)
+
+        return await self._shown(await self._broker.schemas.look(ask), form)
+
+    @operation(Action.READ, subject(), is_reading=True)
+    async def find_by_properties(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        properties: Mapping[str, str],
+        with_deleted: bool,
+        form: str,
+    ) -> VersionView:
+        """The newest version of a subject whose metadata has these properties."""
+
+        def ask(registry: Registry) -> Version:
+            resolved = self._resolve(session, Action.READ, registry, subject)
+            return listing.newest_with_properties(
+                registry, resolved, properties, with_deleted=with_deleted
+            )
+
+        return await self._shown(await self._broker.schemas.look(ask), form)
+
+    @operation(Action.READ, subject(), is_reading=True)
+    async def list_referrers(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        number: int,
+        with_deleted: bool,
+        offset: int,
+        limit: int,
+    ) -> Sequence[int]:
+        """The ids of schemas that refer to a version."""
+
+        def ask(registry: Registry) -> Sequence[int]:
+            resolved = self._resolve(session, Action.READ, registry, subject)
+            version = registry.find(resolved, number, with_deleted=True)
+            found = registry.referrers(version, with_deleted=with_deleted)
+            return sorted({one.content.id for one in found})[offset : offset + limit]
+
+        return await self._broker.schemas.look(ask)
+
+    @operation(Action.READ, subject(), owner=_leader, is_reading=True)
+    async def lookup(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        request: Request,
+        normalize: bool,
+        with_deleted: bool,
+        form: str,
+    ) -> VersionView:
+        """The version of a subject that says the same as a schema."""
+        found = await self._broker.schemas.lookup(
+            await self._resolved(session, Action.READ, subject),
+            request,
+            normalize=normalize,
+            with_deleted=with_deleted,
+        )
+        return await self._shown(found, form)
+
+    @operation(Action.READ, subject(), owner=_leader, is_reading=True)
+    async def compare(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        request: Request,
+        normalize: bool,
+        number: int | None,
+    ) -> Sequence[str]:
+        """Why a schema may not follow a version, or those that the subject's level names."""
+        resolved = await self._resolved(session, Action.READ, subject)
+        return await self._broker.schemas.compare(
+            resolved, request, normalize=normalize, number=number
+        )
+
+    @operation(Action.WRITE, subject(), owner=_leader)
+    async def register(
+        self,
+        session: Session,
+        *,
+        subject: Subject,
+        request: Request,
+        normalize: bool,
+        force: bool,
+    ) -> VersionView:
+        """Make a schema a version of a subject, unless it is one."""
+        resolved = await self._resolved(session, Action.WRITE, subject)
+        version = await self._broker.schemas.register(
+            resolved, request, normalize=normalize, force=force
+        )
+        return view_of_version(version)
+
+    @operation(Action.DELETE, subject(), owner=_leader)
+    async def delete_version(
+        self, session: Session, *, subject: Subject, number: int, permanent: bool
+    ) -> int:
+        """Mark a version as deleted, or forget it for good; its number."""
+        resolved = await self._resolved(session, Action.DELETE, subject)
+        return await self._broker.schemas.delete_version(resolved, number, permanent=permanent)
+
+    @operation(Action.DELETE, subject(), owner=_leader)
+    async def delete_subject(
+        self, session: Session, *, subject: Subject, permanent: bool
+    ) -> Sequence[int]:
+        """The same for all versions of a subject; their numbers."""
+        resolved = await self._resolved(session, Action.DELETE, subject)
+        return await self._broker.schemas.delete_subject(resolved, permanent=permanent)
+
+    # Schemas by id
+
+    @operation(Action.READ, named_by_owner, is_reading=True)
+    async def list_schemas(
+        self,
+        session: Session,
+        *,
+        prefix: str,
+        with_deleted: bool,
+        latest_only: bool,
+        offset: int,
+        limit: int,
+    ) -> Sequence[VersionView]:
+        """The versions, or the newest one, of each subject whose name begins with a prefix."""
+
+        def ask(registry: Registry) -> Sequence[Version]:
+            found = listing.versions(
+                registry, prefix, with_deleted=with_deleted, latest_only=latest_only
+            )
+            readable = (
+                one for one in found if self._may(session, Action.READ, _scope(one.subject))
+            )
+            return list(islice(readable, offset, offset + limit))
+
+        return [view_of_version(one) for one in await self._broker.schemas.look(ask)]
+
+    @operation(Action.READ, named_by_owner, is_reading=True)
+    async def show_schema(
+        self, session: Session, *, schema_id: int, subject: Subject | None, form: str
+    ) -> ShownSchema:
+        """What an id stands for, in the context of a subject if one is named."""
+
+        def ask(registry: Registry) -> tuple[Content, Version | None, int]:
+            named = None if subject is None else registry.scopes.resolve(subject)
+            content = self._found(session, Action.READ, registry.find_id(schema_id, named))
+            versions = [one for one in content.versions.values() if one.subject == named]
+            newest_id = registry.catalog.next_id(content.context) - 1
+            return content, versions[-1] if versions else None, newest_id
+
+        content, version, newest_id = await self._broker.schemas.look(ask)
+        return ShownSchema(
+            schema=view_of_schema(content, await self._text(content, form)),
+            number=None if version is None else version.number,
+            subject=None if version is None else version.subject,
+            newest_id=newest_id,
+        )
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def list_places(
+        self, session: Session, *, schema_id: int, subject: Subject | None, with_deleted: bool
+    ) -> Sequence[tuple[str, int]]:
+        """The subjects, and their versions, that have the schema of an id."""
+
+        def ask(registry: Registry) -> Sequence[tuple[str, int]]:
+            named = None if subject is None else registry.scopes.resolve(subject)
+            content = self._found(session, Action.DESCRIBE, registry.find_id(schema_id, named))
+            return [
+                one.place
+                for one in listing.versions_of(content, with_deleted=with_deleted)
+                if self._may(session, Action.DESCRIBE, _scope(one.subject))
+            ]
+
+        return await self._broker.schemas.look(ask)
+
+    @operation(Action.READ, named_by_owner, is_reading=True)
+    async def show_guid(self, session: Session, *, guid: str, form: str) -> SchemaView:
+        """What a guid stands for."""
+
+        def ask(registry: Registry) -> Content:
+            return self._found(session, Action.READ, listing.with_guid(registry, guid)[0])
+
+        content = await self._broker.schemas.look(ask)
+        return view_of_schema(content, await self._text(content, form))
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def list_ids(self, session: Session, *, guid: str) -> Sequence[tuple[str, int]]:
+        """The contexts that have a guid, with its id in each."""
+
+        def ask(registry: Registry) -> Sequence[tuple[str, int]]:
+            found = listing.with_guid(registry, guid)
+            self._found(session, Action.DESCRIBE, found[0])
+            return [(one.context, one.id) for one in found]
+
+        return await self._broker.schemas.look(ask)
+
+    # Settings, modes and contexts
+
+    @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
+    async def show_config(
+        self, session: Session, *, subject: Subject, with_inherited: bool
+    ) -> Config:
+        """The settings of a subject or context; with those of wider scopes if asked for."""
+
+        def ask(registry: Registry) -> Config | None:
+            scopes = registry.scopes
+            return scopes.config(subject) if with_inherited else scopes.own_config(subject)
+
+        found = await self._broker.schemas.look(ask)
+        if found is None:
+            raise SchemaRefused(
+                SchemaRefusal.NO_CONFIG,
+                f"Subject '{subject}' does not have subject-level compatibility configured",
+            )
+        return found
+
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
+    def set_config(
+        self, session: Session, *, subject: Subject, change: ConfigChange
+    ) -> Promise[Config]:
+        """Change settings; what they are now."""
+        return promised(self._broker.schemas.set_config(subject, change.apply))
+
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
+    def delete_config(self, session: Session, *, subject: Subject) -> Promise[Config]:
+        """Take settings away; what they were."""
+        return promised(self._broker.schemas.delete_config(subject))
+
+    @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
+    async def show_mode(self, session: Session, *, subject: Subject, with_inherited: bool) -> Mode:
+        """The mode of a subject or context; that of a wider scope if asked for."""
+
+        def ask(registry: Registry) -> Mode | None:
+            scopes = registry.scopes
+            return scopes.mode(subject) if with_inherited else scopes.own_mode(subject)
+
+        found = await self._broker.schemas.look(ask)
+        if found is None:
+            raise SchemaRefused(
+                SchemaRefusal.NO_MODE,
+                f"Subject '{subject}' does not have subject-level mode configured",
+            )
+        return found
+
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
+    def set_mode(
+        self, session: Session, *, subject: Subject, mode: Mode, force: bool
+    ) -> Promise[Mode]:
+        """Change a mode; what it is now."""
+        return promised(self._broker.schemas.set_mode(subject, mode, force=force))
+
+    @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
+    def delete_mode(
+        self, session: Session, *, subject: Subject, recursive: bool
+    ) -> Promise[Mode | None]:
+        """Take a mode away; what it was."""
+        return promised(self._broker.schemas.delete_mode(subject, recursive=recursive))
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def list_contexts(
+        self, session: Session, *, prefix: str, offset: int, limit: int
+    ) -> Sequence[str]:
+        """Contexts whose names begin with a prefix, the default one first."""
+        found = await self._broker.schemas.look(lambda registry: registry.catalog.contexts())
+        shown = [
+            one
+            for one in found
+            if one.startswith(prefix)
+            and self._may(session, Action.DESCRIBE, _scope(Subject(one, "")))
+        ]
+        return shown[offset : offset + limit]
+
+    # Helpers
+
+    def _resolve(
+        self, session: Session, action: Action, registry: Registry, subject: Subject
+    ) -> Subject:
+        """The subject itself, or the one that it is an alias of, which is checked too."""
+        resolved = registry.scopes.resolve(subject)
+        if resolved != subject:
+            self._check(session, action, _scope(resolved))
+        return resolved
+
+    async def _resolved(self, session: Session, action: Action, subject: Subject) -> Subject:
+        return await self._broker.schemas.look(
+            lambda registry: self._resolve(session, action, registry, subject)
+        )
+
+    def _found(self, session: Session, action: Action, content: Content) -> Content:
+        """The schema; raises unless the session may do this to some subject that has it."""
+        resources = [_scope(one.subject) for one in content.versions.values()]
+        if not any(self._may(session, action, one) for one in resources):
+            raise AccessDenied(session.principal, action, resources[0])
+        return content
+
+    async def _shown(self, version: Version, form: str) -> VersionView:
+        return view_of_version(version, await self._text(version.content, form))
+
+    async def _text(self, content: Content, form: str) -> str | None:
+        return await self._broker.schemas.formatted(content, form) if form else None

@@ -1,0 +1,93 @@
+"""What operations on transactions answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from goqueue.broker.publishing.publisher import Published, PublishResult, Scheduled
+from goqueue.broker.queues.settling import Outcomes
+from goqueue.model.errors import GoQueueError
+from goqueue.model.names import ProducerIdentity
+from goqueue.transactions import TransactionView
+
+NO_TRANSACTION = -1
+
+
+class Begun(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that has begun, and the id by which its client uses it."""
+
+    id: str
+    transactional_id: str
+    identity: ProducerIdentity
+
+
+class Listed(msgspec.Struct, frozen=True, array_like=True):
+    """The newest transaction of a transactional id, with its own id."""
+
+    id: str
+    view: TransactionView
+
+
+class TransactionPage(msgspec.Struct, frozen=True, array_like=True):
+    """The first of all transactions that match, by transactional id; `total` counts all."""
+
+    transactions: list[Listed]
+    total: int
+
+
+class ShownTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """The newest transaction of a transactional id, and whether it is the one that was named."""
+
+    view: TransactionView
+    is_superseded: bool
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True):
+    """An error for each partition that may not take part.
+
+    Where a partition does not exist, or the client may not write to it, nothing is attempted.
+    """
+
+    outcomes: Outcomes
+    is_attempted: bool = True
+
+
+class ProducerView(NamedTuple):
+    """A producer that writes to a partition."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    first_offset: int  # of its open transaction; -1 without one
+
+
+class PublishResults:
+    """The result of each message of a call."""
+
+    __slots__ = ("results",)
+
+    # One of the three: msgspec cannot tell two kinds of tuples apart.
+    PACKED = list[tuple[Published | None, Scheduled | None, GoQueueError | None]]
+
+    def __init__(self, results: Sequence[PublishResult]) -> None:
+        self.results = results
+
+    def pack(self) -> list[Any]:
+        return [
+            (
+                one if isinstance(one, Published) else None,
+                one if isinstance(one, Scheduled) else None,
+                one if isinstance(one, GoQueueError) else None,
+            )
+            for one in self.results
+        ]
+
+    @classmethod
+    def unpack(cls, packed: Any) -> PublishResults:
+        found = [published or scheduled or error for published, scheduled, error in packed]
+        return cls([one for one in found if one is not None])

@@ -1,0 +1,540 @@
+"""Operations on transactions.
+
+Two kinds of clients use them. Those that know no producers hold the id of a transaction, which
+`begin` returns. Producers hold a transactional id and the identity that `initialise` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.broker.gate.coordinators import find_coordinators
+from goqueue.broker.gate.operation import (
+    Area,
+    Arguments,
+    also,
+    cluster,
+    group,
+    named_by_owner,
+    operation,
+    query,
+    topic,
+    transactional_id,
+)
+from goqueue.broker.gate.transaction_answers import (
+    NO_TRANSACTION,
+    Begun,
+    Joined,
+    Listed,
+    ProducerView,
+    PublishResults,
+    ShownTransaction,
+    TransactionPage,
+)
+from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.transactions.ids import Transaction, transactional_id_in
+from goqueue.broker.transactions.publishing import Addressed, all_refused
+from goqueue.broker.transactions.sessions import GENERATED_PREFIX
+from goqueue.groups import CommitOffsets, OffsetErrors, OffsetToCommit
+from goqueue.loop.promise import Promise
+from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
+from goqueue.model.errors import (
+    AccessDenied,
+    GoQueueError,
+    GroupNotEmpty,
+    InternalTopic,
+    InvalidRequest,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity, TopicPartition
+from goqueue.model.session import Session
+from goqueue.transactions import TransactionState, TransactionView
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "NO_MEMBER_EPOCH",
+    "Addressed",
+    "Begun",
+    "CommitOffsets",
+    "Joined",
+    "Listed",
+    "OffsetToCommit",
+    "Outcomes",
+    "ProducerView",
+    "PublishResults",
+    "ShownTransaction",
+    "TransactionPage",
+    "TransactionState",
+    "TransactionView",
+    "TransactionsArea",
+]
+
+NO_MEMBER_EPOCH = -1
+
+Coordinators = dict[str, int | AccessDenied]
+
+
+# Resources and owners
+
+
+def _transactional_id_of_transaction(arguments: Arguments) -> Iterable[Resource]:
+    name = transactional_id_in(arguments["transaction_id"])
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, name),)
+
+
+def _transactional_id_to_begin(arguments: Arguments) -> Iterable[Resource]:
+    """Names that the broker chooses are granted by the prefix that they have in common."""
+    name = arguments["transactional_id"]
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, GENERATED_PREFIX if name is None else name),)
+
+
+def _topics_of_messages(arguments: Arguments) -> Iterable[Resource]:
+    for name in {one.topic for one in arguments["messages"]}:
+        yield Resource(ResourceKind.TOPIC, name)
+
+
+def _producer_or_node(arguments: Arguments) -> Iterable[Resource | Access]:
+    """Another node asks for a producer that it has authorised."""
+    if arguments.get("is_from_node"):
+        return (Access(Action.CLUSTER_ACTION, CLUSTER),)
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, arguments["transactional_id"]),)
+
+
+def _coordinator_of_transaction(broker: Broker, arguments: Arguments) -> int:
+    transaction = broker.transacting.ids.read(arguments["transaction_id"])
+    return broker.transactions.owner_of(transaction.transactional_id)
+
+
+def _coordinator_to_begin(broker: Broker, arguments: Arguments) -> int:
+    """A client that names nothing gets a name that is coordinated here, if any is."""
+    name = arguments["transactional_id"]
+    if name is None:
+        return broker.transactions.owner_of_any()
+    return broker.transactions.owner_of(name)
+
+
+def _coordinator(broker: Broker, arguments: Arguments) -> int:
+    return broker.transactions.owner_of(arguments["transactional_id"])
+
+
+def _coordinator_of_group(broker: Broker, arguments: Arguments) -> int | None:
+    found = broker.topics.find(OFFSETS_TOPIC)
+    if found is None:
+        return None
+    return broker.leaders.node_of(found, broker.groups.partition_of(arguments["commit"].group_id))
+
+
+def _group_of_commit(arguments: Arguments) -> Iterable[Resource]:
+    return (Resource(ResourceKind.GROUP, arguments["commit"].group_id),)
+
+
+def _one_page(arguments: Arguments, pages: Sequence[TransactionPage]) -> TransactionPage:
+    found = [one for page in pages for one in page.transactions]
+    found.sort(key=lambda one: one.view.transactional_id)
+    return TransactionPage(found[: arguments.get("limit")], sum(page.total for page in pages))
+
+
+class TransactionsArea(Area):
+    """Transactions, as clients hold them by id and as producers drive them."""
+
+    # By the id of a transaction
+
+    @operation(Action.WRITE, _transactional_id_to_begin, owner=_coordinator_to_begin)
+    async def begin(
+        self, session: Session, *, transactional_id: str | None, timeout_ms: int
+    ) -> Begun:
+        """Begin a transaction; the last one of the same transactional id is aborted."""
+        transacting = self._broker.transacting
+        begun = await transacting.begin(transactional_id, timeout_ms=timeout_ms)
+        return Begun(transacting.ids.write(begun), *begun)
+
+    @operation(
+        Action.DESCRIBE,
+        _transactional_id_of_transaction,
+        owner=_coordinator_of_transaction,
+        is_reading=True,
+    )
+    async def show(self, session: Session, *, transaction_id: str) -> ShownTransaction:
+        """A transaction, or what followed it under its transactional id."""
+        transaction = self._transaction(transaction_id)
+        view = self._broker.transacting.describe(transaction)
+        is_current = self._broker.transacting.is_current(view, transaction)
+        return ShownTransaction(view, not is_current)
+
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        _topics_of_messages,
+        owner=_coordinator_of_transaction,
+    )
+    async def publish(
+        self,
+        session: Session,
+        *,
+        transaction_id: str,
+        messages: Sequence[Addressed],
+        unreadable: Mapping[int, str] = {},
+        now_ms: int,
+    ) -> PublishResults:
+        """Publish messages to any topics: all of them, or none.
+
+        `unreadable` are those that the front end could not read, by their places among all
+        messages of the call, with the reasons.
+        """
+        transaction = self._transaction(transaction_id)
+        count = len(messages) + len(unreadable)
+        refused: dict[int, GoQueueError] = {
+            place: InvalidRequest(reason) for place, reason in unreadable.items()
+        }
+        for name in {one.topic for one in messages}:
+            try:
+                await self._broker.topic_in_use(name)
+            except GoQueueError as error:
+                places = (place for place in range(count) if place not in unreadable)
+                pairs = zip(places, messages, strict=True)
+                refused |= {place: error for place, one in pairs if one.topic == name}
+        if refused:
+            return PublishResults(all_refused(count, refused))
+        return PublishResults(
+            await self._broker.transacting.publish(transaction, messages, now_ms=now_ms)
+        )
+
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        also(Action.READ, group()),
+        owner=_coordinator_of_transaction,
+    )
+    async def commit_offsets(
+        self,
+        session: Session,
+        *,
+        transaction_id: str,
+        group: str,
+        offsets: Sequence[OffsetToCommit],
+        member_id: str = "",
+        member_epoch: int = NO_MEMBER_EPOCH,
+    ) -> OffsetErrors:
+        """Commit offsets of a stream group with the transaction; the offsets that are refused."""
+        transaction = self._transaction(transaction_id)
+        refused, accepted = self._checked(session, offsets)
+        if accepted:
+            commit = CommitOffsets(
+                group_id=group, member_id=member_id, generation=member_epoch, offsets=accepted
+            )
+            try:
+                result = await self._broker.transacting.commit_offsets(transaction, commit)
+            except UnknownMember as error:
+                if not member_id:
+                    # The engine looks for a member without a name, because the group has others.
+                    raise GroupNotEmpty(group) from error
+                raise
+            refused |= result.errors
+        return OffsetErrors(refused)
+
+    @operation(
+        Action.WRITE,
+        _transactional_id_of_transaction,
+        also(Action.READ, group()),
+        owner=_coordinator_of_transaction,
+    )
+    def ack(
+        self, session: Session, *, transaction_id: str, group: str, receipts: Sequence[str]
+    ) -> Promise[Outcomes]:
+        """Acknowledge messages of a queue group with the transaction; the outcome of each."""
+        transaction = self._transaction(transaction_id)
+        return self._broker.transacting.ack(transaction, group, receipts)
+
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
+    def prepare(
+        self, session: Session, *, transaction_id: str, timeout_ms: int | None
+    ) -> Promise[None]:
+        """Have a transaction of a query wait for the commit of its epoch."""
+        transaction = self._transaction(transaction_id)
+        return self._broker.transacting.prepare(transaction, timeout_ms=timeout_ms)
+
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
+    def commit(self, session: Session, *, transaction_id: str) -> Promise[None]:
+        """Commit; resolves when every reader can see all of it."""
+        return self._broker.transacting.commit(self._transaction(transaction_id))
+
+    @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
+    def abort(self, session: Session, *, transaction_id: str) -> Promise[None]:
+        """Abort; resolves when no participant can show any of it."""
+        return self._broker.transacting.abort(self._transaction(transaction_id))
+
+    # By transactional id
+
+    @operation(Action.DESCRIBE, named_by_owner, merge=_one_page, is_reading=True)
+    async def list(
+        self,
+        session: Session,
+        *,
+        states: frozenset[TransactionState] = frozenset(),
+        producer_ids: frozenset[int] = frozenset(),
+        older_than_ms: int = -1,
+        prefix: str = "",
+        pattern: str = "",
+        limit: int | None = None,
+    ) -> TransactionPage:
+        """Transactions that match each filter that is given, by transactional id."""
+        found = [
+            view
+            for view in self._broker.transactions.all(
+                states=states,
+                producer_ids=producer_ids,
+                older_than_ms=older_than_ms,
+                pattern=pattern,
+            )
+            if view.transactional_id.startswith(prefix)
+            and self._may(
+                session,
+                Action.DESCRIBE,
+                Resource(ResourceKind.TRANSACTIONAL_ID, view.transactional_id),
+            )
+        ]
+        found.sort(key=lambda one: one.transactional_id)
+        write = self._broker.transacting.ids.write
+        return TransactionPage(
+            [
+                Listed(write(Transaction(view.transactional_id, view.identity)), view)
+                for view in found[:limit]
+            ],
+            len(found),
+        )
+
+    @operation(Action.DESCRIBE, transactional_id(), owner=_coordinator, is_reading=True)
+    async def describe(self, session: Session, *, transactional_id: str) -> TransactionView:
+        """The newest transaction of a transactional id."""
+        return self._broker.transactions.describe(transactional_id)
+
+    @operation(Action.DESCRIBE, named_by_owner)
+    async def find_coordinators(
+        self, session: Session, *, transactional_ids: Sequence[str]
+    ) -> Coordinators:
+        """The node that coordinates each transactional id; -1 while there is none."""
+        denied: Coordinators = {}
+        for name in transactional_ids:
+            resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
+            if not self._may(session, Action.DESCRIBE, resource):
+                denied[name] = AccessDenied(session.principal, Action.DESCRIBE, resource)
+        transactions = self._broker.transactions
+        found = await find_coordinators(
+            self._broker,
+            session.listener,
+            await transactions.ensure_topic(),
+            transactions.partition_of,
+            [name for name in transactional_ids if name not in denied],
+        )
+        return {**found, **denied}
+
+    # Producers
+
+    @operation(Action.IDEMPOTENT_WRITE, cluster)
+    async def new_producer(self, session: Session) -> ProducerIdentity:
+        """The identity of a producer that uses no transactions."""
+        return ProducerIdentity(await self._broker.new_producer_id(), 0)
+
+    @operation(Action.WRITE, transactional_id(), owner=_coordinator)
+    def initialise(
+        self,
+        session: Session,
+        *,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> Promise[ProducerIdentity]:
+        """The identity of the producer of a transactional id; earlier ones are fenced."""
+        return self._broker.transactions.initialise(
+            transactional_id,
+            timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+
+    @operation(Action.WRITE, _producer_or_node, owner=_coordinator)
+    async def add_partitions(
+        self,
+        session: Session,
+        *,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        is_from_node: bool = False,
+    ) -> Joined:
+        """Make partitions participants: all of them, or none."""
+        objections = self._objections(session, partitions, is_from_node=is_from_node)
+        if any(objections):
+            return Joined(objections, is_attempted=False)
+        await self._broker.transactions.add_partitions(transactional_id, identity, partitions)
+        return Joined(objections)
+
+    @operation(Action.WRITE, _producer_or_node, owner=_coordinator, is_reading=True)
+    async def verify_partitions(
+        self,
+        session: Session,
+        *,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        is_from_node: bool = False,
+    ) -> Joined:
+        """Whether a producer may write to partitions in its transaction now."""
+        objections = self._objections(session, partitions, is_from_node=is_from_node)
+        if any(objections):
+            return Joined(objections, is_attempted=False)
+        verify = self._broker.transactions.verify
+        return Joined([verify(transactional_id, identity, one) for one in partitions])
+
+    @operation(Action.WRITE, transactional_id(), also(Action.READ, group()), owner=_coordinator)
+    def add_group(
+        self, session: Session, *, transactional_id: str, identity: ProducerIdentity, group: str
+    ) -> Promise[None]:
+        """Make the offsets of a stream group part of the transaction."""
+        return self._broker.transactions.add_group(transactional_id, identity, group)
+
+    @operation(
+        Action.WRITE,
+        transactional_id(),
+        also(Action.READ, _group_of_commit),
+        owner=_coordinator_of_group,
+    )
+    async def commit_group_offsets(
+        self,
+        session: Session,
+        *,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        commit: CommitOffsets,
+        joins_transaction: bool,
+    ) -> OffsetErrors:
+        """Commit offsets with the transaction, at the coordinator of the group.
+
+        The group must take part already, unless `joins_transaction` adds it now.
+        """
+        refused, accepted = self._checked(session, commit.offsets)
+        if not accepted:
+            return OffsetErrors(refused)
+        try:
+            result = await self._broker.transactions.commit_offsets(
+                transactional_id,
+                identity,
+                msgspec.structs.replace(commit, offsets=accepted),
+                joins_transaction=joins_transaction,
+            )
+        except GoQueueError as error:
+            if not refused:
+                raise
+            # Partitions that do not exist are answered with that, whatever else is wrong.
+            return OffsetErrors({(one.topic, one.partition): error for one in accepted} | refused)
+        return OffsetErrors(refused | result.errors)
+
+    @operation(Action.WRITE, transactional_id(), owner=_coordinator)
+    def end(
+        self,
+        session: Session,
+        *,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        is_commit: bool,
+        bumps_epoch: bool,
+    ) -> Promise[ProducerIdentity]:
+        """Commit or abort; resolves when the decision is durable, with the identity to go on."""
+        return self._broker.transactions.end(
+            transactional_id, identity, is_commit=is_commit, bumps_epoch=bumps_epoch
+        )
+
+    # Partitions
+
+    @operation(Action.CLUSTER_ACTION, cluster)
+    async def write_markers(
+        self,
+        session: Session,
+        *,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> Outcomes:
+        """End a transaction in partitions that this node leads; an error for each that failed."""
+        errors = await self._broker.transactions.write_markers(
+            identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
+        )
+        return [errors[one] for one in partitions]
+
+    @query(Action.READ, topic())
+    def describe_producers(
+        self, session: Session, *, topic: str, partition: int
+    ) -> Sequence[ProducerView]:
+        """The producers of a partition that this node leads, and their open transactions."""
+        found = self._broker.topics.get(topic).partition(partition)
+        producers = []
+        for one in found.producers:
+            opened = found.open_transaction(one.producer_id)
+            first_offset = NO_TRANSACTION if opened is None else opened.first_offset
+            producers.append(
+                ProducerView(
+                    one.producer_id,
+                    one.epoch,
+                    one.last_sequence,
+                    one.last_timestamp,
+                    one.coordinator_epoch,
+                    first_offset,
+                )
+            )
+        return producers
+
+    # Helpers
+
+    def _transaction(self, transaction_id: str) -> Transaction:
+        return self._broker.transacting.ids.read(transaction_id)
+
+    def _objections(
+        self, session: Session, partitions: Iterable[TopicPartition], *, is_from_node: bool
+    ) -> Outcomes:
+        """Why partitions cannot take part. Nodes add internal ones; clients may not."""
+        action = None if is_from_node else Action.WRITE
+        objections = []
+        for one in partitions:
+            error = self._objection(session, action, one.topic, one.partition)
+            if error is None and not is_from_node:
+                is_internal = self._broker.topics.get(one.topic).is_internal
+                error = InternalTopic(one.topic) if is_internal else None
+            objections.append(error)
+        return objections
+
+    def _checked(
+        self, session: Session, offsets: Iterable[OffsetToCommit]
+    ) -> tuple[dict[tuple[str, int], GoQueueError], Sequence[OffsetToCommit]]:
+        """The offsets that cannot be committed, with the reasons, and those that can."""
+        refused: dict[tuple[str, int], GoQueueError] = {}
+        accepted = []
+        for one in offsets:
+            error = self._objection(session, Action.READ, one.topic, one.partition)
+            if error is None:
+                accepted.append(one)
+            else:
+                refused[one.topic, one.partition] = error
+        return refused, accepted
+
+    def _objection(
+        self, session: Session, action: Action | None, topic: str, partition: int
+    ) -> GoQueueError | None:
+        """Why a session cannot do this to a partition: it is denied, or does not exist."""
+        resource = Resource(ResourceKind.TOPIC, topic)
+        if action is not None and not self._may(session, action, resource):
+            return AccessDenied(session.principal, action, resource)
+        found = self._broker.topics.find(topic)
+        if found is None:
+            return UnknownTopic(topic)
+        if not 0 <= partition < len(found.partitions):
+            return UnknownPartition(TopicPartition(topic, partition))
+        return None

@@ -1,0 +1,56 @@
+"""What the registry knows of a schema and of a version, as values that stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from goqueue.schemas.catalog import Content, Version
+from goqueue.schemas.formats import Reference, SchemaKind
+from goqueue.schemas.names import Subject
+
+
+class SchemaView(msgspec.Struct, frozen=True, kw_only=True):
+    """What an id of a context stands for."""
+
+    context: str
+    id: int
+    guid: str
+    kind: SchemaKind
+    text: str
+    references: tuple[Reference, ...]
+    metadata: dict[str, Any] | None
+    rule_set: dict[str, Any] | None
+
+
+class VersionView(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of one subject."""
+
+    subject: Subject
+    number: int
+    schema: SchemaView
+    is_deleted: bool
+
+
+def view_of_schema(content: Content, text: str | None = None) -> SchemaView:
+    """The schema, with its text in another form where one is given."""
+    return SchemaView(
+        context=content.context,
+        id=content.id,
+        guid=content.guid,
+        kind=content.kind,
+        text=content.text if text is None else text,
+        references=content.references,
+        metadata=content.metadata,
+        rule_set=content.rule_set,
+    )
+
+
+def view_of_version(version: Version, text: str | None = None) -> VersionView:
+    return VersionView(
+        subject=version.subject,
+        number=version.number,
+        schema=view_of_schema(version.content, text),
+        is_deleted=version.is_deleted,
+    )

@@ -1,0 +1,25 @@
+"""A policy for tests: only what is listed is allowed, and what was asked is remembered."""
+
+from __future__ import annotations
+
+from goqueue.model.access import Access, Action, Resource, ResourceKind
+from goqueue.model.session import Session
+
+ALICE = Session("test", principal="User:alice")
+
+
+def access(action: Action, kind: ResourceKind, name: str) -> Access:
+    return Access(action, Resource(kind, name))
+
+
+class Only:
+    """Allows some accesses and nothing else."""
+
+    def __init__(self, *allowed: Access) -> None:
+        self.asked: list[Access] = []
+        self._allowed = frozenset(allowed)
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        assert session is ALICE
+        self.asked.append(Access(action, resource))
+        return Access(action, resource) in self._allowed
