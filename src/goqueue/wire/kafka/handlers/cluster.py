@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError
@@ -92,16 +92,21 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     is_one = call.version < _FIRST_VERSION_WITH_SEVERAL_KEYS
     keys = [request.key] if is_one else request.coordinator_keys
-    if request.key_type in (_GROUP_KEY, _TRANSACTION_KEY):
+    if request.key_type == _GROUP_KEY:
         try:
-            if request.key_type == _GROUP_KEY:
-                topic = await front.broker.groups.ensure_topic()
-                number_of: Callable[[str], int] = front.broker.groups.partition_of
-            else:
-                topic = await front.broker.transactions.ensure_topic()
-                number_of = front.broker.transactions.partition_of
+            nodes = await front.gate.groups.find_coordinators(call.session, groups=keys)
+            found = [_coordinator_at(front, nodes[key], key) for key in keys]
+        except GoQueueError as error:
+            found = [_refused(key, code_of(error), str(error)) for key in keys]
+    elif request.key_type == _TRANSACTION_KEY:
+        try:
+            topic = await front.broker.transactions.ensure_topic()
+            number_of = front.broker.transactions.partition_of
             await _until_led(front, topic, {number_of(key) for key in keys})
-            found = [_coordinator(front, topic, number_of(key), key) for key in keys]
+            found = [
+                _coordinator_at(front, front.broker.placement(topic, number_of(key)).leader, key)
+                for key in keys
+            ]
         except GoQueueError as error:
             found = [_refused(key, code_of(error), str(error)) for key in keys]
     else:
@@ -129,14 +134,15 @@ def _until_led(front: FrontEnd, topic: Topic, numbers: set[int]) -> Promise[None
     return front.broker.topics.internal.until(is_led)
 
 
-def _coordinator(front: FrontEnd, topic: Topic, number: int, key: str) -> Coordinator:
-    """Whoever leads the partition that the state of `key` is in."""
-    leader = front.broker.placement(topic, number).leader
-    address = front.brokers().get(leader)
+def _coordinator_at(front: FrontEnd, node: int | GoQueueError, key: str) -> Coordinator:
+    """The address of the node that coordinates `key`, or why there is none."""
+    if isinstance(node, GoQueueError):
+        return _refused(key, code_of(node), str(node))
+    address = front.brokers().get(node)
     if address is None:
         message = "Nobody leads the partition of this key now; retry."
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-    return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
+    return Coordinator(key=key, node_id=node, host=address[0], port=address[1])
 
 
 def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
