@@ -201,7 +201,13 @@ class StreamPolling:
             bytes_max=call.bytes_max,
             wait_ms=0 if watch.is_rung else min(wait_ms, self._wait_ms_max(beat)),
         )
-        cancellation.on_cancel(reading.cancel)
+
+        def give_up() -> None:
+            reading.cancel()
+            # Nobody wants the answer, so let go of this coroutine, which then removes its watch.
+            reading.promise.abandon()
+
+        cancellation.on_cancel(give_up)
         watch.ring = reading.finish
         page = await reading.promise
         _hand_out(positions, page)
