@@ -77,7 +77,7 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "replication": _NODE,
     "shards": _NODE,
     "reading": _NODE,
-    "streams": {"shards", *_NODE},
+    "streams": {"shards", "reading", *_NODE},
     "schedules": {"shards", *_NODE},
     "schemas": _NODE,
     "queues": {"shards", "reading", *_NODE},

@@ -43,6 +43,8 @@ from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
 from goqueue.broker.shards.leadership import Offices
 from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.streams.polling import StreamPolling
+from goqueue.broker.streams.progress import StreamProgress
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
 from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
@@ -228,6 +230,14 @@ class Broker:
                 scheduler, lambda: quorum.catch_up(timeout_ms=settings.cluster.session_ms // 2)
             )
             self.groups.catch_up = confirming.confirm
+        self.stream_progress = StreamProgress(self.groups, self.topics, self.look)
+        self.stream_polling = StreamPolling(
+            self.groups,
+            self.topics,
+            self.look,
+            self.read,
+            heartbeat_ms=settings.groups.consumer_heartbeat_ms,
+        )
         self.transactions = Transactions(
             scheduler, self.topics, self.groups, settings.transactions, self.leaders
         )
@@ -341,7 +351,7 @@ class Broker:
             replication_factor=self.settings.cluster.replication_factor,
             new_id=self.new_id,
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
-            maker_of=self._stream_owner_of,
+            maker_of=self.coordinator_of,
         )
 
         self.queue_counting = QueueCounting(self.topics, self.queues, self.schedules, self.look)
@@ -368,14 +378,14 @@ class Broker:
         )
         return partial(publisher.publish, partition=None)
 
-    def _stream_owner_of(self, name: str) -> int:
-        """The coordinator of stream groups of a name; -1 while there is none."""
+    def coordinator_of(self, group: str) -> int:
+        """The node that coordinates stream groups of this name; -1 while there is none."""
         topic = self.topics.find(OFFSETS_TOPIC)
         if self.cluster is None:
             return self.node_id
         if topic is None:
             return -1
-        return self.leaders.node_of(topic, self.groups.partition_of(name))
+        return self.leaders.node_of(topic, self.groups.partition_of(group))
 
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
@@ -450,6 +460,8 @@ class Broker:
             self._pending.resign(partition)
         if topic.name == OFFSETS_TOPIC:
             (self.groups.lead if leads else self.groups.resign)(partition)
+            if not leads:
+                self.stream_polling.resign(partition)
         if topic.name == TRANSACTION_TOPIC:
             (self.transactions.lead if leads else self.transactions.resign)(partition)
         if topic.name == DELIVERY_TOPIC:

@@ -50,6 +50,7 @@ from goqueue.delivery.settings import (
     VISIBILITY_MS_MAX,
     LaneSettings,
     QueueSettings,
+    change_queue_settings,
     check_queue_settings,
 )
 from goqueue.delivery.views import LaneStats, MessageState, PartitionStats, QueueStats, Totals
@@ -104,6 +105,7 @@ __all__ = [
     "Slot",
     "Totals",
     "Unacked",
+    "change_queue_settings",
     "check_queue_settings",
     "check_receipt",
     "decode_events",

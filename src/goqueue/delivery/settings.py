@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -79,4 +80,18 @@ def check_queue_settings(values: dict[str, Any]) -> QueueSettings:
     try:
         return msgspec.convert(values, QueueSettings)
     except msgspec.ValidationError as error:
-        raise InvalidGroupSettings(f"These group settings do not do: {error}.") from error
+        refused = InvalidGroupSettings(f"These group settings do not do: {error}.")
+        refused.problem = str(error)
+        raise refused from error
+
+
+def change_queue_settings(known: Mapping[str, Any], changes: Mapping[str, Any]) -> QueueSettings:
+    """Settings with some of them changed; one that is changed to None has its default again."""
+    fields = QueueSettings.__struct_fields__
+    values = {
+        name: value
+        for name, value in {**known, **changes}.items()
+        # The check reports a name that is no setting, whatever its value.
+        if value is not None or name not in fields
+    }
+    return check_queue_settings(values)

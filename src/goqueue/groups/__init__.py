@@ -59,7 +59,7 @@ from goqueue.groups.calls import (
 from goqueue.groups.coordinator import Coordinator
 from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply, Token
 from goqueue.groups.group import GroupTimes
-from goqueue.groups.metrics import Reason, Rebalance, RebalanceLog
+from goqueue.groups.metrics import Reason, Rebalance, RebalanceLog, RebalanceReport
 from goqueue.groups.partitions import Partition, Partitions, flatten, nest
 from goqueue.groups.results import (
     DONE,
@@ -115,6 +115,7 @@ __all__ = [
     "Reason",
     "Rebalance",
     "RebalanceLog",
+    "RebalanceReport",
     "Reply",
     "Sync",
     "SyncResult",

@@ -31,6 +31,20 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     partitions_moved: int
 
 
+class RebalanceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The rebalances of a group, as they are shown."""
+
+    is_under_way: bool
+    count: int
+    timeouts: int
+    partitions_moved: int
+    duration_ms_last: int
+    duration_ms_max: int
+    duration_ms_total: int
+    reasons: dict[Reason, int]
+    history: list[Rebalance]
+
+
 class RebalanceLog:
     """Counters of one group, and its last rebalances."""
 
@@ -50,6 +64,19 @@ class RebalanceLog:
     @property
     def is_under_way(self) -> bool:
         return self._started is not None
+
+    def report(self) -> RebalanceReport:
+        return RebalanceReport(
+            is_under_way=self.is_under_way,
+            count=self.count,
+            timeouts=self.timeouts,
+            partitions_moved=self.partitions_moved,
+            duration_ms_last=self.duration_ms_last,
+            duration_ms_max=self.duration_ms_max,
+            duration_ms_total=self.duration_ms_total,
+            reasons=dict(self.reasons),
+            history=list(self.history),
+        )
 
     def begin(self, reason: Reason, now_ms: int, *, is_put_off: bool = False) -> None:
         """Start a rebalance; a further reason for one under way is only counted.

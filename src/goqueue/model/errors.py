@@ -557,6 +557,7 @@ class GroupKindMismatch(GoQueueError):
 
 class InvalidGroupSettings(GoQueueError):
     code = "invalid_group_settings"
+    problem = ""  # the setting that cannot be decoded and why, in the words of the decoder
 
 
 class QueueExists(GoQueueError):

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.operation import NO_OWNER
 from goqueue.broker.topics.topics import Topic
+from goqueue.model.errors import GoQueueError
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+
+Coordinators = dict[str, int | GoQueueError]  # a node for each name, or why it is not named
 
 
 async def find_coordinators(

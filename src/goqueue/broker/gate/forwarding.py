@@ -63,7 +63,7 @@ class Forwarder:
         self._perform = perform
         self._last = 0
         self._portable: dict[str, Portable] = {}
-        self._served: dict[tuple[int, int], Cancellation] = {}
+        self._served: dict[tuple[int, int], Callable[[], None]] = {}
         peers.serve(PeerKind.OPERATION, self._serve)
         peers.listen(PeerKind.OPERATION, self._serve_cancel)
 
@@ -191,17 +191,24 @@ class Forwarder:
         place = (caller, call.number)
 
         def done(value: Any, error: Exception | None) -> None:
+            if answer.is_done:
+                return  # It was cancelled.
             self._served.pop(place, None)
             if error is not None:
                 answer.reject(error)
             else:
                 answer.resolve(Answer(b"", [portable.encode_answer(value)]))
 
-        self._served[place] = cancellation
+        def give_up() -> None:
+            cancellation.cancel()
+            # What is cancelled need not answer, and then would be remembered here for ever.
+            done(None, RequestTimedOut("The client has gone."))
+
+        self._served[place] = give_up
         self._perform(call.session, operation, arguments).then(done)
         return answer
 
     def _serve_cancel(self, caller: int, head: bytes, _: memoryview) -> None:
-        cancellation = self._served.get((caller, _number_decoder.decode(head)))
-        if cancellation is not None:
-            cancellation.cancel()
+        give_up = self._served.get((caller, _number_decoder.decode(head)))
+        if give_up is not None:
+            give_up()

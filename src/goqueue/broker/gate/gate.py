@@ -9,7 +9,11 @@ from weakref import WeakValueDictionary
 from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants, Wanted
+from goqueue.broker.gate.group_offsets import GroupOffsetsArea
+from goqueue.broker.gate.groups import GroupsArea
+from goqueue.broker.gate.members import MembersArea
 from goqueue.broker.gate.operation import Area, Operation
+from goqueue.broker.gate.polling import PollingArea
 from goqueue.broker.gate.queries import QueriesArea
 from goqueue.broker.gate.schedules import SchedulesArea
 from goqueue.broker.gate.schemas import SchemasArea
@@ -50,6 +54,10 @@ class Gate:
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         broker.topics.on_change(self._clear_grants)
         self.queries = QueriesArea(self, broker)
+        self.group_offsets = GroupOffsetsArea(self, broker)
+        self.groups = GroupsArea(self, broker)
+        self.members = MembersArea(self, broker)
+        self.polling = PollingArea(self, broker)
         self.schedules = SchedulesArea(self, broker)
         self.schemas = SchemasArea(self, broker)
         self.transactions = TransactionsArea(self, broker)
@@ -109,6 +117,12 @@ class Gate:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
+        return self.answer(session, operation, area, arguments)
+
+    def answer(
+        self, session: Session, operation: Operation, area: Area, arguments: Mapping[str, Any]
+    ) -> Promise[Any]:
+        """The same without authorisation, for a part of an operation that has been authorised."""
         if self._forwarder is None or not operation.is_routed:
             answer = perform(operation, area, session, arguments)
         else:

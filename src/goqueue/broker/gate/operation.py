@@ -158,6 +158,16 @@ def topic(argument: str = "topic") -> Resources:
     return _named(ResourceKind.TOPIC, argument)
 
 
+def topics(argument: str = "topics") -> Resources:
+    """Every topic of an argument that names several."""
+
+    def resources(arguments: Arguments) -> Iterable[Resource]:
+        return [Resource(ResourceKind.TOPIC, name) for name in arguments.get(argument) or ()]
+
+    resources.__name__ = f"every topic in {argument}"
+    return resources
+
+
 def group(argument: str = "group") -> Resources:
     return _named(ResourceKind.GROUP, argument)
 
@@ -192,8 +202,13 @@ def also(action: Action, resources: Resources) -> Resources:
 
 
 def _named(kind: ResourceKind, argument: str) -> Resources:
+    """The name in an argument, or in a field of one, such as `call.group_id`."""
+    first, _, field = argument.partition(".")
+
     def resources(arguments: Arguments) -> Iterable[Resource]:
-        name = arguments.get(argument)
+        name = arguments.get(first)
+        if field and name is not None:
+            name = getattr(name, field)
         return () if name is None else (Resource(kind, str(name)),)
 
     words = kind.lower()

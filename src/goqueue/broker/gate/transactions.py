@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.gate.coordinators import find_coordinators
+from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
 from goqueue.broker.gate.operation import (
     Area,
     Arguments,
@@ -77,8 +77,6 @@ __all__ = [
 ]
 
 NO_MEMBER_EPOCH = -1
-
-Coordinators = dict[str, int | AccessDenied]
 
 
 # Resources and owners

@@ -20,7 +20,6 @@ class Limits:
     receiving_bytes_max: int = 256 << 20  # of all requests that are not complete yet
     receive_ms_max: int = 60_000
     answer_bytes_max: int = 16 << 20
-    members_max: int = 10_000
 
 
 class CarriedFrontEnd:

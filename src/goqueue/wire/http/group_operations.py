@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import READING, STORING, Operation
-from goqueue.wire.http import merging, owners
+from goqueue.wire.carrier.routing import READING, ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.handlers import groups, members, offsets, polling
@@ -14,6 +13,7 @@ _GROUP = (
     errors.InvalidGroupId,
     errors.GroupKindMismatch,
     errors.CoordinatorLoading,
+    *ROUTED,
 )
 _MEMBER = (
     errors.UnknownMember,
@@ -27,6 +27,7 @@ _MEMBER = (
     errors.CoordinatorLoading,
     errors.CoordinatorNotAvailable,
     *STORING,
+    *ROUTED,
 )
 
 GROUPS = (
@@ -39,8 +40,7 @@ GROUPS = (
         area="groups",
         request=bodies.ListGroups,
         answer=bodies.Groups,
-        errors=(errors.CoordinatorLoading,),
-        merge=merging.groups,
+        errors=(errors.CoordinatorLoading, *ROUTED),
     ),
     Operation(
         "describeGroup",
@@ -51,7 +51,6 @@ GROUPS = (
         area="groups",
         answer=queue_bodies.StreamGroup | queue_bodies.QueueGroup,
         errors=_GROUP,
-        owner=owners.of_group,
     ),
     Operation(
         "putGroup",
@@ -73,7 +72,6 @@ GROUPS = (
             *STORING,
         ),
         example={"kind": "queue", "settings": {"visibility_ms": 60_000, "deliveries_max": 5}},
-        owner=owners.of_name,
     ),
     Operation(
         "changeGroup",
@@ -92,7 +90,6 @@ GROUPS = (
             *STORING,
         ),
         example={"settings": {"visibility_ms": 60_000, "deliveries_max": None}},
-        owner=owners.of_name,
     ),
     Operation(
         "deleteGroup",
@@ -103,7 +100,6 @@ GROUPS = (
         area="groups",
         status=204,
         errors=(*_GROUP, errors.GroupNotEmpty, errors.CoordinatorNotAvailable, *STORING),
-        owner=owners.of_group,
     ),
     Operation(
         "showLag",
@@ -114,7 +110,6 @@ GROUPS = (
         area="groups",
         answer=bodies.Lag,
         errors=_GROUP,
-        owner=owners.of_group,
     ),
 )
 
@@ -136,7 +131,6 @@ STREAM_GROUPS = (
             errors.LimitReached,
         ),
         example={"topics": ["orders"]},
-        owner=owners.of_name,
     ),
     Operation(
         "heartbeat",
@@ -149,7 +143,6 @@ STREAM_GROUPS = (
         answer=bodies.Member,
         errors=_MEMBER,
         example={"member_id": "worker-1", "member_epoch": 1},
-        owner=owners.of_name,
     ),
     Operation(
         "revoke",
@@ -166,7 +159,6 @@ STREAM_GROUPS = (
             "member_epoch": 1,
             "owned": [{"topic": "orders", "partitions": [0]}],
         },
-        owner=owners.of_name,
     ),
     Operation(
         "leaveGroup",
@@ -179,7 +171,6 @@ STREAM_GROUPS = (
         answer=bodies.Left,
         errors=_MEMBER,
         example={"member_id": "worker-1"},
-        owner=owners.of_name,
     ),
     Operation(
         "pollGroup",
@@ -192,7 +183,6 @@ STREAM_GROUPS = (
         answer=bodies.Polled,
         errors=(*_MEMBER, errors.UnknownGroup, errors.IllegalGeneration, *READING),
         is_waiting=True,
-        owner=owners.of_name,
     ),
     Operation(
         "commitOffsets",
@@ -205,7 +195,6 @@ STREAM_GROUPS = (
         answer=bodies.Committed,
         errors=(*_MEMBER, errors.IllegalGeneration, errors.GroupNotEmpty),
         example={"offsets": [{"topic": "orders", "partition": 0, "offset": 42}]},
-        owner=owners.of_name,
     ),
     Operation(
         "showOffsets",
@@ -216,7 +205,6 @@ STREAM_GROUPS = (
         area="stream groups",
         answer=bodies.Offsets,
         errors=_GROUP,
-        owner=owners.of_name,
     ),
     Operation(
         "resetOffsets",
@@ -236,9 +224,9 @@ STREAM_GROUPS = (
             errors.CoordinatorLoading,
             errors.CoordinatorNotAvailable,
             *STORING,
+            *ROUTED,
         ),
         example={"topic": "orders", "to": "2h"},
-        owner=owners.of_name,
     ),
     Operation(
         "showAssignment",
@@ -250,7 +238,6 @@ STREAM_GROUPS = (
         request=bodies.GroupOfMember,
         answer=bodies.Assignment,
         errors=(*_GROUP, errors.UnknownMember),
-        owner=owners.of_name,
     ),
     Operation(
         "showRebalances",
@@ -261,6 +248,5 @@ STREAM_GROUPS = (
         area="stream groups",
         answer=bodies.Rebalances,
         errors=_GROUP,
-        owner=owners.of_name,
     ),
 )

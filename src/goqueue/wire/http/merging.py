@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import topics as topic_bodies
-
-
-def groups(_: object, answers: list[group_bodies.Groups]) -> group_bodies.Groups:
-    """Queue groups are known to every node, stream groups to their coordinators."""
-    found = {(one.name, one.kind): one for answer in answers for one in answer.groups}
-    return group_bodies.Groups(groups=[found[key] for key in sorted(found)])
 
 
 def lanes(_: object, answers: list[queue_bodies.Lanes]) -> queue_bodies.Lanes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.wire.http import merging
 from goqueue.wire.http.bodies import cluster as bodies
-from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.handlers.moving import merge_moves
 from tests.unit.wire.http.client import Client
 
@@ -77,18 +75,6 @@ def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
     assert client.refused("POST", "/v1/admin/reassignments", {"away_from": 77}).status == 404
     for path in ("/v1/admin/partitions?topic=nowhere", "/v1/admin/nodes/77"):
         assert client.refused("GET", path).status == 404
-
-
-def test_groups_of_all_nodes_are_listed_once() -> None:
-    def group(name: str, kind: str) -> group_bodies.Group:
-        return group_bodies.Group(name=name, kind=kind, state="Stable")  # type: ignore[arg-type]
-
-    answers = [
-        group_bodies.Groups(groups=[group("b", "stream"), group("q", "queue")]),
-        group_bodies.Groups(groups=[group("a", "stream"), group("q", "queue")]),
-    ]
-    merged = merging.groups(None, answers)
-    assert [one.name for one in merged.groups] == ["a", "b", "q"]
 
 
 def test_a_move_has_come_as_far_as_its_last_new_copy() -> None:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
+from goqueue.broker.gate.groups import QueueSettings
+from goqueue.delivery import LaneStats, PartitionStats, Totals
 from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.groups import GroupKind, GroupMember

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups import (
+from goqueue.broker.gate.groups import Partitions, flatten
+from goqueue.broker.gate.members import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
-    Partitions,
-    flatten,
 )
-from goqueue.model.errors import CoordinatorNotAvailable, FencedMemberEpoch, UnknownMember
+from goqueue.model.errors import UnknownMember
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
-from goqueue.wire.http.handlers.groups import (
-    describe_stream,
-    group_of,
-    member_of,
-    topic_partitions,
-)
+from goqueue.wire.http.handlers.groups import group_of, member_of, topic_partitions
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -34,78 +28,61 @@ async def join(front: FrontEnd, call: Call, body: bodies.Join) -> bodies.Member:
     group = group_of(call)
     if not body.topics and not body.topic_pattern:
         raise InvalidField("Name at least one topic, or a topic_pattern.", field="topics")
-    await front.broker.groups.ensure_topic()
-    result = await front.broker.groups.consumer_heartbeat(
-        ConsumerHeartbeat(
-            group_id=group,
-            member_id=body.member_id or front.broker.new_id().hex(),
-            member_epoch=JOIN_EPOCH,
-            instance_id=body.instance_id,
-            client_id=CLIENT_ID,
-            client_host=call.client_host,
-            rebalance_timeout_ms=body.rebalance_timeout_ms,
-            subscribed_topics=tuple(body.topics),
-            subscribed_regex=body.topic_pattern or None,
-            server_assignor=body.assignor,
-            owned=frozenset(),
-        )
+    beat = ConsumerHeartbeat(
+        group_id=group,
+        member_id=body.member_id or "",
+        member_epoch=JOIN_EPOCH,
+        instance_id=body.instance_id,
+        client_id=CLIENT_ID,
+        client_host=call.client_host,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        subscribed_topics=tuple(body.topics),
+        subscribed_regex=body.topic_pattern or None,
+        server_assignor=body.assignor,
+        owned=frozenset(),
     )
-    front.positions.forget(group, result.member_id)
-    return _told(front, group, result)
+    return _member(await front.gate.polling.join(call.session, call=beat))
 
 
 async def heartbeat(front: FrontEnd, call: Call, body: bodies.Heartbeat) -> bodies.Member:
-    group = group_of(call)
-    return await beat(
-        front,
-        group,
-        ConsumerHeartbeat(
-            group_id=group,
-            member_id=body.member_id,
-            member_epoch=body.member_epoch,
-            instance_id=body.instance_id,
-            subscribed_topics=None if body.topics is None else tuple(body.topics),
-            owned=None if body.owned is None else owned_of(body.owned),
-        ),
+    beat = ConsumerHeartbeat(
+        group_id=group_of(call),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        subscribed_topics=None if body.topics is None else tuple(body.topics),
+        owned=None if body.owned is None else _owned(body.owned),
     )
+    return _member(await front.gate.polling.heartbeat(call.session, call=beat))
 
 
 async def revoke(front: FrontEnd, call: Call, body: bodies.Revoke) -> bodies.Member:
-    group = group_of(call)
-    return await beat(
-        front,
-        group,
-        ConsumerHeartbeat(
-            group_id=group,
-            member_id=body.member_id,
-            member_epoch=body.member_epoch,
-            instance_id=body.instance_id,
-            owned=owned_of(body.owned),
-        ),
+    beat = ConsumerHeartbeat(
+        group_id=group_of(call),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        owned=_owned(body.owned),
     )
+    return _member(await front.gate.polling.heartbeat(call.session, call=beat))
 
 
 async def leave(front: FrontEnd, call: Call, body: bodies.Leave) -> bodies.Left:
     group = group_of(call)
     if body.restarts and body.instance_id is None:
         raise InvalidField("Only a member with an instance_id can come back.", field="instance_id")
-    try:
-        await front.broker.groups.consumer_heartbeat(
-            ConsumerHeartbeat(
-                group_id=group,
-                member_id=body.member_id,
-                member_epoch=STATIC_LEAVE_EPOCH if body.restarts else LEAVE_EPOCH,
-                instance_id=body.instance_id,
-            )
-        )
-    except CoordinatorNotAvailable:
-        raise UnknownMember(group, body.member_id) from None
-    front.positions.forget(group, body.member_id)
+    beat = ConsumerHeartbeat(
+        group_id=group,
+        member_id=body.member_id,
+        member_epoch=STATIC_LEAVE_EPOCH if body.restarts else LEAVE_EPOCH,
+        instance_id=body.instance_id,
+    )
+    await front.gate.polling.leave(call.session, call=beat)
     return bodies.Left(member_id=body.member_id)
 
 
-def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -> bodies.Assignment:
-    group = describe_stream(front, group_of(call))
+async def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -> bodies.Assignment:
+    group = await front.gate.groups.describe_stream(call.session, group=group_of(call))
     members = [
         member_of(one)
         for one in group.members
@@ -118,20 +95,19 @@ def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -> bodi
     )
 
 
-def rebalances(front: FrontEnd, call: Call, _: object) -> bodies.Rebalances:
+async def rebalances(front: FrontEnd, call: Call, _: object) -> bodies.Rebalances:
     name = group_of(call)
-    describe_stream(front, name)
-    log = front.broker.groups.rebalances(name)
+    report = await front.gate.groups.rebalances(call.session, group=name)
     return bodies.Rebalances(
         group=name,
-        under_way=log.is_under_way,
-        count=log.count,
-        timeouts=log.timeouts,
-        partitions_moved=log.partitions_moved,
-        duration_ms_last=log.duration_ms_last,
-        duration_ms_max=log.duration_ms_max,
-        duration_ms_total=log.duration_ms_total,
-        reasons={str(reason): count for reason, count in log.reasons.items()},
+        under_way=report.is_under_way,
+        count=report.count,
+        timeouts=report.timeouts,
+        partitions_moved=report.partitions_moved,
+        duration_ms_last=report.duration_ms_last,
+        duration_ms_max=report.duration_ms_max,
+        duration_ms_total=report.duration_ms_total,
+        reasons={str(reason): count for reason, count in report.reasons.items()},
         history=[
             bodies.Rebalance(
                 started_at=one.started_at_ms,
@@ -139,31 +115,17 @@ def rebalances(front: FrontEnd, call: Call, _: object) -> bodies.Rebalances:
                 reason=one.reason,
                 partitions_moved=one.partitions_moved,
             )
-            for one in log.history
+            for one in report.history
         ],
     )
 
 
-async def beat(front: FrontEnd, group: str, call: ConsumerHeartbeat) -> bodies.Member:
-    """Send a heartbeat, and remember what the member is told to hold."""
-    try:
-        result = await front.broker.groups.consumer_heartbeat(call)
-    except CoordinatorNotAvailable:
-        raise UnknownMember(group, call.member_id) from None
-    except (UnknownMember, FencedMemberEpoch):
-        front.positions.forget(group, call.member_id)
-        raise
-    return _told(front, group, result)
-
-
-def owned_of(owned: list[bodies.TopicPartitions]) -> Partitions:
+def _owned(owned: list[bodies.TopicPartitions]) -> Partitions:
     return flatten({one.topic: one.partitions for one in owned})
 
 
-def _told(front: FrontEnd, group: str, result: ConsumerHeartbeatResult) -> bodies.Member:
+def _member(result: ConsumerHeartbeatResult) -> bodies.Member:
     assigned = result.assignment
-    if assigned is not None:
-        front.positions.of(group, result.member_id).assign(assigned)
     return bodies.Member(
         member_id=result.member_id,
         member_epoch=result.member_epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.kafka import authorized, features
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages.api_versions import (
@@ -33,8 +33,6 @@ from goqueue.wire.kafka.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics.topics import Topic
-    from goqueue.loop.promise import Promise
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -92,28 +90,17 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     is_one = call.version < _FIRST_VERSION_WITH_SEVERAL_KEYS
     keys = [request.key] if is_one else request.coordinator_keys
-    if request.key_type == _TRANSACTION_KEY:
-        try:
-            nodes = await front.gate.transactions.find_coordinators(
-                call.session, transactional_ids=keys
-            )
-            found = [_coordinator_at(front, nodes[key], key) for key in keys]
-        except GoQueueError as error:
-            found = [_refused(key, code_of(error), str(error)) for key in keys]
-    elif request.key_type == _GROUP_KEY:
-        try:
-            topic = await front.broker.groups.ensure_topic()
-            number_of = front.broker.groups.partition_of
-            await _until_led(front, topic, {number_of(key) for key in keys})
-            found = [
-                _coordinator_at(front, front.broker.placement(topic, number_of(key)).leader, key)
-                for key in keys
-            ]
-        except GoQueueError as error:
-            found = [_refused(key, code_of(error), str(error)) for key in keys]
-    else:
-        message = "Only groups and transactions are coordinated here."
-        found = [_refused(key, ErrorCode.INVALID_REQUEST, message) for key in keys]
+    gate = front.gate
+    try:
+        if request.key_type == _GROUP_KEY:
+            nodes = await gate.groups.find_coordinators(call.session, groups=keys)
+        elif request.key_type == _TRANSACTION_KEY:
+            nodes = await gate.transactions.find_coordinators(call.session, transactional_ids=keys)
+        else:
+            raise InvalidRequest("Only groups and transactions are coordinated here.")
+        found = [_coordinator_at(front, nodes[key], key) for key in keys]
+    except GoQueueError as error:
+        found = [_refused(key, code_of(error), str(error)) for key in keys]
     if not is_one:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found
@@ -124,16 +111,6 @@ async def find_coordinator(
         host=only.host,
         port=only.port,
     )
-
-
-def _until_led(front: FrontEnd, topic: Topic, numbers: set[int]) -> Promise[None]:
-    """Resolves when clients can be sent to all these coordinators, or after a short time."""
-
-    def is_led() -> bool:
-        brokers = front.brokers()
-        return all(front.broker.placement(topic, one).leader in brokers for one in numbers)
-
-    return front.broker.topics.internal.until(is_led)
 
 
 def _coordinator_at(front: FrontEnd, node: int | GoQueueError, key: str) -> Coordinator:

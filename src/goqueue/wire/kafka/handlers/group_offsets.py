@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goqueue.groups import CommitOffsets, CommittedOffset, OffsetToCommit, nest
+from goqueue.broker.gate.group_offsets import (
+    CommitOffsets,
+    CommittedOffset,
+    FetchedOffsets,
+    OffsetToCommit,
+)
+from goqueue.broker.gate.groups import Partition, nest
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup
 from goqueue.wire.kafka.errors import ErrorCode, code_of
 from goqueue.wire.kafka.messages import offset_fetch as fetched
@@ -22,11 +29,9 @@ from goqueue.wire.kafka.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from goqueue.wire.kafka.topic_ids import find_id, find_name
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics.topics import Topic
-    from goqueue.groups import Partition
-    from goqueue.loop.promise import Promise
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -42,26 +47,27 @@ async def offset_commit(
     front: FrontEnd, call: Call, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     uses_ids = call.version >= _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
-    found = [_find_topic(front, one, uses_ids) for one in request.topics]
+    names = [
+        find_name(front, call, one.topic_id) if uses_ids else one.name for one in request.topics
+    ]
     offsets = [
         OffsetToCommit(
-            topic=topic.name,
+            topic=name,
             partition=one.partition_index,
             offset=one.committed_offset,
             leader_epoch=one.committed_leader_epoch,
             metadata=one.committed_metadata or "",
         )
-        for topic, wanted in zip(found, request.topics, strict=True)
-        if topic is not None
+        for name, wanted in zip(names, request.topics, strict=True)
+        if name is not None
         for one in wanted.partitions
-        if 0 <= one.partition_index < len(topic.partitions)
     ]
     errors: dict[Partition, GoQueueError] = {}
     failure: GoQueueError | None = None
     try:
-        await front.broker.groups.ensure_topic()
-        result = await front.broker.groups.commit_offsets(
-            CommitOffsets(
+        result = await front.gate.group_offsets.commit(
+            call.session,
+            call=CommitOffsets(
                 group_id=request.group_id,
                 member_id=request.member_id,
                 generation=request.generation_id_or_member_epoch,
@@ -72,7 +78,7 @@ async def offset_commit(
                     if request.retention_time_ms >= 0
                     else None
                 ),
-            )
+            ),
         )
         errors = result.errors
     except GoQueueError as error:
@@ -82,38 +88,31 @@ async def offset_commit(
             OffsetCommitResponseTopic(
                 name=wanted.name,
                 topic_id=wanted.topic_id,
-                partitions=_commit_results(topic, wanted, errors, failure, uses_ids),
+                partitions=_commit_results(name, wanted, errors, failure),
             )
-            for topic, wanted in zip(found, request.topics, strict=True)
+            for name, wanted in zip(names, request.topics, strict=True)
         ]
     )
 
 
-def _find_topic(front: FrontEnd, wanted: OffsetCommitRequestTopic, uses_ids: bool) -> Topic | None:
-    topics = front.broker.topics
-    return topics.find_by_id(wanted.topic_id) if uses_ids else topics.find(wanted.name)
-
-
 def _commit_results(
-    topic: Topic | None,
+    name: str | None,
     wanted: OffsetCommitRequestTopic,
     errors: Mapping[Partition, GoQueueError],
     failure: GoQueueError | None,
-    uses_ids: bool,
 ) -> list[OffsetCommitResponsePartition]:
     results = []
     for one in wanted.partitions:
-        number = one.partition_index
         code = 0
         if failure is not None:
             code = code_of(failure)
-        elif topic is None and uses_ids:
+        elif name is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
-        elif topic is None or not 0 <= number < len(topic.partitions):
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif (topic.name, number) in errors:
-            code = code_of(errors[topic.name, number])
-        results.append(OffsetCommitResponsePartition(partition_index=number, error_code=code))
+        elif (name, one.partition_index) in errors:
+            code = code_of(errors[name, one.partition_index])
+        results.append(
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+        )
     return results
 
 
@@ -121,53 +120,37 @@ async def offset_fetch(
     front: FrontEnd, call: Call, request: fetched.OffsetFetchRequest
 ) -> fetched.OffsetFetchResponse:
     if call.version >= _FIRST_FETCH_VERSION_WITH_GROUPS:
-        uses_ids = call.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS
-        # All are asked for before any is waited for, so that one confirmation serves them.
-        asked = [front.broker.groups.confirm(one.group_id) for one in request.groups]
-        return fetched.OffsetFetchResponse(
-            groups=[
-                await _fetch_group(
-                    front, one, uses_ids, is_stable=request.require_stable, confirmed=confirmed
-                )
-                for one, confirmed in zip(request.groups, asked, strict=True)
-            ]
-        )
+        # All are begun before any is waited for, so that one confirmation serves them.
+        begun = [
+            _begin_fetch(front, call, one, is_stable=request.require_stable)
+            for one in request.groups
+        ]
+        return fetched.OffsetFetchResponse(groups=[await _finish_fetch(*one) for one in begun])
     wanted = (
         None
         if request.topics is None
         else {topic.name: topic.partition_indexes for topic in request.topics}
     )
     try:
-        await front.broker.groups.confirm(request.group_id)
-        offsets = front.broker.groups.fetch_offsets(request.group_id, wanted)
-        unstable = _unstable(front, request.group_id, wanted, is_stable=request.require_stable)
+        found = await front.gate.group_offsets.fetch(
+            call.session,
+            group=request.group_id,
+            partitions=wanted,
+            is_stable=request.require_stable,
+        )
     except GoQueueError as error:
         if call.version >= _FIRST_FETCH_VERSION_WITH_GROUP_ERROR:
             return fetched.OffsetFetchResponse(error_code=code_of(error), topics=[])
         return _refused_partitions(wanted or {}, code_of(error))
+    partition_kind = fetched.OffsetFetchResponsePartition
     return fetched.OffsetFetchResponse(
         topics=[
             fetched.OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    _unsettled(fetched.OffsetFetchResponsePartition, number)
-                    if (name, number) in unstable
-                    else _committed(fetched.OffsetFetchResponsePartition, number, found.get(number))
-                    for number in numbers
-                ],
+                name=name, partitions=_fetched(partition_kind, name, numbers, found)
             )
-            for name, numbers, found in _selected(wanted, offsets, unstable)
+            for name, numbers in _selected(wanted, found).items()
         ]
     )
-
-
-def _unstable(
-    front: FrontEnd, group_id: str, wanted: Mapping[str, list[int]] | None, *, is_stable: bool
-) -> frozenset[Partition]:
-    """Partitions whose offsets a transaction may be about to change, if that matters."""
-    if not is_stable:
-        return frozenset()
-    return front.broker.groups.unstable_offsets(group_id, wanted)
 
 
 def _refused_partitions(
@@ -179,9 +162,7 @@ def _refused_partitions(
             fetched.OffsetFetchResponseTopic(
                 name=name,
                 partitions=[
-                    fetched.OffsetFetchResponsePartition(
-                        partition_index=number, committed_offset=_NO_OFFSET, error_code=code
-                    )
+                    _refused(fetched.OffsetFetchResponsePartition, number, code)
                     for number in numbers
                 ],
             )
@@ -190,53 +171,66 @@ def _refused_partitions(
     )
 
 
-async def _fetch_group(
-    front: FrontEnd,
-    wanted: fetched.OffsetFetchRequestGroup,
-    uses_ids: bool,
-    *,
-    is_stable: bool,
-    confirmed: Promise[None],
-) -> fetched.OffsetFetchResponseGroup:
-    topics = front.broker.topics
+class _Fetch(NamedTuple):
+    """A group of a request, whose offsets are on their way."""
+
+    front: FrontEnd
+    call: Call
+    wanted: fetched.OffsetFetchRequestGroup
+    selection: dict[str, list[int]] | None
+    unknown: list[fetched.OffsetFetchResponseTopics]
+    promise: Promise[FetchedOffsets]
+
+
+def _begin_fetch(
+    front: FrontEnd, call: Call, wanted: fetched.OffsetFetchRequestGroup, *, is_stable: bool
+) -> _Fetch:
+    uses_ids = call.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS
     selection: dict[str, list[int]] | None = None
-    answers: list[fetched.OffsetFetchResponseTopics] = []
+    unknown: list[fetched.OffsetFetchResponseTopics] = []
     if wanted.topics is not None:
         selection = {}
         for one in wanted.topics:
-            topic = topics.find_by_id(one.topic_id) if uses_ids else None
-            if uses_ids and topic is None:
-                answers.append(_unknown_topic(one))
+            name = find_name(front, call, one.topic_id) if uses_ids else one.name
+            if name is None:
+                unknown.append(_unknown_topic(one))
             else:
-                name = topic.name if topic is not None else one.name
                 selection.setdefault(name, []).extend(one.partition_indexes)
+    promise = front.gate.group_offsets.fetch(
+        call.session,
+        group=wanted.group_id,
+        partitions=selection,
+        member_id=wanted.member_id or "",
+        member_epoch=wanted.member_epoch,
+        is_stable=is_stable,
+    )
+    return _Fetch(front, call, wanted, selection, unknown, promise)
+
+
+async def _finish_fetch(
+    front: FrontEnd,
+    call: Call,
+    wanted: fetched.OffsetFetchRequestGroup,
+    selection: dict[str, list[int]] | None,
+    unknown: list[fetched.OffsetFetchResponseTopics],
+    promise: Promise[FetchedOffsets],
+) -> fetched.OffsetFetchResponseGroup:
     try:
-        await confirmed
-        offsets = front.broker.groups.fetch_offsets(
-            wanted.group_id,
-            selection,
-            member_id=wanted.member_id or "",
-            member_epoch=wanted.member_epoch,
-        )
-        unstable = _unstable(front, wanted.group_id, selection, is_stable=is_stable)
+        found = await promise
     except GoQueueError as error:
         return fetched.OffsetFetchResponseGroup(
             group_id=wanted.group_id, error_code=code_of(error), topics=[]
         )
-    for name, numbers, found in _selected(selection, offsets, unstable):
+    answers = unknown
+    for name, numbers in _selected(selection, found).items():
         answer = fetched.OffsetFetchResponseTopics(
-            partitions=[
-                _unsettled(fetched.OffsetFetchResponsePartitions, number)
-                if (name, number) in unstable
-                else _committed(fetched.OffsetFetchResponsePartitions, number, found.get(number))
-                for number in numbers
-            ]
+            partitions=_fetched(fetched.OffsetFetchResponsePartitions, name, numbers, found)
         )
-        if uses_ids:
-            topic = topics.find(name)
-            if topic is None:
+        if call.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS:
+            topic_id = find_id(front, call, name)
+            if topic_id is None:
                 continue
-            answer.topic_id = topic.id
+            answer.topic_id = topic_id
         else:
             answer.name = name
         answers.append(answer)
@@ -260,14 +254,29 @@ def _unknown_topic(
 
 
 def _selected(
-    wanted: Mapping[str, list[int]] | None,
-    offsets: dict[str, dict[int, CommittedOffset]],
-    unstable: frozenset[Partition],
-) -> list[tuple[str, list[int], dict[int, CommittedOffset]]]:
-    if wanted is None:
-        places = {(name, number) for name, found in offsets.items() for number in found} | unstable
-        wanted = {name: sorted(numbers) for name, numbers in sorted(nest(places).items())}
-    return [(name, numbers, offsets.get(name, {})) for name, numbers in wanted.items()]
+    wanted: Mapping[str, list[int]] | None, found: FetchedOffsets
+) -> Mapping[str, list[int]]:
+    """The partitions that an answer names: those of the request, or all that there are."""
+    if wanted is not None:
+        return wanted
+    places = {(name, number) for name, offsets in found.offsets.items() for number in offsets}
+    return nest(places | found.unstable)
+
+
+def _fetched(
+    kind: type[Any], name: str, numbers: Iterable[int], found: FetchedOffsets
+) -> list[Any]:
+    """What is committed in partitions of a topic, in the form of a version."""
+    if name in found.refused:
+        code = code_of(found.refused[name])
+        return [_refused(kind, number, code) for number in numbers]
+    offsets = found.offsets.get(name, {})
+    return [
+        _refused(kind, number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if (name, number) in found.unstable
+        else _committed(kind, number, offsets.get(number))
+        for number in numbers
+    ]
 
 
 def _committed(kind: type[Any], number: int, committed: CommittedOffset | None) -> Any:
@@ -281,12 +290,8 @@ def _committed(kind: type[Any], number: int, committed: CommittedOffset | None) 
     )
 
 
-def _unsettled(kind: type[Any], number: int) -> Any:
-    return kind(
-        partition_index=number,
-        committed_offset=_NO_OFFSET,
-        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    )
+def _refused(kind: type[Any], number: int, code: ErrorCode) -> Any:
+    return kind(partition_index=number, committed_offset=_NO_OFFSET, error_code=code)
 
 
 async def offset_delete(
@@ -296,7 +301,9 @@ async def offset_delete(
         topic.name: [one.partition_index for one in topic.partitions] for topic in request.topics
     }
     try:
-        result = await front.broker.groups.delete_offsets(request.group_id, wanted)
+        result = await front.gate.group_offsets.delete(
+            call.session, group=request.group_id, partitions=wanted
+        )
     except CoordinatorNotAvailable:
         return OffsetDeleteResponse(error_code=code_of(UnknownGroup(request.group_id)))
     except GoQueueError as error:
@@ -308,7 +315,11 @@ async def offset_delete(
                 partitions=[
                     OffsetDeleteResponsePartition(
                         partition_index=number,
-                        error_code=_delete_code(front, name, number, result.errors),
+                        error_code=(
+                            code_of(result.errors[name, number])
+                            if (name, number) in result.errors
+                            else 0
+                        ),
                     )
                     for number in numbers
                 ],
@@ -316,14 +327,3 @@ async def offset_delete(
             for name, numbers in wanted.items()
         ]
     )
-
-
-def _delete_code(
-    front: FrontEnd, name: str, number: int, errors: Mapping[Partition, GoQueueError]
-) -> int:
-    if (name, number) in errors:
-        return code_of(errors[name, number])
-    topic = front.broker.topics.find(name)
-    if topic is None or not 0 <= number < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return 0

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goqueue.groups import (
+from goqueue.broker.gate.groups import GroupDescription, GroupState, GroupType, Partition, nest
+from goqueue.broker.gate.members import (
     ConsumerHeartbeat,
-    GroupDescription,
-    GroupState,
-    GroupType,
     Heartbeat,
     Join,
     JoinResult,
     Leave,
     LeavingMember,
     Sync,
-    SyncResult,
-    nest,
 )
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -63,9 +59,9 @@ from goqueue.wire.kafka.messages.list_groups import (
     ListGroupsResponse,
 )
 from goqueue.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from goqueue.wire.kafka.topic_ids import find_id, find_name
 
 if TYPE_CHECKING:
-    from goqueue.groups import Partition
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -78,12 +74,11 @@ _FIRST_DESCRIBE_VERSION_WITH_NOT_FOUND = 6
 
 async def join_group(front: FrontEnd, call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
-        await front.broker.groups.ensure_topic()
-        joined = await front.broker.groups.join(
-            Join(
+        joined = await front.gate.members.join(
+            call.session,
+            call=Join(
                 group_id=request.group_id,
                 member_id=request.member_id,
-                new_member_id=_new_member_id(front, call, request.group_instance_id),
                 instance_id=request.group_instance_id,
                 client_id=call.client_id,
                 client_host=call.client_host,
@@ -98,7 +93,7 @@ async def join_group(front: FrontEnd, call: Call, request: JoinGroupRequest) -> 
                 protocols=tuple((one.name, one.metadata) for one in request.protocols),
                 is_member_id_required=call.version >= _FIRST_JOIN_VERSION_WITH_ID_REQUIRED,
                 can_skip_assignment=call.version >= _FIRST_JOIN_VERSION_WITH_SKIPPED_ASSIGNMENT,
-            )
+            ),
         )
     except GoQueueError as error:
         has_null = call.version >= _FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
@@ -129,15 +124,11 @@ def _joined(joined: JoinResult) -> JoinGroupResponse:
     )
 
 
-def _new_member_id(front: FrontEnd, call: Call, instance_id: str | None) -> str:
-    unique = front.broker.new_id().hex()
-    return f"{instance_id or call.client_id or 'member'}-{unique}"
-
-
 async def sync_group(front: FrontEnd, call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     try:
-        synced: SyncResult = await front.broker.groups.sync(
-            Sync(
+        synced = await front.gate.members.sync(
+            call.session,
+            call=Sync(
                 group_id=request.group_id,
                 member_id=request.member_id,
                 generation=request.generation_id,
@@ -145,7 +136,7 @@ async def sync_group(front: FrontEnd, call: Call, request: SyncGroupRequest) -> 
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
                 assignments={one.member_id: one.assignment for one in request.assignments},
-            )
+            ),
         )
     except GoQueueError as error:
         return SyncGroupResponse(error_code=code_of(error))
@@ -158,13 +149,14 @@ async def sync_group(front: FrontEnd, call: Call, request: SyncGroupRequest) -> 
 
 async def heartbeat(front: FrontEnd, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
-        await front.broker.groups.heartbeat(
-            Heartbeat(
+        await front.gate.members.heartbeat(
+            call.session,
+            call=Heartbeat(
                 group_id=request.group_id,
                 member_id=request.member_id,
                 generation=request.generation_id,
                 instance_id=request.group_instance_id,
-            )
+            ),
         )
     except GoQueueError as error:
         return HeartbeatResponse(error_code=code_of(error))
@@ -177,14 +169,15 @@ async def leave_group(
     is_one = call.version < _FIRST_LEAVE_VERSION_WITH_SEVERAL
     leaving = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
     try:
-        left = await front.broker.groups.leave(
-            Leave(
+        left = await front.gate.members.leave(
+            call.session,
+            call=Leave(
                 group_id=request.group_id,
                 members=tuple(
                     LeavingMember(member_id=one.member_id, instance_id=one.group_instance_id)
                     for one in leaving
                 ),
-            )
+            ),
         )
     except GoQueueError as error:
         return LeaveGroupResponse(error_code=code_of(error))
@@ -205,11 +198,11 @@ async def consumer_group_heartbeat(
     front: FrontEnd, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     try:
-        await front.broker.groups.ensure_topic()
-        result = await front.broker.groups.consumer_heartbeat(
-            ConsumerHeartbeat(
+        result = await front.gate.members.consumer_heartbeat(
+            call.session,
+            call=ConsumerHeartbeat(
                 group_id=request.group_id,
-                member_id=request.member_id or front.broker.new_id().hex(),
+                member_id=request.member_id,
                 member_epoch=request.member_epoch,
                 instance_id=request.instance_id,
                 rack_id=request.rack_id,
@@ -225,8 +218,8 @@ async def consumer_group_heartbeat(
                 ),
                 subscribed_regex=request.subscribed_topic_regex,
                 server_assignor=request.server_assignor,
-                owned=_owned(front, request),
-            )
+                owned=_owned(front, call, request),
+            ),
         )
     except GoQueueError as error:
         return ConsumerGroupHeartbeatResponse(error_code=code_of(error), error_message=str(error))
@@ -234,46 +227,53 @@ async def consumer_group_heartbeat(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=None if result.assignment is None else _assignment(front, result.assignment),
+        assignment=(
+            None if result.assignment is None else _assignment(front, call, result.assignment)
+        ),
     )
 
 
-def _owned(front: FrontEnd, request: ConsumerGroupHeartbeatRequest) -> frozenset[Partition] | None:
+def _owned(
+    front: FrontEnd, call: Call, request: ConsumerGroupHeartbeatRequest
+) -> frozenset[Partition] | None:
     if request.topic_partitions is None:
         return None
     owned = set()
     for one in request.topic_partitions:
-        topic = front.broker.topics.find_by_id(one.topic_id)
+        name = find_name(front, call, one.topic_id)
         # A topic that was deleted meanwhile is nobody's any more.
-        if topic is not None:
-            owned |= {(topic.name, number) for number in one.partitions}
+        if name is not None:
+            owned |= {(name, number) for number in one.partitions}
     return frozenset(owned)
 
 
-def _assignment(front: FrontEnd, partitions: Iterable[Partition]) -> Assignment:
+def _assignment(front: FrontEnd, call: Call, partitions: Iterable[Partition]) -> Assignment:
     return Assignment(
         topic_partitions=[
-            ResponseTopicPartitions(topic_id=topic.id, partitions=sorted(numbers))
+            ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
             for name, numbers in nest(partitions).items()
-            if (topic := front.broker.topics.find(name)) is not None
+            if (topic_id := find_id(front, call, name)) is not None
         ]
     )
 
 
-def list_groups(front: FrontEnd, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    states = {one for one in GroupState if one.lower() in _lowered(request.states_filter)}
-    types = {one for one in GroupType if one.lower() in _lowered(request.types_filter)}
+async def list_groups(
+    front: FrontEnd, call: Call, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    states = frozenset(one for one in GroupState if one.lower() in _lowered(request.states_filter))
+    types = frozenset(one for one in GroupType if one.lower() in _lowered(request.types_filter))
     if (request.states_filter and not states) or (request.types_filter and not types):
         return ListGroupsResponse(groups=[])
+    found = await front.gate.groups.list(call.session, kind="stream", states=states, types=types)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
-                group_id=one.group_id,
+                group_id=one.name,
                 protocol_type=one.protocol_type,
                 group_state=one.state,
                 group_type=one.type,
             )
-            for one in front.broker.groups.all(states, types)
+            for one in found
         ]
     )
 
@@ -282,21 +282,21 @@ def _lowered(words: list[str]) -> set[str]:
     return {word.lower() for word in words}
 
 
-def describe_groups(
+async def describe_groups(
     front: FrontEnd, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    groups = [_describe_classic(front, call, group) for group in request.groups]
+    groups = [await _describe_classic(front, call, group) for group in request.groups]
     if request.include_authorized_operations:
         _authorize(groups)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> DescribedGroup:
+async def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> DescribedGroup:
     try:
-        group = front.broker.groups.describe(group_id)
+        group = await front.gate.groups.describe_stream(call.session, group=group_id)
         if group.type is not GroupType.CLASSIC:
             raise UnknownGroup(group_id)
-    except (UnknownGroup, CoordinatorNotAvailable) as error:
+    except UnknownGroup as error:
         # Older clients know a group that does not exist as a dead one.
         is_told = call.version >= _FIRST_DESCRIBE_VERSION_WITH_NOT_FOUND
         return DescribedGroup(
@@ -327,10 +327,10 @@ def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> DescribedGr
     )
 
 
-def consumer_group_describe(
+async def consumer_group_describe(
     front: FrontEnd, call: Call, request: described.ConsumerGroupDescribeRequest
 ) -> described.ConsumerGroupDescribeResponse:
-    groups = [_describe_consumer(front, group) for group in request.group_ids]
+    groups = [await _describe_consumer(front, call, group) for group in request.group_ids]
     if request.include_authorized_operations:
         _authorize(groups)
     return described.ConsumerGroupDescribeResponse(groups=groups)
@@ -343,13 +343,13 @@ def _authorize(groups: Iterable[DescribedGroup | described.DescribedGroup]) -> N
             one.authorized_operations = authorized.OF_GROUP
 
 
-def _describe_consumer(front: FrontEnd, group_id: str) -> described.DescribedGroup:
+async def _describe_consumer(
+    front: FrontEnd, call: Call, group_id: str
+) -> described.DescribedGroup:
     try:
-        group = front.broker.groups.describe(group_id)
+        group = await front.gate.groups.describe_stream(call.session, group=group_id)
         if group.type is not GroupType.CONSUMER:
             raise UnknownGroup(group_id)
-    except CoordinatorNotAvailable:
-        return _not_found(UnknownGroup(group_id), group_id)
     except GoQueueError as error:
         return _not_found(error, group_id)
     return described.DescribedGroup(
@@ -358,7 +358,7 @@ def _describe_consumer(front: FrontEnd, group_id: str) -> described.DescribedGro
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.protocol_name,
-        members=_consumer_members(front, group),
+        members=_consumer_members(front, call, group),
     )
 
 
@@ -368,7 +368,9 @@ def _not_found(error: GoQueueError, group_id: str) -> described.DescribedGroup:
     )
 
 
-def _consumer_members(front: FrontEnd, group: GroupDescription) -> list[described.Member]:
+def _consumer_members(
+    front: FrontEnd, call: Call, group: GroupDescription
+) -> list[described.Member]:
     return [
         described.Member(
             member_id=one.member_id,
@@ -379,22 +381,24 @@ def _consumer_members(front: FrontEnd, group: GroupDescription) -> list[describe
             client_host=one.client_host,
             subscribed_topic_names=list(one.subscribed_topics),
             subscribed_topic_regex=one.subscribed_regex or None,
-            assignment=_described_assignment(front, one.assigned),
-            target_assignment=_described_assignment(front, one.target),
+            assignment=_described_assignment(front, call, one.assigned),
+            target_assignment=_described_assignment(front, call, one.target),
             member_type=0 if one.is_classic else 1,
         )
         for one in group.members
     ]
 
 
-def _described_assignment(front: FrontEnd, partitions: Iterable[Partition]) -> described.Assignment:
+def _described_assignment(
+    front: FrontEnd, call: Call, partitions: Iterable[Partition]
+) -> described.Assignment:
     return described.Assignment(
         topic_partitions=[
             described.TopicPartitions(
-                topic_id=topic.id, topic_name=name, partitions=sorted(numbers)
+                topic_id=topic_id, topic_name=name, partitions=sorted(numbers)
             )
             for name, numbers in nest(partitions).items()
-            if (topic := front.broker.topics.find(name)) is not None
+            if (topic_id := find_id(front, call, name)) is not None
         ]
     )
 
@@ -406,7 +410,7 @@ async def delete_groups(
     for group_id in request.groups_names:
         code, message = 0, None
         try:
-            await front.broker.groups.delete(group_id)
+            await front.gate.groups.delete_stream(call.session, group=group_id)
         except CoordinatorNotAvailable:
             code, message = ErrorCode.GROUP_ID_NOT_FOUND, str(UnknownGroup(group_id))
         except GoQueueError as error:

@@ -20,7 +20,7 @@ MemberKey = tuple[str, str]  # group and member id
 class Positions:
     """Where one member goes on in its partitions."""
 
-    assigned: Partitions | None = None  # as it was last told; None before anybody has asked
+    assigned: Partitions | None = None  # by the last heartbeat; None before the first one here
     next: dict[Partition, int] = field(default_factory=dict)
     handed_out: dict[Partition, int] = field(default_factory=dict)  # and not committed yet
     poll: int = 0  # the number of the last answer

@@ -1,0 +1,122 @@
+"""Operations on the committed offsets of stream groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from goqueue.broker.gate.group_owners import coordinator, coordinator_of_call
+from goqueue.broker.gate.operation import Area, group, operation, topic
+from goqueue.broker.streams.progress import FetchedOffsets, ResetOffset, ResetTarget
+from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors, OffsetToCommit
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.errors import AccessDenied, GoQueueError
+from goqueue.model.session import Session
+
+__all__ = [
+    "CommitOffsets",
+    "CommittedOffset",
+    "FetchedOffsets",
+    "GroupOffsetsArea",
+    "OffsetErrors",
+    "OffsetToCommit",
+    "ResetOffset",
+    "ResetTarget",
+]
+
+Wanted = dict[str, list[int]]  # partitions by topic
+
+
+class GroupOffsetsArea(Area):
+    """Committed offsets: commit, fetch, delete, reset."""
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    async def commit(self, session: Session, *, call: CommitOffsets) -> OffsetErrors:
+        """Commit offsets, of a member or for a group without any; errors by partition."""
+        denied = self._denied(session, Action.READ, [one.topic for one in call.offsets])
+        if not denied:
+            return await self._broker.stream_progress.commit(call)
+        errors = {
+            (one.topic, one.partition): denied[one.topic]
+            for one in call.offsets
+            if one.topic in denied
+        }
+        allowed = [one for one in call.offsets if one.topic not in denied]
+        if allowed:
+            call = msgspec.structs.replace(call, offsets=allowed)
+            errors |= (await self._broker.stream_progress.commit(call)).errors
+        return OffsetErrors(errors)
+
+    @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
+    async def fetch(
+        self,
+        session: Session,
+        *,
+        group: str,
+        partitions: Wanted | None = None,
+        member_id: str = "",
+        member_epoch: int = -1,
+        is_stable: bool = False,
+        must_exist: bool = False,
+    ) -> FetchedOffsets:
+        """What is committed in these partitions or in all; a topic without access has nothing."""
+        fetched = await self._broker.stream_progress.fetch(
+            group,
+            partitions,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            is_stable=is_stable,
+        )
+        if must_exist:
+            self._broker.groups.describe(group)
+        denied = self._denied(session, Action.DESCRIBE, [*fetched.offsets, *(partitions or ())])
+        if not denied:
+            return fetched
+        return FetchedOffsets(
+            {name: found for name, found in fetched.offsets.items() if name not in denied},
+            frozenset(one for one in fetched.unstable if one[0] not in denied),
+            denied,
+        )
+
+    @operation(Action.DELETE, group(), owner=coordinator)
+    async def delete(self, session: Session, *, group: str, partitions: Wanted) -> OffsetErrors:
+        """Forget committed offsets; errors by partition."""
+        denied = self._denied(session, Action.READ, partitions)
+        allowed = {name: numbers for name, numbers in partitions.items() if name not in denied}
+        deleted = await self._broker.stream_progress.delete(group, allowed)
+        if not denied:
+            return deleted
+        errors: dict[tuple[str, int], GoQueueError] = {
+            (name, number): error for name, error in denied.items() for number in partitions[name]
+        }
+        return OffsetErrors({**errors, **deleted.errors})
+
+    @operation(Action.READ, group(), topic(), owner=coordinator)
+    async def reset(
+        self,
+        session: Session,
+        *,
+        group: str,
+        topic: str,
+        partitions: list[int] | None,
+        target: ResetTarget,
+        is_dry_run: bool,
+    ) -> list[ResetOffset]:
+        """Move the committed offsets of a group without members, or tell where they would go."""
+        return await self._broker.stream_progress.reset(
+            group, topic, partitions, target, is_dry_run=is_dry_run
+        )
+
+    def _denied(
+        self, session: Session, action: Action, topics: Sequence[str] | Mapping[str, object]
+    ) -> dict[str, GoQueueError]:
+        """An error for each of these topics that the session may not use so."""
+        if self._gate.policy is None:
+            return {}
+        resources = {name: Resource(ResourceKind.TOPIC, name) for name in topics}
+        return {
+            name: AccessDenied(session.principal, action, resource)
+            for name, resource in resources.items()
+            if not self._may(session, action, resource)
+        }

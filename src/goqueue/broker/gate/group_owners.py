@@ -1,0 +1,26 @@
+"""Which node must answer what is asked about a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.gate.operation import Arguments
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+def coordinator(broker: Broker, arguments: Arguments) -> int:
+    """The coordinator of stream groups of a name, which also knows whether there is one."""
+    return broker.coordinator_of(arguments["group"])
+
+
+def coordinator_of_call(broker: Broker, arguments: Arguments) -> int:
+    """The same for an operation whose argument `call` names the group."""
+    return broker.coordinator_of(arguments["call"].group_id)
+
+
+def owner_of_group(broker: Broker, arguments: Arguments) -> int:
+    """The owner of a group of either kind."""
+    queues, name = broker.queues, arguments["group"]
+    return queues.owner_of(name) if queues.is_known(name) else broker.coordinator_of(name)

@@ -1,0 +1,265 @@
+"""Operations on groups of both kinds, and on what a stream group is as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
+from goqueue.broker.gate.group_owners import coordinator, owner_of_group
+from goqueue.broker.gate.operation import (
+    OPERATIONS,
+    Area,
+    Arguments,
+    group,
+    named_by_owner,
+    operation,
+    topics,
+)
+from goqueue.broker.queues.queues import QueueGroup
+from goqueue.broker.streams.progress import PartitionLag, Start
+from goqueue.delivery import QueueSettings, change_queue_settings
+from goqueue.groups import (
+    GroupDescription,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    Partition,
+    Partitions,
+    Rebalance,
+    RebalanceReport,
+    flatten,
+    nest,
+)
+from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.errors import (
+    AccessDenied,
+    CoordinatorNotAvailable,
+    GroupKindMismatch,
+    UnknownGroup,
+)
+from goqueue.model.session import Session
+
+__all__ = [
+    "GroupDescription",
+    "GroupKind",
+    "GroupLag",
+    "GroupState",
+    "GroupType",
+    "GroupsArea",
+    "ListedGroup",
+    "MemberDescription",
+    "Partition",
+    "PartitionLag",
+    "Partitions",
+    "QueueGroup",
+    "QueueSettings",
+    "Rebalance",
+    "RebalanceReport",
+    "flatten",
+    "nest",
+]
+
+GroupKind = Literal["stream", "queue"]
+SettingChanges = dict[str, str | bool | int | float | None]
+
+_QUEUE_STATE = "Stable"  # a queue group has no members that could come and go
+
+
+class ListedGroup(NamedTuple):
+    """A group in a list; the type and the protocol are those of stream groups."""
+
+    name: str
+    kind: GroupKind
+    state: str
+    type: str = ""
+    protocol_type: str = ""
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind, by partition."""
+
+    kind: GroupKind
+    partitions: list[PartitionLag]
+
+
+# In the area `list` is an operation.
+ListedGroups = list[ListedGroup]
+TopicNames = list[str]
+Lags = list[PartitionLag]
+
+
+def _merged(_: Arguments, answers: Sequence[ListedGroups]) -> ListedGroups:
+    """Every node knows all queue groups, and the stream groups that it coordinates."""
+    found = {(one.name, one.kind): one for answer in answers for one in answer}
+    return [found[key] for key in sorted(found)]
+
+
+class GroupsArea(Area):
+    """Groups of both kinds: list, describe, make, change, delete, measure."""
+
+    @operation(Action.DESCRIBE, named_by_owner, merge=_merged, is_reading=True)
+    async def list(
+        self,
+        session: Session,
+        *,
+        kind: GroupKind | None = None,
+        prefix: str = "",
+        states: frozenset[GroupState] = frozenset(),
+        types: frozenset[GroupType] = frozenset(),
+    ) -> ListedGroups:
+        """Groups by name; `states` and `types` choose among stream groups."""
+        found: ListedGroups = []
+        if kind != "queue":
+            found += [
+                ListedGroup(one.group_id, "stream", one.state, one.type, one.protocol_type)
+                for one in self._broker.groups.all(states, types)
+            ]
+        if kind != "stream":
+            known = self._broker.queues.all()
+            found += [ListedGroup(one.name, "queue", _QUEUE_STATE) for one in known]
+        sees_all = self._may(session, Action.DESCRIBE, CLUSTER)
+        return sorted(
+            one
+            for one in found
+            if one.name.startswith(prefix) and (sees_all or self._sees(session, one.name))
+        )
+
+    @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
+    async def describe(self, session: Session, *, group: str) -> GroupDescription | QueueGroup:
+        """A group of either kind."""
+        if self._broker.queues.is_known(group):
+            return self._broker.queues.describe(group)
+        return self._describe_stream(group)
+
+    @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
+    async def describe_stream(self, session: Session, *, group: str) -> GroupDescription:
+        """A stream group."""
+        return self._describe_stream(group)
+
+    @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
+    async def rebalances(self, session: Session, *, group: str) -> RebalanceReport:
+        """How often, why and for how long a stream group was rebalanced."""
+        self._describe_stream(group)
+        return self._broker.groups.rebalances(group).report()
+
+    @operation(Action.ALTER, group(), owner=coordinator)
+    async def put_queue(
+        self, session: Session, *, group: str, settings: QueueSettings | None
+    ) -> QueueGroup:
+        """Make a queue group, or replace its settings; without any, one that exists stays so.
+
+        Its name must not be that of a stream group, which the coordinator of the name knows.
+        """
+        values = None if settings is None else msgspec.to_builtins(settings)
+        await self._broker.queues.create(group, values)
+        return await self._describe_made(session, group)
+
+    @operation(Action.READ, group(), topics(), owner=coordinator)
+    async def put_stream(
+        self, session: Session, *, group: str, topics: TopicNames, start: Start
+    ) -> GroupDescription:
+        """Have a stream group begin in topics, where it has not committed anything yet."""
+        await self._broker.stream_progress.begin(group, topics, start=start)
+        return self._describe_stream(group)
+
+    @operation(Action.ALTER, group(), owner=coordinator)
+    async def change_queue(
+        self, session: Session, *, group: str, changes: SettingChanges
+    ) -> QueueGroup:
+        """Change some settings of a queue group; None gives one its default again."""
+        if not self._broker.queues.is_known(group):
+            self._describe_stream(group)
+            raise GroupKindMismatch(group, is_queue=False)
+
+        def changed(known: dict[str, Any]) -> Mapping[str, Any]:
+            values: Mapping[str, Any] = msgspec.to_builtins(change_queue_settings(known, changes))
+            return values
+
+        await self._broker.queues.change(group, changed)
+        return await self._describe_made(session, group)
+
+    @operation(Action.DELETE, group(), owner=owner_of_group)
+    async def delete(self, session: Session, *, group: str) -> None:
+        """Delete a group of either kind and what it remembers."""
+        if self._broker.queues.is_known(group):
+            await self._broker.queues.delete(group)
+            return
+        self._describe_stream(group)
+        await self._broker.groups.delete(group)
+
+    @operation(Action.DELETE, group(), owner=coordinator)
+    async def delete_stream(self, session: Session, *, group: str) -> None:
+        """Delete a stream group and its offsets."""
+        await self._broker.groups.delete(group)
+
+    @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
+    async def lag(self, session: Session, *, group: str) -> GroupLag:
+        """How far a group is behind in every partition of the topics it reads."""
+        kind: GroupKind = "queue" if self._broker.queues.is_known(group) else "stream"
+        if kind == "queue":
+            lags = self._queue_lag(group)
+        else:
+            lags = await self._broker.stream_progress.lag(group)
+        return GroupLag(
+            kind,
+            [
+                one
+                for one in lags
+                if self._may(session, Action.DESCRIBE, Resource(ResourceKind.TOPIC, one.topic))
+            ],
+        )
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def find_coordinators(self, session: Session, *, groups: Sequence[str]) -> Coordinators:
+        """The node that coordinates each of these stream groups, -1 while there is none."""
+        found: Coordinators = {}
+        for name in groups:
+            resource = Resource(ResourceKind.GROUP, name)
+            if not self._may(session, Action.DESCRIBE, resource):
+                found[name] = AccessDenied(session.principal, Action.DESCRIBE, resource)
+        streams = self._broker.groups
+        topic = await streams.ensure_topic()
+        names = [name for name in groups if name not in found]
+        nodes = await find_coordinators(
+            self._broker, session.listener, topic, streams.partition_of, names
+        )
+        return {**found, **nodes}
+
+    def _sees(self, session: Session, name: str) -> bool:
+        return self._may(session, Action.DESCRIBE, Resource(ResourceKind.GROUP, name))
+
+    def _describe_stream(self, group: str) -> GroupDescription:
+        try:
+            return self._broker.groups.describe(group)
+        except CoordinatorNotAvailable:
+            # The cluster has had no group yet, so this one does not exist either.
+            raise UnknownGroup(group) from None
+
+    async def _describe_made(self, session: Session, group: str) -> QueueGroup:
+        """A queue group that was just made or changed, with the topics that its owner knows."""
+        [made] = [one for one in self._broker.queues.all() if one.name == group]
+        if self._broker.queues.owner_of(group) == self._broker.node_id:
+            return made
+        describe = OPERATIONS["groups.describe"]
+        try:
+            found = await self._gate.answer(session, describe, self, {"group": group})
+        except UnknownGroup:
+            return made._replace(topics=[])  # It is so new that its owner does not know it.
+        return made._replace(topics=found.topics)
+
+    def _queue_lag(self, group: str) -> Lags:
+        """For a queue, whatever is not done yet, wherever it is."""
+        return [
+            PartitionLag(
+                topic,
+                one.partition,
+                one.done_before,
+                one.high_watermark,
+                one.ready + one.in_flight + one.retrying + one.parked + one.dead_lettering,
+            )
+            for topic in self._broker.queues.describe(group).topics
+            for one in self._broker.queues.stats(group, topic).partitions
+        ]

@@ -1,0 +1,91 @@
+"""Operations of the members of stream groups that read partitions themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.broker.gate.group_owners import coordinator_of_call
+from goqueue.broker.gate.operation import Area, group, operation
+from goqueue.groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    Done,
+    Heartbeat,
+    Join,
+    JoinResult,
+    Leave,
+    LeaveResult,
+    LeavingMember,
+    Sync,
+    SyncResult,
+)
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
+    "STATIC_LEAVE_EPOCH",
+    "ConsumerHeartbeat",
+    "ConsumerHeartbeatResult",
+    "Heartbeat",
+    "Join",
+    "JoinResult",
+    "Leave",
+    "LeaveResult",
+    "LeavingMember",
+    "MembersArea",
+    "Sync",
+    "SyncResult",
+]
+
+
+def with_member_id(broker: Broker, call: ConsumerHeartbeat) -> ConsumerHeartbeat:
+    """The call with an id of the broker's making for a member that brings none."""
+    if call.member_id:
+        return call
+    return msgspec.structs.replace(call, member_id=broker.new_id().hex())
+
+
+class MembersArea(Area):
+    """Members of stream groups: join, sync, heartbeat, leave."""
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    async def join(self, session: Session, *, call: Join) -> JoinResult:
+        """Enter a group whose leader assigns partitions, or its next generation."""
+        name = call.instance_id or call.client_id or "member"
+        new_id = f"{name}-{self._broker.new_id().hex()}"
+        await self._broker.groups.ensure_topic()
+        return await self._broker.groups.join(msgspec.structs.replace(call, new_member_id=new_id))
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    def sync(self, session: Session, *, call: Sync) -> Promise[SyncResult]:
+        """Bring the assignments as the leader of a group, or get one's own."""
+        return self._broker.groups.sync(call)
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    def heartbeat(self, session: Session, *, call: Heartbeat) -> Promise[Done]:
+        """Stay in a group."""
+        return self._broker.groups.heartbeat(call)
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    def leave(self, session: Session, *, call: Leave) -> Promise[LeaveResult]:
+        """Let members leave a group; an error for each that cannot."""
+        return self._broker.groups.leave(call)
+
+    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
+    async def consumer_heartbeat(
+        self, session: Session, *, call: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult:
+        """Join, stay in or leave a group whose coordinator assigns partitions."""
+        await self._broker.groups.ensure_topic()
+        return await self._broker.groups.consumer_heartbeat(with_member_id(self._broker, call))

@@ -1,0 +1,354 @@
+"""Members of stream groups that poll: the broker reads for them and remembers how far they are.
+
+Such a member has no position of its own. Each poll is a heartbeat, reads on in the partitions that
+the member holds, and may commit what the poll before it has handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from goqueue.broker.reading.records import Page, Place, Reading
+from goqueue.broker.reading.remote import Bounds
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.streams.member_positions import MemberPositions, Positions
+from goqueue.broker.streams.progress import Look, Start
+from goqueue.broker.streams.rebalance_watch import Watch
+from goqueue.broker.topics.topics import Topics
+from goqueue.groups import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    OffsetToCommit,
+    Partitions,
+    nest,
+)
+from goqueue.groups import Partition as GroupPartition
+from goqueue.groups.limits import HEARTBEAT_MS_MIN
+from goqueue.loop.cancellation import Cancellation
+from goqueue.model.batch import Record
+from goqueue.model.errors import (
+    CoordinatorNotAvailable,
+    FencedMemberEpoch,
+    StaleMemberEpoch,
+    UnknownMember,
+)
+from goqueue.partition import Partition
+
+MEMBERS_MAX = 10_000  # whose positions are remembered
+PARTITIONS_PER_POLL_MAX = 1000  # the others have their turn at the next poll
+
+CheckTopic = Callable[[str], None]
+
+
+class Read(Protocol):
+    """Reads records of partitions, whoever leads them."""
+
+    def __call__(
+        self, places: Sequence[Place], *, records_max: int, bytes_max: int, wait_ms: int
+    ) -> Reading: ...
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member wants of a poll.
+
+    `after` is the number of the last answer that it got. `start` says where to begin in partitions
+    without a committed offset.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    records_max: int
+    bytes_max: int
+    is_committing: bool = False  # what earlier polls handed out, and gives up what is revoked
+    start: Start = "earliest"
+    after: int | None = None
+
+
+class PolledRecord(NamedTuple):
+    topic: str
+    partition: int
+    record: Record
+
+
+class PositionReset(NamedTuple):
+    """Retention has removed what was to be read next; reading went on elsewhere."""
+
+    topic: str
+    partition: int
+    offset_before: int
+    offset: int
+
+
+class UnreadableRange(NamedTuple):
+    """Offsets that cannot be read any more, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    next_offset: int
+    detail: str
+
+
+class Polled(NamedTuple):
+    """The answer to a poll; the assignment only if it has changed."""
+
+    number: int
+    records: list[PolledRecord]
+    member_epoch: int
+    assignment: Partitions | None
+    resets: list[PositionReset]
+    damaged: list[UnreadableRange]
+
+
+class StreamPolling:
+    """Joins, heartbeats, polls and leaves of members that poll."""
+
+    def __init__(
+        self, groups: Groups, topics: Topics, look: Look, read: Read, *, heartbeat_ms: int
+    ) -> None:
+        """`heartbeat_ms` is the longest that a poll waits where nothing is rebalanced."""
+        self.positions = MemberPositions(MEMBERS_MAX)
+        self._groups = groups
+        self._topics = topics
+        self._look = look
+        self._read = read
+        self._heartbeat_ms = heartbeat_ms
+
+    def resign(self, partition: Partition) -> None:
+        """Forget members of groups that another node coordinates.
+
+        What was handed out to them here is old by the time their groups come back.
+        """
+        groups, number = self._groups, partition.name.partition
+        self.positions.forget_groups(lambda group: groups.partition_of(group) == number)
+
+    async def join(self, call: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        await self._groups.ensure_topic()
+        result = await self._groups.consumer_heartbeat(call)
+        self.positions.forget(call.group_id, result.member_id)
+        return self._remember(call.group_id, result)
+
+    async def heartbeat(self, call: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        """Send a heartbeat, and remember the assignment that it returns."""
+        try:
+            result = await self._groups.consumer_heartbeat(call)
+        except CoordinatorNotAvailable:
+            raise UnknownMember(call.group_id, call.member_id) from None
+        except (UnknownMember, FencedMemberEpoch):
+            self.positions.forget(call.group_id, call.member_id)
+            raise
+        return self._remember(call.group_id, result)
+
+    async def leave(self, call: ConsumerHeartbeat) -> None:
+        try:
+            await self._groups.consumer_heartbeat(call)
+        except CoordinatorNotAvailable:
+            raise UnknownMember(call.group_id, call.member_id) from None
+        self.positions.forget(call.group_id, call.member_id)
+
+    def _remember(self, group: str, result: ConsumerHeartbeatResult) -> ConsumerHeartbeatResult:
+        if result.assignment is not None:
+            self.positions.of(group, result.member_id).assign(result.assignment)
+        return result
+
+    # Polling
+
+    async def poll(
+        self,
+        call: Poll,
+        *,
+        wait_ms: int,
+        cancellation: Cancellation,
+        check_topic: CheckTopic | None = None,
+    ) -> Polled:
+        """Read on where a member stands; `check_topic` raises where it may not read."""
+        if call.after is not None:
+            self._positions_of(call).check_answered(call.after)
+        if call.is_committing:
+            await self._commit_handed_out(call)
+        watches = self._groups.rebalance_watch
+        watch = watches.add(call.group_id)
+        try:
+            return await self._poll(call, wait_ms, cancellation, check_topic, watch)
+        finally:
+            watches.remove(call.group_id, watch)
+
+    async def _poll(
+        self,
+        call: Poll,
+        wait_ms: int,
+        cancellation: Cancellation,
+        check_topic: CheckTopic | None,
+        watch: Watch,
+    ) -> Polled:
+        """A rebalance that begins meanwhile ends the wait, and the answer brings its assignment."""
+        beat = await self._beat(call, call.member_epoch)
+        positions = self._positions_of(call)
+        if positions.assigned is None:
+            positions.assign(self._assigned(call))
+        if check_topic is not None:
+            for topic in nest(positions.assigned or ()):
+                check_topic(topic)
+        resets: list[PositionReset] = []
+        reading = self._read(
+            await self._places(call, positions, resets),
+            records_max=call.records_max,
+            bytes_max=call.bytes_max,
+            wait_ms=0 if watch.is_rung else min(wait_ms, self._wait_ms_max(beat)),
+        )
+
+        def give_up() -> None:
+            reading.cancel()
+            # Nobody wants the answer, so let go of this coroutine, which then removes its watch.
+            reading.promise.abandon()
+
+        cancellation.on_cancel(give_up)
+        watch.ring = reading.finish
+        page = await reading.promise
+        _hand_out(positions, page)
+        assignment = beat.assignment
+        if watch.is_rung and page.is_empty:
+            beat = await self._beat(call, beat.member_epoch)
+            assignment = assignment if beat.assignment is None else beat.assignment
+        return _polled(positions.poll, page, beat.member_epoch, assignment, resets)
+
+    def _positions_of(self, call: Poll) -> Positions:
+        return self.positions.of(call.group_id, call.member_id)
+
+    def _wait_ms_max(self, beat: ConsumerHeartbeatResult) -> int:
+        """A member that waits for longer would count as dead, or learn late what to give up.
+
+        Heartbeats of a small group are frequent so that it learns early. That is not worth a
+        request each; but a member that waits for partitions to change hands should poll again soon.
+        """
+        is_rebalancing = beat.heartbeat_interval_ms < HEARTBEAT_MS_MIN
+        return beat.heartbeat_interval_ms if is_rebalancing else self._heartbeat_ms
+
+    async def _commit_handed_out(self, call: Poll) -> None:
+        """A member that polls again has finished with what the last poll brought."""
+        positions = self._positions_of(call)
+        if not positions.handed_out:
+            return
+        offsets = [
+            OffsetToCommit(topic=topic, partition=number, offset=offset)
+            for (topic, number), offset in positions.handed_out.items()
+        ]
+        try:
+            await self._groups.commit_offsets(
+                CommitOffsets(
+                    group_id=call.group_id,
+                    member_id=call.member_id,
+                    generation=call.member_epoch,
+                    offsets=offsets,
+                )
+            )
+        except StaleMemberEpoch:
+            # The answer that raised the epoch was lost. The heartbeat returns it again, and the
+            # next poll commits.
+            return
+        for one in offsets:
+            if positions.handed_out.get((one.topic, one.partition)) == one.offset:
+                del positions.handed_out[one.topic, one.partition]
+
+    async def _beat(self, call: Poll, member_epoch: int) -> ConsumerHeartbeatResult:
+        """With automatic commits a poll also confirms that revoked partitions were given up."""
+        return await self.heartbeat(
+            ConsumerHeartbeat(
+                group_id=call.group_id,
+                member_id=call.member_id,
+                member_epoch=member_epoch,
+                owned=self._positions_of(call).assigned if call.is_committing else None,
+            )
+        )
+
+    def _assigned(self, call: Poll) -> Partitions:
+        """What a member holds that joined before this node was started."""
+        for member in self._groups.describe(call.group_id).members:
+            if member.member_id == call.member_id:
+                return member.assigned
+        raise UnknownMember(call.group_id, call.member_id)
+
+    async def _places(
+        self, call: Poll, positions: Positions, resets: list[PositionReset]
+    ) -> list[Place]:
+        """Where the member goes on: after what it was given, else where its group has committed."""
+        assigned = _turn(positions)
+        wanted = [one for one in assigned if one not in positions.next]
+        if wanted:
+            await self._groups.confirm(call.group_id)
+        committed = self._groups.fetch_offsets(call.group_id, nest(wanted))
+        bounds = await self._bounds(assigned)
+        places = []
+        for topic, number in assigned:
+            one = bounds.get((topic, number))
+            if one is None:
+                continue  # It was deleted; the next heartbeat takes it from the assignment.
+            begin = one.start_offset if call.start == "earliest" else one.last_stable_offset
+            offset = positions.next.get((topic, number))
+            if offset is None:
+                found = committed.get(topic, {}).get(number)
+                offset = begin if found is None else found.offset
+            if not one.start_offset <= offset <= one.high_watermark:
+                resets.append(PositionReset(topic, number, offset, begin))
+                offset = begin
+            positions.next[topic, number] = offset
+            places.append(Place(self._topics.get(topic).partition(number), offset))
+        return places
+
+    async def _bounds(self, assigned: Sequence[GroupPartition]) -> dict[GroupPartition, Bounds]:
+        """Where the partitions that exist begin and end."""
+        found: dict[GroupPartition, Bounds] = {}
+        for name, numbers in nest(assigned).items():
+            topic = self._topics.find(name)
+            if topic is not None:
+                there = [number for number in numbers if number < len(topic.partitions)]
+                for bounds in await self._look(topic, there):
+                    found[name, bounds.name.partition] = bounds
+        return found
+
+
+def _turn(positions: Positions) -> list[GroupPartition]:
+    """The partitions that a poll reads; where there are too many, others than the last one."""
+    assigned = sorted(positions.assigned or ())
+    if len(assigned) > PARTITIONS_PER_POLL_MAX:
+        first = positions.turn % len(assigned)
+        positions.turn = first + PARTITIONS_PER_POLL_MAX
+        assigned = (assigned[first:] + assigned[:first])[:PARTITIONS_PER_POLL_MAX]
+    return assigned
+
+
+def _hand_out(positions: Positions, page: Page) -> None:
+    positions.begin_poll()
+    for place in page.places:
+        positions.next[_key(place.partition)] = place.offset
+    for partition, record in page.records:
+        positions.hand_out(_key(partition), record.offset + 1)
+
+
+def _polled(
+    number: int,
+    page: Page,
+    member_epoch: int,
+    assignment: Partitions | None,
+    resets: list[PositionReset],
+) -> Polled:
+    return Polled(
+        number,
+        [PolledRecord(*_key(partition), record) for partition, record in page.records],
+        member_epoch,
+        assignment,
+        resets,
+        [
+            UnreadableRange(*_key(one.partition), one.offset, one.next_offset, str(one.error))
+            for one in page.damaged
+        ],
+    )
+
+
+def _key(partition: Partition) -> GroupPartition:
+    return partition.name.topic, partition.name.partition

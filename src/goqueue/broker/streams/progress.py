@@ -1,0 +1,254 @@
+"""How far stream groups have read: where they begin, what they commit, how far they are behind.
+
+Coordinators know committed offsets and nothing of partitions. Here both meet: offsets are compared
+with where the leaders of partitions begin and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from goqueue.broker.reading.remote import Bounds
+from goqueue.broker.streams.coordinators import Groups
+from goqueue.broker.topics.topics import Topic, Topics
+from goqueue.groups import (
+    CommitOffsets,
+    CommittedOffset,
+    GroupDescription,
+    OffsetErrors,
+    OffsetToCommit,
+    Partition,
+    Partitions,
+)
+from goqueue.groups.classic_roster import read_topics
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.loop.promise import Promise
+from goqueue.model.errors import (
+    GoQueueError,
+    GroupNotEmpty,
+    InvalidRequest,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.model.names import TopicPartition
+
+Start = Literal["earliest", "latest"]
+Wanted = Mapping[str, Sequence[int]]  # partitions by topic
+
+
+class Look(Protocol):
+    """Finds out from the leaders of partitions where those begin and end."""
+
+    def __call__(
+        self,
+        topic: Topic,
+        numbers: Sequence[int],
+        *,
+        times_ms: Sequence[int] = (),
+        may_guess: bool = False,
+        with_records_end: bool = False,
+    ) -> Coroutine[Promise[Any], None, Sequence[Bounds]]: ...
+
+
+class PartitionLag(NamedTuple):
+    """How many offsets of a partition a group has still to read or to acknowledge."""
+
+    topic: str
+    partition: int
+    offset: int | None  # where the group goes on; None where it has committed nothing
+    end_offset: int
+    lag: int
+
+
+class FetchedOffsets(NamedTuple):
+    """Committed offsets, and the partitions where an open transaction may change them."""
+
+    offsets: dict[str, dict[int, CommittedOffset]]
+    unstable: Partitions = frozenset()
+    refused: Mapping[str, GoQueueError] = {}  # by topic
+
+
+class ResetTarget(msgspec.Struct, frozen=True):
+    """Where to move the committed offsets of a group; `value` is an offset or a time."""
+
+    kind: Literal["earliest", "latest", "offset", "time"]
+    value: int = 0
+
+
+class ResetOffset(NamedTuple):
+    """The committed offset of a partition before and after a reset."""
+
+    partition: int
+    offset_before: int | None
+    offset: int
+
+
+class StreamProgress:
+    """The committed offsets of stream groups beside the partitions that they belong to."""
+
+    def __init__(self, groups: Groups, topics: Topics, look: Look) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._look = look
+
+    async def begin(self, group: str, topics: Iterable[str], *, start: Start) -> None:
+        """Commit where a group begins, in partitions where it has committed nothing."""
+        await self._groups.confirm(group)
+        committed = self._groups.fetch_offsets(group)
+        found = [self._topics.get(name) for name in dict.fromkeys(topics)]
+        offsets = []
+        for topic in found:
+            known = committed.get(topic.name, {})
+            numbers = [number for number in range(len(topic.partitions)) if number not in known]
+            offsets += [
+                OffsetToCommit(
+                    topic=topic.name,
+                    partition=one.name.partition,
+                    offset=one.start_offset if start == "earliest" else one.last_stable_offset,
+                )
+                for one in await self._look(topic, numbers)
+            ]
+        if offsets:
+            await self._commit_for_empty(group, offsets)
+
+    async def commit(self, call: CommitOffsets) -> OffsetErrors:
+        """Commit offsets; an error for each partition where that is refused."""
+        errors = self.missing((one.topic, one.partition) for one in call.offsets)
+        if errors:
+            known = [one for one in call.offsets if (one.topic, one.partition) not in errors]
+            if not known:
+                return OffsetErrors(errors)
+            call = msgspec.structs.replace(call, offsets=known)
+        await self._groups.ensure_topic()
+        result = await self._groups.commit_offsets(call)
+        return OffsetErrors({**errors, **result.errors})
+
+    async def fetch(
+        self,
+        group: str,
+        wanted: Wanted | None = None,
+        *,
+        member_id: str = "",
+        member_epoch: int = -1,
+        is_stable: bool = False,
+    ) -> FetchedOffsets:
+        """The offsets that are committed, none older than this call."""
+        await self._groups.confirm(group)
+        offsets = self._groups.fetch_offsets(
+            group, wanted, member_id=member_id, member_epoch=member_epoch
+        )
+        unstable = self._groups.unstable_offsets(group, wanted) if is_stable else frozenset()
+        return FetchedOffsets(offsets, unstable)
+
+    async def delete(self, group: str, wanted: Wanted) -> OffsetErrors:
+        """Forget committed offsets; an error for each partition where that is refused."""
+        result = await self._groups.delete_offsets(group, wanted)
+        places = ((topic, number) for topic, numbers in wanted.items() for number in numbers)
+        return OffsetErrors({**self.missing(places), **result.errors})
+
+    async def reset(
+        self,
+        group: str,
+        topic_name: str,
+        numbers: Sequence[int] | None,
+        target: ResetTarget,
+        *,
+        is_dry_run: bool,
+    ) -> list[ResetOffset]:
+        """Move the committed offsets of a group without members, or compute where to."""
+        topic = self._topics.get(topic_name)
+        numbers = numbers or range(len(topic.partitions))
+        await self._groups.confirm(group)
+        before = self._groups.fetch_offsets(group, {topic_name: numbers}).get(topic_name, {})
+        times_ms = [target.value] if target.kind == "time" else []
+        bounds = await self._look(topic, numbers, times_ms=times_ms)
+        targets = {one.name.partition: _offset_at(one, target) for one in bounds}
+        if not is_dry_run:
+            offsets = [
+                OffsetToCommit(topic=topic_name, partition=number, offset=offset)
+                for number, offset in targets.items()
+            ]
+            for error in (await self._commit_for_empty(group, offsets)).errors.values():
+                raise error
+        return [
+            ResetOffset(number, before[number].offset if number in before else None, offset)
+            for number, offset in targets.items()
+        ]
+
+    async def lag(self, group: str) -> list[PartitionLag]:
+        """The lag of a group in every partition of the topics it reads."""
+        await self._groups.confirm(group)
+        described = self._groups.describe(group)
+        committed = self._groups.fetch_offsets(group)
+        lags = []
+        for name in sorted({*committed, *_topics_read(described)}):
+            topic = self._topics.find(name)
+            if topic is None:
+                continue  # It was deleted.
+            numbers = range(len(topic.partitions))
+            for one in await self._look(topic, numbers, may_guess=True, with_records_end=True):
+                offset = committed.get(name, {}).get(one.name.partition)
+                lags.append(_lag(one, None if offset is None else offset.offset))
+        return lags
+
+    def missing(self, places: Iterable[Partition]) -> dict[Partition, GoQueueError]:
+        """An error for each of these partitions that does not exist."""
+        errors: dict[Partition, GoQueueError] = {}
+        for topic, number in places:
+            found = self._topics.find(topic)
+            if found is None:
+                errors[topic, number] = UnknownTopic(topic)
+            elif not 0 <= number < len(found.partitions):
+                errors[topic, number] = UnknownPartition(TopicPartition(topic, number))
+        return errors
+
+    async def _commit_for_empty(self, group: str, offsets: list[OffsetToCommit]) -> OffsetErrors:
+        """Commit on behalf of no member, which is refused while the group has some."""
+        await self._groups.ensure_topic()
+        try:
+            return await self._groups.commit_offsets(CommitOffsets(group_id=group, offsets=offsets))
+        except UnknownMember as error:
+            # The coordinator looks for a member without an id, because the group has others.
+            raise GroupNotEmpty(group) from error
+
+
+def _offset_at(partition: Bounds, target: ResetTarget) -> int:
+    start, end = partition.start_offset, partition.high_watermark
+    if target.kind == "earliest":
+        return start
+    if target.kind == "latest":
+        return partition.last_stable_offset
+    if target.kind == "time":
+        found = partition.find_timestamp(target.value, is_committed_only=True)
+        return partition.last_stable_offset if found is None else found.offset
+    if not start <= target.value <= end:
+        raise InvalidRequest(
+            f"Offset {target.value} is not in {partition.name}; choose one from {start} to {end}."
+        )
+    return target.value
+
+
+def _topics_read(group: GroupDescription) -> set[str]:
+    """The topics that members subscribe to by name or have partitions of."""
+    topics = {topic for member in group.members for topic, _ in member.assigned}
+    for member in group.members:
+        topics.update(member.subscribed_topics)
+        if member.is_classic and group.protocol_type == PROTOCOL_TYPE:
+            topics |= read_topics(member.metadata) or frozenset()
+    return topics
+
+
+def _lag(partition: Bounds, offset: int | None) -> PartitionLag:
+    start = partition.start_offset
+    begin = start if offset is None else max(offset, start)
+    return PartitionLag(
+        partition.name.topic,
+        partition.name.partition,
+        offset,
+        partition.high_watermark,
+        max(0, partition.records_end() - begin),
+    )
