@@ -55,7 +55,7 @@ from goqueue.wire.kafka.messages.metadata import (
 from goqueue.wire.kafka.primitives import UUID_ZERO
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Placement
+    from goqueue.broker.gate.topics import Placement
     from goqueue.broker.topics.topics import Topic
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
