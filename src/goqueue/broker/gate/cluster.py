@@ -139,11 +139,6 @@ class ClusterArea(Area):
         }
 
     @query(Action.DESCRIBE)
-    def rack(self, session: Session) -> str:
-        """The rack of this node; empty where it has none."""
-        return self._broker.settings.cluster.rack
-
-    @query(Action.DESCRIBE)
     def controller(self, session: Session) -> int:
         """The node that decides for the cluster; -1 while there is none."""
         return self._broker.controller_id

@@ -30,11 +30,12 @@ from goqueue.model.session import Session
 
 __all__ = [
     "ACCEPTED_SETTINGS",
+    "CATCHING_UP",
     "DYNAMIC_DEFAULTS",
+    "FEEDING",
     "GROUP_SETTINGS",
     "HEARTBEAT_MS",
     "SESSION_MS",
-    "THROTTLES",
     "TOPIC_SETTINGS",
     "Change",
     "ChangeKind",
@@ -79,6 +80,11 @@ class DefaultLayers(NamedTuple):
     static: Mapping[str, str]  # what this node was started with
     built_in: Mapping[str, str]  # without any configuration
 
+    def value(self, name: str) -> str:
+        """The default that is in effect."""
+        layers = (self.node, self.all_nodes, self.static)
+        return next(one[name] for one in layers if name in one)
+
 
 class ConfigsArea(Area):
     """Settings of topics, nodes and groups: read and change."""
@@ -117,6 +123,11 @@ class ConfigsArea(Area):
             broker.topics.defaults.static,
             built_in_defaults(),
         )
+
+    @query(Action.DESCRIBE_CONFIGS, cluster)
+    def node_defaults(self, session: Session) -> DefaultLayers:
+        """The same as settings of nodes."""
+        return self.topic_defaults(session)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def throttles(self, session: Session) -> Mapping[str, int]:

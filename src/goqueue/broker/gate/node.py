@@ -61,6 +61,11 @@ class NodeArea(Area):
         known = self._broker.administration.find_node(self._broker.node_id)
         return {} if known is None else known.addresses
 
+    @query(Action.DESCRIBE)
+    def rack(self, session: Session) -> str:
+        """The rack of this node; empty where it has none."""
+        return self._broker.settings.cluster.rack
+
     @query(Action.DESCRIBE, cluster)
     def free_bytes(self, session: Session) -> int:
         """What is free on the disk."""
