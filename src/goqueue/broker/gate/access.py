@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.broker.gate.operation import Area, query
+from goqueue.broker.gate.operation import Area, everybody, query
 from goqueue.model.access import Action, Resource
 from goqueue.model.session import Session
 
@@ -14,7 +14,7 @@ __all__ = ["AccessArea"]
 class AccessArea(Area):
     """What a session may do; everybody may know that of themselves."""
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def allowed(
         self, session: Session, *, resource: Resource, actions: Sequence[Action]
     ) -> Sequence[Action]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from goqueue.broker.administration import NodeView, PartitionView, VoterView
 from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
-from goqueue.broker.gate.operation import Area, cluster, operation, query
+from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action
 from goqueue.model.session import Session
@@ -72,6 +72,7 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def summary(self, session: Session) -> ClusterSummary:
+        """The cluster at a glance."""
         broker = self._broker
         nodes = broker.administration.nodes()
         partitions = list(broker.administration.partitions())
@@ -90,6 +91,7 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def problems(self, session: Session) -> ClusterProblems:
+        """What an operator should look at."""
         broker = self._broker
         partitions = list(broker.administration.partitions())
         return ClusterProblems(
@@ -106,10 +108,12 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def node(self, session: Session, *, node: int) -> NodeView:
+        """A node that is registered."""
         return self._broker.administration.node(node)
 
     @query(Action.DESCRIBE, cluster)
     def drain_state(self, session: Session, *, node: int) -> DrainState:
+        """How far a node is from leading nothing."""
         view = self._broker.administration.node(node)
         report = self._broker.administration.drain_report(node)
         return DrainState(view.is_draining, report.leader_count, report.stuck)
@@ -126,7 +130,7 @@ class ClusterArea(Area):
 
     # For clients that find nodes themselves: whoever connects may know where to go on.
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def endpoints(self, session: Session, *, listener: str) -> dict[int, Endpoint] | None:
         """Where clients find each node that they can be sent to; None if this node is alone."""
         known = self._broker.cluster
@@ -138,7 +142,7 @@ class ClusterArea(Area):
             if listener in one.addresses and known.is_there(one.id)
         }
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def controller(self, session: Session) -> int:
         """The node that decides for the cluster; -1 while there is none."""
         return self._broker.controller_id

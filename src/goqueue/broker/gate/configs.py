@@ -13,7 +13,7 @@ from goqueue.broker.dynamic_settings import (
     SESSION_MS,
     THROTTLES,
 )
-from goqueue.broker.gate.operation import Area, cluster, group, operation, query, topic
+from goqueue.broker.gate.operation import Area, cluster, everybody, group, operation, query, topic
 from goqueue.broker.topics.settings import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
@@ -108,12 +108,12 @@ class ConfigsArea(Area):
         """What this node was started with."""
         return self._broker.settings
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def group_defaults(self, session: Session) -> GroupSettings:
         """What groups have by default on this node."""
         return self._broker.settings.groups
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def topic_defaults(self, session: Session) -> DefaultLayers:
         """What topics have by default on this node."""
         broker = self._broker
@@ -126,7 +126,7 @@ class ConfigsArea(Area):
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def node_defaults(self, session: Session) -> DefaultLayers:
-        """The same as settings of nodes."""
+        """What topics have by default on this node, for whoever may read settings of nodes."""
         return self.topic_defaults(session)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from goqueue.broker.gate.operation import Area, cluster, query
+from goqueue.broker.gate.operation import Area, cluster, everybody, query
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session
@@ -39,29 +39,31 @@ class LogDirectory(NamedTuple):
 class NodeArea(Area):
     """This node. Who it is and whether it works is public: probes have no identity."""
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def identity(self, session: Session) -> Identity:
+        """Which node this is, of which cluster."""
         return Identity(self._broker.node_id, self._broker.cluster_id)
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def health(self, session: Session) -> NodeHealth:
+        """What this node cannot do."""
         partitions = self._broker.topics.partitions()
         failed = [one.name for one in partitions if one.failure is not None]
         return NodeHealth(self._broker.upkeep.is_full, failed)
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def waits_for(self, session: Session) -> str:
         """Why this node cannot serve yet, as a sentence; empty if it can."""
         cluster = self._broker.cluster
         return "" if cluster is None else cluster.waits_for
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def addresses(self, session: Session) -> Mapping[str, str]:
         """Where clients find this node, by the name of the listener, as far as that is known."""
         known = self._broker.administration.find_node(self._broker.node_id)
         return {} if known is None else known.addresses
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def rack(self, session: Session) -> str:
         """The rack of this node; empty where it has none."""
         return self._broker.settings.cluster.rack

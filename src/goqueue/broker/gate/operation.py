@@ -180,6 +180,11 @@ def named_by_owner(_: Arguments) -> Iterable[Resource]:
     return ()
 
 
+def everybody(_: Arguments) -> Iterable[Resource]:
+    """For what every client may know, such as where to find nodes."""
+    return ()
+
+
 def cluster(_: Arguments) -> Iterable[Resource]:
     return (CLUSTER,)
 

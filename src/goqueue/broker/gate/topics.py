@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.gate.operation import Area, Arguments, operation, query, topic
+from goqueue.broker.gate.operation import (
+    Area,
+    Arguments,
+    everybody,
+    named_by_owner,
+    operation,
+    query,
+    topic,
+)
 from goqueue.broker.gate.views import Bounds, Placement, TopicView
 from goqueue.broker.topics.settings import known_setting
 from goqueue.loop.promise import Promise
@@ -84,22 +92,24 @@ class TopicsArea(Area):
 
     # Looking up
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, named_by_owner)
     def all(self, session: Session) -> list[TopicView]:
-        """Those that the session may describe."""
+        """All topics, of those that the session may describe."""
         if self._gate.policy is None:
             return [*self._broker.topics]
         return [one for one in self._broker.topics if self._may_describe(session, one.name)]
 
     @query(Action.DESCRIBE, topic())
     def get(self, session: Session, *, topic: str) -> TopicView:
+        """The topic of a name."""
         return self._broker.topics.get(topic)
 
     @query(Action.DESCRIBE, topic())
     def find(self, session: Session, *, topic: str) -> TopicView | None:
+        """The topic of a name, if there is one."""
         return self._broker.topics.find(topic)
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, named_by_owner)
     def get_by_id(self, session: Session, *, topic_id: bytes) -> TopicView:
         """The topic with an id. One that the session may not describe looks like an unknown id."""
         found = self._broker.topics.get_by_id(topic_id)
@@ -116,11 +126,11 @@ class TopicsArea(Area):
         numbers = range(found.partition_count)[first:last]
         return [self._broker.placement(found, number) for number in numbers]
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, named_by_owner)
     def summaries(
         self, session: Session, *, prefix: str = "", with_internal: bool = False
     ) -> list[TopicSummary]:
-        """Topics by name, those that the session may describe."""
+        """Topics in the order of their names, of those that the session may describe."""
         found = [
             self._summary(one)
             for one in self._broker.topics
@@ -177,7 +187,7 @@ class TopicsArea(Area):
             self._check_create(session, topic)
         return await self._broker.auto_create(topic, may_create=may_create)
 
-    @operation(Action.CREATE)
+    @operation(Action.CREATE, named_by_owner)
     async def create(
         self,
         session: Session,
@@ -260,7 +270,7 @@ class TopicsArea(Area):
         """Have a topic compacted soon; the number of its partitions."""
         return self._broker.compact(topic)
 
-    @query(Action.DESCRIBE)
+    @query(Action.DESCRIBE, everybody)
     def check_deletion(self, session: Session) -> None:
         """Raise if no topic can be deleted."""
         if not self._broker.settings.topics.delete_enabled:
