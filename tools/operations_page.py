@@ -19,8 +19,8 @@ Everything that a front end can ask of a broker, whatever its protocol
 ([ADR 47](adr/0047-one-gate.md)). *Action* and *resources* are what a client must be allowed, in the
 words of Kafka's access control lists; a resource with an action of its own has that before it.
 *Named by owner* stands for what only the method itself can name: it checks that, or leaves out of a
-list what a client may not see. *Answered by* is the node that must answer in a cluster; others pass
-the call on to it.
+list what a client may not see. *Everybody* may know the rest. *Answered by* is the node that must
+answer in a cluster; others pass the call on to it.
 """
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -36,6 +35,7 @@ from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
 from goqueue.broker.replication.clustering import Addresses, Clustering
 from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
 from goqueue.broker.replication.nearest import NearestReplicas
 from goqueue.broker.replication.single_to_cluster import facts_of_single_node
 from goqueue.broker.schedules.schedules import Schedules
@@ -49,6 +49,7 @@ from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
 from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
 from goqueue.broker.topics.partition_files import PartitionFiles
+from goqueue.broker.topics.placement import Placement
 from goqueue.broker.topics.settings import TopicDefaults
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.broker.transactions.entry import Entrant, TransactionEntry
@@ -96,8 +97,6 @@ from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
-DELETION_TIMEOUT_MS = 30_000  # long enough for a silent copy to lose its place among those in sync
-
 # For a topic that the cluster has and this node has not heard of: two seconds in all.
 _KNOWN_CHECK_MS = 50
 _KNOWN_CHECKS_MAX = 40
@@ -112,15 +111,6 @@ _log = logging.getLogger(__name__)
 class _Node(msgspec.Struct, frozen=True):
     node_id: int
     cluster_id: str
-
-
-class Placement(NamedTuple):
-    """Where a partition is kept."""
-
-    leader: int  # -1 while nobody can lead
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
 
 
 class Broker:

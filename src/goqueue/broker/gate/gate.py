@@ -6,17 +6,24 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from goqueue.broker.gate.access import AccessArea
+from goqueue.broker.gate.cluster import ClusterArea
+from goqueue.broker.gate.configs import ConfigsArea
 from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants, Wanted
 from goqueue.broker.gate.group_offsets import GroupOffsetsArea
 from goqueue.broker.gate.groups import GroupsArea
 from goqueue.broker.gate.members import MembersArea
+from goqueue.broker.gate.node import NodeArea
 from goqueue.broker.gate.operation import Area, Operation
 from goqueue.broker.gate.polling import PollingArea
 from goqueue.broker.gate.queries import QueriesArea
+from goqueue.broker.gate.reassignments import ReassignmentsArea
+from goqueue.broker.gate.records import RecordsArea
 from goqueue.broker.gate.schedules import SchedulesArea
 from goqueue.broker.gate.schemas import SchemasArea
+from goqueue.broker.gate.topics import TopicsArea
 from goqueue.broker.gate.transactions import TransactionsArea
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Access, Action, Resource
@@ -53,13 +60,20 @@ class Gate:
         self._policy = policy
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         broker.topics.on_change(self._clear_grants)
+        self.access = AccessArea(self, broker)
+        self.cluster = ClusterArea(self, broker)
+        self.configs = ConfigsArea(self, broker)
+        self.node = NodeArea(self, broker)
         self.queries = QueriesArea(self, broker)
         self.group_offsets = GroupOffsetsArea(self, broker)
         self.groups = GroupsArea(self, broker)
         self.members = MembersArea(self, broker)
         self.polling = PollingArea(self, broker)
+        self.reassignments = ReassignmentsArea(self, broker)
+        self.records = RecordsArea(self, broker)
         self.schedules = SchedulesArea(self, broker)
         self.schemas = SchemasArea(self, broker)
+        self.topics = TopicsArea(self, broker)
         self.transactions = TransactionsArea(self, broker)
         peers = broker.peers if routes else None
         self._forwarder = None if peers is None else Forwarder(broker, peers, self.perform_for)

@@ -73,6 +73,11 @@ class Area:
         """Raise unless a session may do this to something that only the owner can name."""
         self._gate.check(session, action, resource)
 
+    def _check_create(self, session: Session, topic: str) -> None:
+        """Raise unless a session may create a topic; who may create in the cluster may do that."""
+        if not self._may(session, Action.CREATE, CLUSTER):
+            self._check(session, Action.CREATE, Resource(ResourceKind.TOPIC, topic))
+
     def _may(self, session: Session, action: Action, resource: Resource) -> bool:
         policy = self._gate.policy
         return policy is None or policy.allows(session, action, resource)
@@ -182,6 +187,11 @@ def subject(argument: str = "subject") -> Resources:
 
 def named_by_owner(_: Arguments) -> Iterable[Resource]:
     """For an id that says nothing to other nodes: the method checks what it finds behind it."""
+    return ()
+
+
+def everybody(_: Arguments) -> Iterable[Resource]:
+    """For what every client may know, such as where to find nodes."""
     return ()
 
 

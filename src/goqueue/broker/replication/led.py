@@ -33,6 +33,7 @@ from goqueue.partition import Partition
 
 ANSWER_BYTES_MAX = 4 << 20  # of one notice; the next one takes the rest
 CATCH_UP_BYTES_MAX = 1 << 20  # of one turn; whatever else there is to do comes in between
+DELETION_TIMEOUT_MS = 30_000  # long enough for a silent copy to lose its place among those in sync
 PARKED_MS_MAX = 5_000  # a question at the end of an idle log waits so long, or less
 UNTOLD_MS_MAX = 100  # or so long, if the follower does not know the high watermark yet
 

@@ -67,6 +67,15 @@ class Topic:
     def is_internal(self) -> bool:
         return self.fact.name in INTERNAL_TOPICS
 
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def own_settings(self) -> Mapping[str, str]:
+        """Those that differ from the defaults, by name."""
+        return self.fact.settings
+
     def partition(self, number: int) -> Partition:
         if 0 <= number < len(self.partitions):
             return self.partitions[number]

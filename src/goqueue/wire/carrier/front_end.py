@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from goqueue.model.session import Session
+
 if TYPE_CHECKING:
     from goqueue.broker import Broker
     from goqueue.wire.carrier.forwarding import Forwarder
@@ -37,6 +39,7 @@ class CarriedFrontEnd:
         """In a cluster a `forwarder` has other nodes answer what is theirs."""
         self.gate = broker.gate
         self.broker = broker
+        self._session = Session(self.listener)  # for what the front end itself has to know
         self.forwarder = forwarder
         self.limits = limits
         self.operations = operations
@@ -45,9 +48,7 @@ class CarriedFrontEnd:
     @property
     def waits_for(self) -> str:
         """Why requests cannot be answered yet, as a sentence; empty if they can."""
-        if self.is_ready or self.broker.cluster is None:
-            return ""
-        return self.broker.cluster.waits_for
+        return "" if self.is_ready else self.gate.node.waits_for(self._session)
 
     def now_ms(self) -> int:
         return self.broker.scheduler.wall_ms()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import Operation
+from goqueue.wire.carrier.routing import ROUTED, Operation
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.handlers import cluster, moving
 
@@ -161,7 +161,7 @@ _PARTITIONS = (
         "List the partitions that are moving, and how far they have come.",
         request=bodies.ListMoves,
         answer=bodies.Moving,
-        merge=moving.merge_moves,
+        errors=ROUTED,
     ),
     _operation(
         "throttleReassignments",

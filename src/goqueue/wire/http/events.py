@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.reading.records import Page, Place, Reading
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.problems import problem_of
@@ -18,7 +17,7 @@ from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import to_message
 
 if TYPE_CHECKING:
-    from goqueue.broker import Broker
+    from goqueue.broker.gate.views import PageView, RecordStream
 
 HEARTBEAT_MS = 15_000  # proxies hang up on a connection that is silent for longer
 RECONNECT_MS = 1000  # told to clients
@@ -29,23 +28,12 @@ BYTES_PER_WRITE_MAX = 1 << 20
 class EventStream(Stream):
     """One client's stream: `next` brings the bytes to send, when there are some."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        topic: str,
-        places: list[Place],
-        encoding: Encoding,
-        *,
-        is_committed_only: bool = True,
-    ) -> None:
+    def __init__(self, records: RecordStream, topic: str, encoding: Encoding) -> None:
         self.is_over = False
-        self._is_committed_only = is_committed_only
-        self._broker = broker
+        self._records = records
         self._topic = topic
         self._encoding = encoding
-        self._places = places
-        self._offsets = {place.partition.name.partition: place.offset for place in places}
-        self._reading: Reading | None = None
+        self._offsets = {one.partition.name.partition: one.offset for one in records.places}
 
     def opening(self) -> bytes:
         """Sent at once, so that the client sees that it is connected and where it begins."""
@@ -54,16 +42,8 @@ class EventStream(Stream):
     def next(self) -> Promise[bytes]:
         """What to send next: events, or a comment that keeps the connection alive."""
         promise: Promise[bytes] = Promise()
-        self._reading = self._broker.read(
-            self._places,
-            records_max=MESSAGES_PER_WRITE_MAX,
-            bytes_max=BYTES_PER_WRITE_MAX,
-            wait_ms=HEARTBEAT_MS,
-            is_committed_only=self._is_committed_only,
-        )
 
-        def arrived(page: Page | None, error: Exception | None) -> None:
-            self._reading = None
+        def arrived(page: PageView | None, error: Exception | None) -> None:
             if isinstance(error, GoQueueError):
                 self.is_over = True
                 promise.resolve(b"event: error\ndata: %s\n\n" % encode(problem_of(error)))
@@ -72,18 +52,19 @@ class EventStream(Stream):
             else:
                 promise.resolve(self._events(page))
 
-        self._reading.promise.then(arrived)
+        self._records.next(
+            records_max=MESSAGES_PER_WRITE_MAX,
+            bytes_max=BYTES_PER_WRITE_MAX,
+            wait_ms=HEARTBEAT_MS,
+        ).then(arrived)
         return promise
 
     def close(self) -> None:
         """Nobody listens any more."""
         self.is_over = True
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        self._records.close()
 
-    def _events(self, page: Page) -> bytes:
-        self._places = page.places
+    def _events(self, page: PageView) -> bytes:
         events = []
         for partition, record in page.records:
             number = partition.name.partition

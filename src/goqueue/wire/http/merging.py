@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from goqueue.wire.http.bodies import queues as queue_bodies
-from goqueue.wire.http.bodies import topics as topic_bodies
 
 
 def lanes(_: object, answers: list[queue_bodies.Lanes]) -> queue_bodies.Lanes:
@@ -17,8 +16,3 @@ def lanes(_: object, answers: list[queue_bodies.Lanes]) -> queue_bodies.Lanes:
     groups = {one.group: one for answer in answers for one in answer.groups}
     whole.groups = [groups[name] for name in sorted(groups)]
     return whole
-
-
-def compactions(_: object, answers: list[topic_bodies.Compaction]) -> topic_bodies.Compaction:
-    """Every node compacts the copies that it keeps; the partitions are the same ones."""
-    return answers[-1]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from goqueue.broker.gate import records
+from goqueue.broker.gate.records import At, Position
 from goqueue.model.attributes import parse_moment
 from goqueue.model.errors import InvalidAttribute
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from goqueue.broker.reading.remote import Bounds
+    from goqueue.broker.gate.views import Bounds
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -49,6 +51,15 @@ def due_ms(text: str, *, field: str) -> int:
             "since 1970.",
             field=field,
         ) from None
+
+
+def position_of(text: str, *, now_ms: int, field: str) -> Position:
+    """The position that `earliest`, `latest` or a moment names."""
+    if text == EARLIEST:
+        return records.EARLIEST
+    if text == LATEST:
+        return records.LATEST
+    return Position(At.TIME, time_ms(text, now_ms=now_ms, field=field))
 
 
 def offset_at(

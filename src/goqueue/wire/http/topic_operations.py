@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import STORING, Operation
-from goqueue.wire.http import merging
+from goqueue.wire.carrier.routing import ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.handlers import topics
 
@@ -115,8 +114,8 @@ TOPICS = (
             errors.InternalTopic,
             errors.InvalidRequest,
             *STORING,
+            *ROUTED,
         ),
-        merge=merging.compactions,
     ),
     Operation(
         "deleteRecords",
@@ -134,6 +133,7 @@ TOPICS = (
             errors.RecordsKept,
             errors.InternalTopic,
             *STORING,
+            *ROUTED,
         ),
     ),
 )

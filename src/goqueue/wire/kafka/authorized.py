@@ -1,57 +1,78 @@
 """Authorized operations: what a client may do, as the bit fields that Kafka tools ask for.
 
-Everybody may do everything here, which is what Apache Kafka answers without an authorizer.
+Without a policy everybody may do everything, which is what Apache Kafka answers without an
+authorizer.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+
+if TYPE_CHECKING:
+    from goqueue.broker.gate import Gate
+    from goqueue.model.session import Session
+
+# The numbers of operations in access control lists.
+_NUMBERS: Final[Mapping[Action, int]] = {
+    Action.READ: 3,
+    Action.WRITE: 4,
+    Action.CREATE: 5,
+    Action.DELETE: 6,
+    Action.ALTER: 7,
+    Action.DESCRIBE: 8,
+    Action.CLUSTER_ACTION: 9,
+    Action.DESCRIBE_CONFIGS: 10,
+    Action.ALTER_CONFIGS: 11,
+    Action.IDEMPOTENT_WRITE: 12,
+}
+_ON_TOPIC: Final = (
+    Action.READ,
+    Action.WRITE,
+    Action.CREATE,
+    Action.DELETE,
+    Action.ALTER,
+    Action.DESCRIBE,
+    Action.DESCRIBE_CONFIGS,
+    Action.ALTER_CONFIGS,
+)
+_ON_CLUSTER: Final = (
+    Action.CREATE,
+    Action.ALTER,
+    Action.DESCRIBE,
+    Action.CLUSTER_ACTION,
+    Action.DESCRIBE_CONFIGS,
+    Action.ALTER_CONFIGS,
+    Action.IDEMPOTENT_WRITE,
+)
+_ON_GROUP: Final = (
+    Action.READ,
+    Action.DELETE,
+    Action.DESCRIBE,
+    Action.DESCRIBE_CONFIGS,
+    Action.ALTER_CONFIGS,
+)
 
 
-class _Operation(IntEnum):
-    """The numbers of operations in access control lists."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+def on_topic(gate: Gate, session: Session, name: str) -> int:
+    resource = Resource(ResourceKind.TOPIC, name)
+    return _bits(gate.access.allowed(session, resource=resource, actions=_ON_TOPIC))
 
 
-def _bits(*operations: _Operation) -> int:
-    return sum(1 << operation for operation in operations)
+def on_cluster(gate: Gate, session: Session) -> int:
+    return _bits(gate.access.allowed(session, resource=CLUSTER, actions=_ON_CLUSTER))
+
+
+def on_group(gate: Gate, session: Session, name: str) -> int:
+    resource = Resource(ResourceKind.GROUP, name)
+    return _bits(gate.access.allowed(session, resource=resource, actions=_ON_GROUP))
+
+
+def _bits(actions: Iterable[Action]) -> int:
+    return sum(1 << _NUMBERS[one] for one in actions)
 
 
 NOT_ASKED_FOR: Final = -(1 << 31)
-OF_TOPIC: Final = _bits(
-    _Operation.READ,
-    _Operation.WRITE,
-    _Operation.CREATE,
-    _Operation.DELETE,
-    _Operation.ALTER,
-    _Operation.DESCRIBE,
-    _Operation.DESCRIBE_CONFIGS,
-    _Operation.ALTER_CONFIGS,
-)
-OF_CLUSTER: Final = _bits(
-    _Operation.CREATE,
-    _Operation.ALTER,
-    _Operation.DESCRIBE,
-    _Operation.CLUSTER_ACTION,
-    _Operation.DESCRIBE_CONFIGS,
-    _Operation.ALTER_CONFIGS,
-    _Operation.IDEMPOTENT_WRITE,
-)
-OF_GROUP: Final = _bits(
-    _Operation.READ,
-    _Operation.DELETE,
-    _Operation.DESCRIBE,
-    _Operation.DESCRIBE_CONFIGS,
-    _Operation.ALTER_CONFIGS,
-)
+OF_GROUP: Final = _bits(_ON_GROUP)

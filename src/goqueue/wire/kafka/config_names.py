@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from goqueue.broker.dynamic_settings import HEARTBEAT_MS, SESSION_MS
+from goqueue.broker.gate.configs import CATCHING_UP, FEEDING, HEARTBEAT_MS, SESSION_MS
 
 # The node's setting that is the default of a topic's, where Kafka has one.
 OF_NODE: Final[Mapping[str, str]] = {
@@ -47,8 +47,8 @@ CATCHING_UP_RATE: Final = "follower.replication.throttled.rate"
 # Tools take it back together with those. A node has one folder: nothing moves between several.
 FOLDERS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 RATES: Final[Mapping[str, str]] = {
-    FEEDING_RATE: "feeding_bytes_per_second",
-    CATCHING_UP_RATE: "catching_up_bytes_per_second",
+    FEEDING_RATE: FEEDING,
+    CATCHING_UP_RATE: CATCHING_UP,
 }
 
 

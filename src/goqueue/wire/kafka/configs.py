@@ -6,17 +6,19 @@ A value comes from the first of several layers that has one; the layers below it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
-from goqueue.broker.dynamic_settings import HEARTBEAT_MS, SESSION_MS
-from goqueue.broker.topics.settings import (
+from goqueue.broker.gate.configs import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
+    HEARTBEAT_MS,
+    SESSION_MS,
     TOPIC_SETTINGS,
-    TopicDefaults,
+    DefaultLayers,
+    GroupSettings,
+    Settings,
+    built_in_settings,
 )
-from goqueue.config import Settings
 from goqueue.wire.kafka.config_names import OF_GROUP, OF_NODE, RATES, wire_name
 
 SOURCE_TOPIC = 1
@@ -48,58 +50,39 @@ class Config(NamedTuple):
     synonyms: tuple[Synonym, ...] = ()
 
 
-class Dynamic(NamedTuple):
-    """What was changed while the node runs: for it alone, and for all nodes."""
-
-    node: Mapping[str, str] = {}
-    all_nodes: Mapping[str, str] = {}
-
-
-UNCHANGED = Dynamic()
-
-
-@cache
-def _built_in() -> Mapping[str, str]:
-    """The defaults of topics on a node that nobody has configured."""
-    plain = Settings()
-    return TopicDefaults(plain.storage, plain.compaction, plain.topics).static
-
-
-def describe_topic(
-    defaults: TopicDefaults, own: Mapping[str, str], dynamic: Dynamic = UNCHANGED
-) -> list[Config]:
+def describe_topic(defaults: DefaultLayers, own: Mapping[str, str]) -> list[Config]:
     """All settings of a topic: its own, and the node's where it has none."""
     configs = []
     for name, setting in _SETTINGS.items():
-        layers = _default_layers(defaults, name, dynamic)
+        layers = _default_layers(defaults, name)
         if name in own:
             layers = (Synonym(wire_name(name), own[name], SOURCE_TOPIC), *layers)
-        value = layers[0].value if layers else defaults.values[name]
+        value = layers[0].value if layers else defaults.value(name)
         source = layers[0].source if layers else SOURCE_DEFAULT
         kind = _TYPES[setting.kind]
         configs.append(Config(wire_name(name), value, source, kind, setting.about, synonyms=layers))
     return configs
 
 
-def _default_layers(defaults: TopicDefaults, name: str, dynamic: Dynamic) -> tuple[Synonym, ...]:
+def _default_layers(defaults: DefaultLayers, name: str) -> tuple[Synonym, ...]:
     """What a topic's setting is by default, from the layer that counts down to the last."""
     node_name = OF_NODE.get(name)
     if node_name is None:
         return ()
     layers = []
-    if name in dynamic.node:
-        layers.append(Synonym(node_name, dynamic.node[name], SOURCE_DYNAMIC_BROKER))
-    if name in dynamic.all_nodes:
-        layers.append(Synonym(node_name, dynamic.all_nodes[name], SOURCE_DYNAMIC_DEFAULT))
-    static, built_in = defaults.static[name], _built_in()[name]
+    if name in defaults.node:
+        layers.append(Synonym(node_name, defaults.node[name], SOURCE_DYNAMIC_BROKER))
+    if name in defaults.all_nodes:
+        layers.append(Synonym(node_name, defaults.all_nodes[name], SOURCE_DYNAMIC_DEFAULT))
+    static, built_in = defaults.static[name], defaults.built_in[name]
     if static != built_in:
         layers.append(Synonym(node_name, static, SOURCE_STATIC_BROKER))
     return (*layers, Synonym(node_name, built_in, SOURCE_DEFAULT))
 
 
-def describe_group(settings: Settings, own: Mapping[str, str]) -> list[Config]:
+def describe_group(settings: GroupSettings, own: Mapping[str, str]) -> list[Config]:
     """The settings of a group whose members' assignment the broker computes."""
-    node, plain = _group_times(settings), _group_times(Settings())
+    node, plain = _group_times(settings), _group_times(built_in_settings().groups)
     configs = []
     for name, node_name in OF_GROUP.items():
         layers = [Synonym(node_name, plain[name], SOURCE_DEFAULT)]
@@ -116,19 +99,18 @@ def describe_group(settings: Settings, own: Mapping[str, str]) -> list[Config]:
     return configs
 
 
-def _group_times(settings: Settings) -> dict[str, str]:
-    groups = settings.groups
+def _group_times(groups: GroupSettings) -> dict[str, str]:
     return {
         SESSION_MS: str(groups.consumer_session_ms),
         HEARTBEAT_MS: str(groups.consumer_heartbeat_ms),
     }
 
 
-def describe_all_nodes(dynamic: Dynamic) -> list[Config]:
+def describe_all_nodes(defaults: DefaultLayers) -> list[Config]:
     """What was changed for all nodes, and nothing else."""
     configs = []
-    for name in sorted(dynamic.all_nodes.keys() & OF_NODE.keys()):
-        layer = Synonym(OF_NODE[name], dynamic.all_nodes[name], SOURCE_DYNAMIC_DEFAULT)
+    for name in sorted(defaults.all_nodes.keys() & OF_NODE.keys()):
+        layer = Synonym(OF_NODE[name], defaults.all_nodes[name], SOURCE_DYNAMIC_DEFAULT)
         kind = _TYPES[_SETTINGS[name].kind]
         configs.append(Config(layer.name, layer.value, layer.source, kind, synonyms=(layer,)))
     return configs
@@ -136,16 +118,15 @@ def describe_all_nodes(dynamic: Dynamic) -> list[Config]:
 
 def describe_node(
     settings: Settings,
-    defaults: TopicDefaults,
-    dynamic: Dynamic,
-    rates: Mapping[str, int],
+    defaults: DefaultLayers,
+    throttles: Mapping[str, int],
     *,
     advertised: str,
     http: str,
 ) -> list[Config]:
     """The settings of a node that Kafka tools look for."""
-    configs = [*_topic_defaults(defaults, dynamic), *_throttles(rates)]
-    plain = _node_values(Settings())
+    configs = [*_topic_defaults(defaults), *_throttles(throttles)]
+    plain = _node_values(built_in_settings())
     for name, (value, kind) in _node_values(settings).items():
         layers = [Synonym(name, plain[name][0], SOURCE_DEFAULT)]
         if value != plain[name][0]:
@@ -175,10 +156,10 @@ def describe_node(
     return sorted(configs)
 
 
-def _topic_defaults(defaults: TopicDefaults, dynamic: Dynamic) -> list[Config]:
+def _topic_defaults(defaults: DefaultLayers) -> list[Config]:
     configs = []
     for name, node_name in OF_NODE.items():
-        layers = _default_layers(defaults, name, dynamic)
+        layers = _default_layers(defaults, name)
         configs.append(
             Config(
                 node_name,
@@ -193,20 +174,20 @@ def _topic_defaults(defaults: TopicDefaults, dynamic: Dynamic) -> list[Config]:
     return configs
 
 
-def _throttles(rates: Mapping[str, int]) -> list[Config]:
+def _throttles(throttles: Mapping[str, int]) -> list[Config]:
     """The throttles that a node has been given while it runs."""
     about = "Bytes per second to or of copies that are not in sync."
     return [
         Config(
             name,
-            str(rates[name]),
+            str(rate),
             SOURCE_DYNAMIC_BROKER,
             _TYPES["long"],
             about,
-            synonyms=(Synonym(name, str(rates[name]), SOURCE_DYNAMIC_BROKER),),
+            synonyms=(Synonym(name, str(rate), SOURCE_DYNAMIC_BROKER),),
         )
-        for name in RATES
-        if rates.get(name)
+        for name, throttle in RATES.items()
+        if (rate := throttles.get(throttle))
     ]
 
 

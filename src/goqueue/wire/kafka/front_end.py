@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from goqueue.broker import Broker
 from goqueue.model.compression import meter
+from goqueue.model.session import Session
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
@@ -59,7 +60,6 @@ class Served:
 # Unpacked in one turn of the event loop; then producers wait for the next, in which others are
 # served too.
 TURN_UNPACKED_BYTES_MAX = 32 << 20
-_LISTENER = "kafka"  # as nodes call it when they tell each other their addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,15 @@ class Sending(Protocol):
 class FrontEnd:
     """What all Kafka connections of a node share."""
 
-    listener = "kafka"
+    listener = "kafka"  # as nodes call it when they tell each other their addresses
 
     def __init__(
         self, broker: Broker, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
     ) -> None:
         self.broker = broker
         self.gate = broker.local_gate
+        self._session = Session(self.listener)  # for what the front end itself has to know
+        self.node_id = self.gate.node.identity(self._session).node_id
         self.advertised = advertised
         self.limits = limits
         self.request_bytes_max = limits.request_bytes_max
@@ -121,26 +123,22 @@ class FrontEnd:
 
     def brokers(self) -> dict[int, tuple[str, int]]:
         """Where clients find each node that they can be sent to."""
-        cluster = self.broker.cluster
-        if cluster is None:
-            return {self.broker.node_id: self.advertised()}
-        return {
-            node.id: _split(node.addresses[_LISTENER])
-            for node in cluster.nodes()
-            if _LISTENER in node.addresses and cluster.is_there(node.id)
-        }
+        endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
+        if endpoints is None:
+            return {self.node_id: self.advertised()}
+        return {node: _split(one.address) for node, one in endpoints.items()}
 
-    def rack_of(self, node: int) -> str:
-        """The rack of a node; empty where it has none."""
-        cluster = self.broker.cluster
-        if cluster is None:
-            return self.broker.settings.cluster.rack
-        return next((one.rack for one in cluster.nodes() if one.id == node), "")
+    def racks(self) -> dict[int, str]:
+        """The racks of these nodes; empty for those that have none."""
+        endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
+        if endpoints is None:
+            return {self.node_id: self.gate.node.rack(self._session)}
+        return {node: one.rack for node, one in endpoints.items()}
 
     def controller_id(self) -> int:
         """The controller, if clients can be sent there; else this node, which asks it for them."""
-        controller = self.broker.controller_id
-        return controller if controller in self.brokers() else self.broker.node_id
+        controller = self.gate.cluster.controller(self._session)
+        return controller if controller in self.brokers() else self.node_id
 
     def hold(self, connection: Connection) -> None:
         """A client asks for more than where to go; it is heard when the node is ready."""

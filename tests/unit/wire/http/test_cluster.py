@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from goqueue.wire.http.bodies import cluster as bodies
-from goqueue.wire.http.handlers.moving import merge_moves
 from tests.unit.wire.http.client import Client
 
 
@@ -75,64 +73,3 @@ def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
     assert client.refused("POST", "/v1/admin/reassignments", {"away_from": 77}).status == 404
     for path in ("/v1/admin/partitions?topic=nowhere", "/v1/admin/nodes/77"):
         assert client.refused("GET", path).status == 404
-
-
-def test_a_move_has_come_as_far_as_its_last_new_copy() -> None:
-    def seen_by(node: int, end_offset: int, *, in_sync: tuple[int, ...] = (1,)) -> bodies.Moving:
-        move = bodies.MovingPartition(
-            topic="orders",
-            partition=0,
-            leader=1,
-            replicas=[1],
-            target=[2, 3],
-            adding=[2, 3],
-            removing=[1],
-            in_sync=list(in_sync),
-            copies=[bodies.Copy(node=node, start_offset=100, end_offset=end_offset)],
-            progress=0.0,
-        )
-        return bodies.Moving(reassignments=[move])
-
-    def progress(*answers: bodies.Moving) -> float:
-        [move] = merge_moves(None, list(answers)).reassignments
-        return move.progress
-
-    assert progress(seen_by(2, 300), seen_by(3, 200), seen_by(1, 500)) == 0.25
-    assert progress(seen_by(1, 500), seen_by(2, 500), seen_by(3, 500)) == 0.99
-    assert progress(seen_by(3, 500), seen_by(2, 500)) == 0.0  # the leader has not said
-    in_sync = (1, 2, 3)
-    assert progress(seen_by(1, 500, in_sync=in_sync), seen_by(3, 500, in_sync=in_sync)) == 1.0
-
-
-def test_the_time_that_a_move_will_take_is_told_once_its_pace_is_known() -> None:
-    def seen_by(node: int, size: int, *, rate: int = 0, in_sync: int = 1) -> bodies.Moving:
-        move = bodies.MovingPartition(
-            topic="orders",
-            partition=0,
-            leader=1,
-            replicas=[1],
-            target=[2, 3],
-            adding=[2, 3],
-            removing=[1],
-            in_sync=[1, in_sync],
-            copies=[
-                bodies.Copy(
-                    node=node, start_offset=0, end_offset=9, bytes=size, bytes_per_second=rate
-                )
-            ],
-            progress=0.0,
-        )
-        return bodies.Moving(reassignments=[move])
-
-    def estimate(*answers: bodies.Moving) -> tuple[int, int, int | None]:
-        [move] = merge_moves(None, list(answers)).reassignments
-        return move.bytes_left, move.bytes_per_second, move.remaining_ms
-
-    slow = seen_by(2, 1_000, rate=100), seen_by(3, 4_000, rate=500)
-    assert estimate(*slow, seen_by(1, 5_000)) == (5_000, 600, 40_000)
-    waiting = seen_by(2, 1_000), seen_by(3, 4_000, rate=500)
-    assert estimate(*waiting, seen_by(1, 5_000)) == (5_000, 500, None)
-    half = seen_by(2, 5_000, in_sync=2), seen_by(3, 4_000, rate=500, in_sync=2)
-    assert estimate(*half, seen_by(1, 5_000, in_sync=2)) == (1_000, 500, 2_000)
-    assert estimate(*slow) == (0, 600, None)  # the leader has not said
-    assert estimate(seen_by(2, 9_000, rate=1), seen_by(1, 5_000)) == (0, 1, None)  # nor has 3

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.topics.settings import (
+from goqueue.broker.gate.configs import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
     TOPIC_SETTINGS,
-    TopicDefaults,
+    DefaultLayers,
+    built_in_defaults,
 )
-from goqueue.config import load
+from goqueue.broker.topics.settings import TopicDefaults
+from goqueue.config import Settings, load
 from goqueue.wire.kafka.config_names import OF_NODE, core_name, wire_name
 from goqueue.wire.kafka.configs import (
     SOURCE_DEFAULT,
     SOURCE_STATIC_BROKER,
     SOURCE_TOPIC,
-    UNCHANGED,
     describe_node,
     describe_topic,
 )
 
 SETTINGS = load(environ={}, overrides={})
-DEFAULTS = TopicDefaults(SETTINGS.storage, SETTINGS.compaction, SETTINGS.topics)
+
+
+def layers(settings: Settings) -> DefaultLayers:
+    """Of a node on which nothing was changed while it runs."""
+    static = TopicDefaults(settings.storage, settings.compaction, settings.topics).static
+    return DefaultLayers({}, {}, static, built_in_defaults())
+
+
+DEFAULTS = layers(SETTINGS)
 
 # As Kafka's documentation of topic configurations spells them.
 KNOWN_TO_KAFKA = [
@@ -71,7 +80,7 @@ def test_a_setting_of_the_topic_is_told_from_one_of_the_node() -> None:
     configs = {one.name: one for one in describe_topic(DEFAULTS, {"retention_ms": "5"})}
     own, other = configs["retention.ms"], configs["retention.bytes"]
     assert (own.value, own.config_source) == ("5", SOURCE_TOPIC)
-    assert own.synonyms[-1] == ("log.retention.ms", DEFAULTS.values["retention_ms"], SOURCE_DEFAULT)
+    assert own.synonyms[-1] == ("log.retention.ms", DEFAULTS.value("retention_ms"), SOURCE_DEFAULT)
     assert (other.value, other.config_source) == ("-1", SOURCE_DEFAULT)
     assert not own.is_read_only
 
@@ -80,8 +89,7 @@ def test_the_nodes_settings_are_read_only_and_sorted() -> None:
     settings = load(environ={}, overrides={"cluster.rack": "r1", "storage.retention_ms": "5s"})
     configs = describe_node(
         settings,
-        TopicDefaults(settings.storage, settings.compaction, settings.topics),
-        UNCHANGED,
+        layers(settings),
         {},
         advertised="queue.example:9092",
         http="queue.example:8080",

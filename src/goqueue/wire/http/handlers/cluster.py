@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.administration import NodeView, PartitionView
+from goqueue.broker.gate.cluster import NodeView, PartitionView
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.fields import INT32_MAX
 
@@ -17,44 +17,39 @@ NAMED_MAX = 5  # partitions that a problem of the cluster's health names
 
 
 def show(front: FrontEnd, call: Call, _: object) -> bodies.Cluster:
-    broker = front.broker
-    nodes = broker.administration.nodes()
-    partitions = list(broker.administration.partitions())
+    found = front.gate.cluster.summary(call.session)
     return bodies.Cluster(
-        cluster_id=broker.cluster_id,
-        controller=_known(broker.controller_id),
-        voters=list(broker.administration.voters),
-        answered_by=broker.node_id,
-        nodes=len(nodes),
-        nodes_running=sum(not one.is_fenced for one in nodes),
-        topics=len(broker.topics),
-        partitions=len(partitions),
-        leaderless=sum(one.is_leaderless for one in partitions),
-        under_replicated=sum(one.is_under_replicated for one in partitions),
-        moving=sum(one.is_moving for one in partitions),
+        cluster_id=found.cluster_id,
+        controller=_known(found.controller),
+        voters=list(found.voters),
+        answered_by=front.gate.node.identity(call.session).node_id,
+        nodes=found.node_count,
+        nodes_running=found.running_count,
+        topics=found.topic_count,
+        partitions=found.partition_count,
+        leaderless=found.leaderless_count,
+        under_replicated=found.under_replicated_count,
+        moving=found.moving_count,
     )
 
 
 def health(front: FrontEnd, call: Call, _: object) -> bodies.ClusterHealth:
     """What an operator should look at, the worst first."""
-    broker = front.broker
-    nodes = broker.administration.nodes()
-    partitions = list(broker.administration.partitions())
-    leaderless = [one for one in partitions if one.is_leaderless]
-    lacking = [one for one in partitions if one.is_under_replicated and not one.is_leaderless]
+    found = front.gate.cluster.problems(call.session)
     down = []
     if front.waits_for:
         down.append(front.waits_for)
-    elif broker.controller_id < 0:
+    elif not found.has_controller:
         down.append("No controller: most voters cannot be reached, so nothing can be changed.")
-    if leaderless:
-        down.append(f"Partitions that nobody can lead: {_named(leaderless)}.")
+    if found.leaderless:
+        down.append(f"Partitions that nobody can lead: {_named(found.leaderless)}.")
     degraded = []
-    silent = [str(one.id) for one in nodes if one.is_fenced]
-    if silent:
-        degraded.append(f"Nodes that are stopped or cannot be reached: {', '.join(silent)}.")
-    if lacking:
-        degraded.append(f"Partitions with copies that are not in sync: {_named(lacking)}.")
+    if found.fenced:
+        silent = ", ".join(map(str, found.fenced))
+        degraded.append(f"Nodes that are stopped or cannot be reached: {silent}.")
+    if found.under_replicated:
+        lacking = _named(found.under_replicated)
+        degraded.append(f"Partitions with copies that are not in sync: {lacking}.")
     return bodies.ClusterHealth(
         status="down" if down else "degraded" if degraded else "ok", problems=down + degraded
     )
@@ -64,46 +59,48 @@ def health(front: FrontEnd, call: Call, _: object) -> bodies.ClusterHealth:
 
 
 def list_nodes(front: FrontEnd, call: Call, _: object) -> bodies.Nodes:
-    return bodies.Nodes(nodes=[_node(one) for one in front.broker.administration.nodes()])
+    return bodies.Nodes(nodes=[_node(one) for one in front.gate.cluster.nodes(call.session)])
 
 
 def show_node(front: FrontEnd, call: Call, _: object) -> bodies.Node:
-    return _node(front.broker.administration.node(_number(call)))
+    return _node(front.gate.cluster.node(call.session, node=_number(call)))
 
 
 def show_drain(front: FrontEnd, call: Call, _: object) -> bodies.Drain:
-    return _drain(front, _number(call))
+    return _drain(front, call, _number(call))
 
 
 async def drain(front: FrontEnd, call: Call, _: object) -> bodies.Drain:
-    await front.broker.administration.drain(_number(call))
-    return _drain(front, _number(call))
+    node = _number(call)
+    await front.gate.cluster.drain(call.session, node=node)
+    return _drain(front, call, node)
 
 
 async def undrain(front: FrontEnd, call: Call, _: object) -> bodies.Drain:
-    await front.broker.administration.drain(_number(call), is_wanted=False)
-    return _drain(front, _number(call))
+    node = _number(call)
+    await front.gate.cluster.drain(call.session, node=node, is_wanted=False)
+    return _drain(front, call, node)
 
 
 async def unregister(front: FrontEnd, call: Call, _: object) -> None:
-    await front.broker.administration.unregister(_number(call))
+    await front.gate.cluster.unregister(call.session, node=_number(call))
 
 
 # Voters
 
 
 def list_voters(front: FrontEnd, call: Call, _: object) -> bodies.Voters:
-    return _voters(front)
+    return _voters(front, call)
 
 
 async def add_voter(front: FrontEnd, call: Call, _: object) -> bodies.Voters:
-    await front.broker.administration.change_voter(_number(call), is_wanted=True)
-    return _voters(front)
+    await front.gate.cluster.change_voter(call.session, node=_number(call), is_wanted=True)
+    return _voters(front, call)
 
 
 async def remove_voter(front: FrontEnd, call: Call, _: object) -> bodies.Voters:
-    await front.broker.administration.change_voter(_number(call), is_wanted=False)
-    return _voters(front)
+    await front.gate.cluster.change_voter(call.session, node=_number(call), is_wanted=False)
+    return _voters(front, call)
 
 
 # Partitions
@@ -112,8 +109,7 @@ async def remove_voter(front: FrontEnd, call: Call, _: object) -> bodies.Voters:
 def list_partitions(
     front: FrontEnd, call: Call, query: bodies.ListPartitions
 ) -> bodies.PlacedPartitions:
-    topic = None if query.topic is None else front.broker.topics.get(query.topic)
-    found = front.broker.administration.partitions(topic)
+    found = front.gate.reassignments.placed(call.session, topic=query.topic)
     return bodies.PlacedPartitions(
         partitions=[_placed(one) for one in found if _is_meant(one, query)]
     )
@@ -143,25 +139,23 @@ def _state(view: NodeView) -> bodies.NodeState:
     return "draining" if view.is_draining else "running"
 
 
-def _voters(front: FrontEnd) -> bodies.Voters:
-    members = front.broker.administration.quorum()
+def _voters(front: FrontEnd, call: Call) -> bodies.Voters:
     voters = [
         bodies.Voter(
             id=one.id, voter=one.is_voter, controller=one.is_controller, running=one.is_running
         )
-        for one in members
+        for one in front.gate.cluster.voters(call.session)
     ]
     return bodies.Voters(voters=voters, majority=sum(one.voter for one in voters) // 2 + 1)
 
 
-def _drain(front: FrontEnd, number: int) -> bodies.Drain:
-    view = front.broker.administration.node(number)
-    report = front.broker.administration.drain_report(number)
+def _drain(front: FrontEnd, call: Call, number: int) -> bodies.Drain:
+    found = front.gate.cluster.drain_state(call.session, node=number)
     return bodies.Drain(
         node=number,
-        draining=view.is_draining,
-        leaders=report.leader_count,
-        stuck=[f"{topic}/{partition}" for topic, partition in report.stuck],
+        draining=found.is_draining,
+        leaders=found.leader_count,
+        stuck=[f"{topic}/{partition}" for topic, partition in found.stuck],
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from goqueue.broker.administration import PartitionView, plan_away
-from goqueue.broker.topics.topics import Topic
-from goqueue.loop.promise import Promise
+from goqueue.broker.gate.reassignments import Move, MoveProgress, PartitionView
 from goqueue.model.errors import ElectionNotNeeded, GoQueueError
+from goqueue.model.names import TopicPartition
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import cluster as bodies
 
@@ -18,26 +17,17 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
-Begin = Callable[[Topic, PartitionView], Promise[None]]
 Outcome = tuple[PartitionView, GoQueueError | None]
-
-PROGRESS_MAX = 0.99  # before the cluster counts on the new copies
 
 
 async def elect(front: FrontEnd, call: Call, body: bodies.Elect) -> bodies.Changes:
-    administration = front.broker.administration
     if body.partitions is not None and body.topic is None:
         raise InvalidField("Partitions are those of a topic; name it too.", field="topic")
-    topic = _topic(front, body.topic)
-    if topic is not None and body.partitions is not None:
-        views = [administration.partition(topic, number) for number in body.partitions]
-    else:
-        views = list(administration.partitions(topic))
-
-    def begin(topic: Topic, view: PartitionView) -> Promise[None]:
-        return administration.elect(topic, view.number, is_unclean=body.unclean)
-
-    outcomes = await _each(front, views, begin)
+    views = front.gate.reassignments.placed(call.session, topic=body.topic, numbers=body.partitions)
+    errors = await front.gate.reassignments.elect(
+        call.session, partitions=_names(views), is_unclean=body.unclean
+    )
+    outcomes = zip(views, errors, strict=True)
     return _changes(one for one in outcomes if not isinstance(one[1], ElectionNotNeeded))
 
 
@@ -47,18 +37,14 @@ async def elect(front: FrontEnd, call: Call, body: bodies.Elect) -> bodies.Chang
 async def start_moves(front: FrontEnd, call: Call, body: bodies.StartMoves) -> bodies.StartedMoves:
     if (body.moves is None) == (body.away_from is None):
         raise InvalidField("Give `moves` or `away_from`, one of the two.", field="moves")
-    views = _planned(front, body)
-
-    def begin(topic: Topic, view: PartitionView) -> Promise[None]:
-        return front.broker.administration.reassign(
-            topic,
-            view.number,
-            view.target,
+    views = _planned(front, call, body)
+    errors: Sequence[GoQueueError | None] = [None] * len(views)
+    if not body.dry_run:
+        errors = await front.gate.reassignments.reassign(
+            call.session,
+            moves=[Move(one.topic, one.number, one.target) for one in views],
             throttle_bytes_per_second=body.throttle_bytes_per_second,
         )
-
-    outcomes: Iterable[Outcome]
-    outcomes = [(one, None) for one in views] if body.dry_run else await _each(front, views, begin)
     results = [
         bodies.MoveResult(
             topic=view.topic,
@@ -66,93 +52,64 @@ async def start_moves(front: FrontEnd, call: Call, body: bodies.StartMoves) -> b
             replicas=list(view.target),
             problem=_problem(error),
         )
-        for view, error in outcomes
+        for view, error in zip(views, errors, strict=True)
     ]
     return bodies.StartedMoves(results=results, failed=_failed(results))
 
 
 async def throttle_moves(front: FrontEnd, call: Call, body: bodies.ThrottleMoves) -> bodies.Changes:
-    rate = body.throttle_bytes_per_second or 0
-
-    def begin(topic: Topic, view: PartitionView) -> Promise[None]:
-        return front.broker.administration.throttle_reassignment(topic, view.number, rate)
-
-    return _changes(await _each(front, _meant(front, body.topic, body.partition), begin))
+    views = _meant(front, call, body.topic, body.partition)
+    errors = await front.gate.reassignments.throttle(
+        call.session,
+        partitions=_names(views),
+        bytes_per_second=body.throttle_bytes_per_second or 0,
+    )
+    return _changes(zip(views, errors, strict=True))
 
 
 async def cancel_moves(front: FrontEnd, call: Call, query: bodies.CancelMoves) -> bodies.Changes:
-    def begin(topic: Topic, view: PartitionView) -> Promise[None]:
-        return front.broker.administration.cancel_reassignment(topic, view.number)
+    views = _meant(front, call, query.topic, query.partition)
+    errors = await front.gate.reassignments.reassign(
+        call.session, moves=[Move(one.topic, one.number) for one in views]
+    )
+    return _changes(zip(views, errors, strict=True))
 
-    return _changes(await _each(front, _meant(front, query.topic, query.partition), begin))
 
-
-def _planned(front: FrontEnd, body: bodies.StartMoves) -> list[PartitionView]:
+def _planned(front: FrontEnd, call: Call, body: bodies.StartMoves) -> list[PartitionView]:
     """What is to be moved; `target` says where to."""
-    administration = front.broker.administration
+    reassignments = front.gate.reassignments
     if body.away_from is not None:
-        administration.node(body.away_from)
-        views = list(administration.partitions(_topic(front, body.topic)))
-        return plan_away(views, leaving=body.away_from, nodes=administration.nodes())
-    return [
-        administration.partition(front.broker.topics.get(move.topic), move.partition)._replace(
-            target=tuple(move.replicas)
-        )
-        for move in body.moves or ()
-    ]
+        return reassignments.plan_away(call.session, node=body.away_from, topic=body.topic)
+    views = []
+    for move in body.moves or ():
+        [view] = reassignments.placed(call.session, topic=move.topic, numbers=[move.partition])
+        views.append(view._replace(target=tuple(move.replicas)))
+    return views
 
 
-def _meant(front: FrontEnd, topic: str | None, partition: int | None) -> list[PartitionView]:
+def _meant(
+    front: FrontEnd, call: Call, topic: str | None, partition: int | None
+) -> list[PartitionView]:
     """A partition that is named, or all that are moving, perhaps of one topic."""
-    administration = front.broker.administration
     if partition is not None and topic is None:
         raise InvalidField("A partition is one of a topic; name it too.", field="topic")
-    named = _topic(front, topic)
-    if named is not None and partition is not None:
-        return [administration.partition(named, partition)]
-    return [one for one in administration.moving() if topic in (None, one.topic)]
+    return front.gate.reassignments.moving(call.session, topic=topic, partition=partition)
+
+
+def _names(views: Sequence[PartitionView]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, one.number) for one in views]
 
 
 # How far moves are
 
 
-def list_moves(front: FrontEnd, call: Call, query: bodies.ListMoves) -> bodies.Moving:
-    """What is moving, with this node's own copies; those of the others are merged in."""
-    return bodies.Moving(
-        reassignments=[
-            _moving(front, one)
-            for one in front.broker.administration.moving()
-            if query.topic in (None, one.topic)
-        ]
-    )
+async def list_moves(front: FrontEnd, call: Call, query: bodies.ListMoves) -> bodies.Moving:
+    moves = await front.gate.reassignments.progress(call.session, topic=query.topic)
+    return bodies.Moving(reassignments=[_moving(one) for one in moves])
 
 
-def merge_moves(_: object, answers: list[bodies.Moving]) -> bodies.Moving:
-    """The moves as the node that was asked knows them, with the copies of all."""
-    moves = {(one.topic, one.partition): one for one in answers[-1].reassignments}
-    for answer in answers[:-1]:
-        for other in answer.reassignments:
-            mine = moves.get((other.topic, other.partition))
-            if mine is not None:
-                mine.copies += other.copies
-    for one in moves.values():
-        one.copies.sort(key=lambda copy: copy.node)
-        one.progress = _progress(one)
-        _estimate(one)
-    return bodies.Moving(reassignments=list(moves.values()))
-
-
-def _moving(front: FrontEnd, view: PartitionView) -> bodies.MovingPartition:
-    topic = front.broker.topics.get(view.topic)
-    partition = topic.partition(view.number)
-    is_kept = front.broker.node_id in (*view.replicas, *view.adding)
-    copy = bodies.Copy(
-        node=front.broker.node_id,
-        start_offset=partition.start_offset,
-        end_offset=partition.end_offset,
-        bytes=partition.log.size,
-        bytes_per_second=front.broker.administration.copy_bytes_per_second(topic, view.number),
-    )
+def _moving(move: MoveProgress) -> bodies.MovingPartition:
+    view = move.view
     return bodies.MovingPartition(
         topic=view.topic,
         partition=view.number,
@@ -162,64 +119,25 @@ def _moving(front: FrontEnd, view: PartitionView) -> bodies.MovingPartition:
         adding=list(view.adding),
         removing=list(view.removing),
         in_sync=list(view.in_sync),
-        copies=[copy] if is_kept else [],
-        progress=0.0,
+        copies=[
+            bodies.Copy(
+                node=one.node,
+                start_offset=one.start_offset,
+                end_offset=one.end_offset,
+                bytes=one.size,
+                bytes_per_second=one.bytes_per_second,
+            )
+            for one in move.replicas
+        ],
+        progress=move.progress,
         throttle_bytes_per_second=view.throttle_bytes_per_second or None,
+        bytes_left=move.bytes_left,
+        bytes_per_second=move.bytes_per_second,
+        remaining_ms=move.remaining_ms,
     )
 
 
-def _progress(move: bodies.MovingPartition) -> float:
-    """How much of the leader's records the new copy that is farthest behind has."""
-    if all(node in move.in_sync for node in move.adding):
-        return 1.0
-    copies = {one.node: one for one in move.copies}
-    leader = None if move.leader is None else copies.get(move.leader)
-    if leader is None:
-        return 0.0
-    total = leader.end_offset - leader.start_offset
-    ends = [copies[node].end_offset if node in copies else 0 for node in move.adding]
-    have = max(0, min(ends) - leader.start_offset)
-    return min(PROGRESS_MAX, have / total) if total else PROGRESS_MAX
-
-
-def _estimate(move: bodies.MovingPartition) -> None:
-    """Tell how much is to be copied yet, how fast that goes, and how long it would take so."""
-    copies = {one.node: one for one in move.copies}
-    leader = None if move.leader is None else copies.get(move.leader)
-    behind = [copies[node] for node in move.adding if node in copies and node not in move.in_sync]
-    move.bytes_per_second = sum(one.bytes_per_second for one in behind)
-    if leader is None:
-        return
-    lefts = [(max(0, leader.bytes - one.bytes), one.bytes_per_second) for one in behind]
-    move.bytes_left = sum(left for left, _ in lefts)
-    is_known = all(rate > 0 or not left for left, rate in lefts)
-    if is_known and all(node in copies for node in move.adding):
-        times = [left * 1000 // rate for left, rate in lefts if left]
-        move.remaining_ms = max(times, default=0)
-
-
-# Each for itself
-
-
-async def _each(front: FrontEnd, views: Sequence[PartitionView], begin: Begin) -> list[Outcome]:
-    """Begin all at once, then wait; what is refused is the affair of its partition alone."""
-    begun: list[tuple[PartitionView, Promise[None] | GoQueueError]] = []
-    for view in views:
-        try:
-            begun.append((view, begin(front.broker.topics.get(view.topic), view)))
-        except GoQueueError as error:
-            begun.append((view, error))
-    outcomes: list[Outcome] = []
-    for view, one in begun:
-        try:
-            if isinstance(one, GoQueueError):
-                raise one
-            await one
-        except GoQueueError as error:
-            outcomes.append((view, error))
-        else:
-            outcomes.append((view, None))
-    return outcomes
+# Results
 
 
 def _changes(outcomes: Iterable[Outcome]) -> bodies.Changes:
@@ -236,7 +154,3 @@ def _problem(error: GoQueueError | None) -> Problem | UnsetType:
 
 def _failed(results: Sequence[bodies.Change | bodies.MoveResult]) -> int:
     return sum(isinstance(one.problem, Problem) for one in results)
-
-
-def _topic(front: FrontEnd, name: str | None) -> Topic | None:
-    return None if name is None else front.broker.topics.get(name)

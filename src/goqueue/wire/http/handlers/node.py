@@ -31,40 +31,33 @@ _LINKS = {
 
 def welcome(front: FrontEnd, call: Call, _: object) -> Welcome:
     """For whoever opens the address in a browser or asks what this is."""
-    return Welcome(
-        version=version("goqueue"),
-        node_id=front.broker.node_id,
-        cluster_id=front.broker.cluster_id,
-        links=_LINKS,
-    )
+    node_id, cluster_id = front.gate.node.identity(call.session)
+    return Welcome(version=version("goqueue"), node_id=node_id, cluster_id=cluster_id, links=_LINKS)
 
 
 def health(front: FrontEnd, call: Call, _: object) -> Raw:
     """Whether the node does all it should; monitoring reads this."""
-    broker = front.broker
+    found = front.gate.node.health(call.session)
     problems = [front.waits_for] if front.waits_for else []
-    if broker.upkeep.is_full:
+    if found.is_full:
         problems.append("The disk is full: writes are refused until there is room again.")
-    failed = [str(one.name) for one in broker.topics.partitions() if one.failure is not None]
-    if failed:
-        problems.append(f"Partitions that cannot be written: {', '.join(failed[:10])}.")
-    answer = Health(
-        status="degraded" if problems else "ok",
-        node_id=broker.node_id,
-        cluster_id=broker.cluster_id,
-        problems=problems,
-    )
-    return Raw(encode(answer), b"application/json", status=503 if problems else 200)
+    if found.failed:
+        failed = ", ".join(str(one) for one in found.failed[:10])
+        problems.append(f"Partitions that cannot be written: {failed}.")
+    return _health(front, call, problems)
 
 
 def ready(front: FrontEnd, call: Call, _: object) -> Raw:
     """Whether the node can take requests now. A full disk still serves readers."""
-    broker = front.broker
-    problems = [front.waits_for] if front.waits_for else []
+    return _health(front, call, [front.waits_for] if front.waits_for else [])
+
+
+def _health(front: FrontEnd, call: Call, problems: list[str]) -> Raw:
+    node_id, cluster_id = front.gate.node.identity(call.session)
     answer = Health(
         status="degraded" if problems else "ok",
-        node_id=broker.node_id,
-        cluster_id=broker.cluster_id,
+        node_id=node_id,
+        cluster_id=cluster_id,
         problems=problems,
     )
     return Raw(encode(answer), b"application/json", status=503 if problems else 200)
@@ -75,12 +68,13 @@ def alive(front: FrontEnd, call: Call, _: object) -> Alive:
 
 
 def show_version(front: FrontEnd, call: Call, _: object) -> Version:
+    node_id, cluster_id = front.gate.node.identity(call.session)
     return Version(
         version=version("goqueue"),
         python=platform.python_version(),
         api=openapi.API_VERSION,
-        node_id=front.broker.node_id,
-        cluster_id=front.broker.cluster_id,
+        node_id=node_id,
+        cluster_id=cluster_id,
     )
 
 

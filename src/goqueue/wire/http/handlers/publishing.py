@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.publishing.publisher import Published, PublishResult, Scheduled
-from goqueue.loop.promise import Promise, start
+from goqueue.broker.gate.records import Published, PublishResult, Scheduled
+from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
-from goqueue.model.errors import GoQueueError, InternalTopic, UnknownTopic
+from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.problems import problem_of
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.messages import check_header_count, message_id, to_record
@@ -19,19 +19,12 @@ if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
 
 Results = list[PublishResult]
-Store = Callable[[], Promise[Results]]
 
 
 def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bodies.Published]:
     topic = call.text("topic")
     now_ms = front.now_ms()
-    record = to_record(body, now_ms=now_ms)
     promise: Promise[bodies.Published] = Promise()
-
-    def store() -> Promise[Results]:
-        return front.broker.publish(
-            topic, [record], partition=body.partition, waits=body.acks != "none", now_ms=now_ms
-        )
 
     def done(results: Results | None, error: Exception | None) -> None:
         if results is None:
@@ -41,20 +34,15 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
         else:
             promise.resolve(_published(topic, results[0]))
 
-    def tried(results: Results | None, error: Exception | None) -> None:
-        if type(error) is UnknownTopic:
-            start(_store_in_new(front, topic, store), done)
-        else:
-            done(results, error)
-
-    store().then(tried)
+    front.gate.records.publish(
+        call.session,
+        topic=topic,
+        records=[to_record(body, now_ms=now_ms)],
+        partition=body.partition,
+        waits=body.acks != "none",
+        now_ms=now_ms,
+    ).then(done)
     return promise
-
-
-async def _store_in_new(front: FrontEnd, topic: str, store: Store) -> Results:
-    """Make a topic at its first use, if settings allow that, and store what is for it."""
-    await front.broker.topic_in_use(topic)
-    return await store()
 
 
 async def publish_many(
@@ -62,8 +50,7 @@ async def publish_many(
 ) -> bodies.PublishedMany:
     """One call for each partition that is named, and one for all messages that name none."""
     topic = call.text("topic")
-    if (await front.broker.topic_in_use(topic)).is_internal:
-        raise InternalTopic(topic)
+    await front.gate.records.prepare(call.session, topic=topic)
     check_header_count(body.messages)
     now_ms = front.now_ms()
     results: list[PublishResult | None] = [None] * len(body.messages)
@@ -83,7 +70,14 @@ async def publish_many(
     calls = [
         (
             indexes,
-            front.broker.publish(topic, records, partition=partition, waits=waits, now_ms=now_ms),
+            front.gate.records.publish(
+                call.session,
+                topic=topic,
+                records=records,
+                partition=partition,
+                waits=waits,
+                now_ms=now_ms,
+            ),
         )
         for partition, (indexes, records) in groups.items()
     ]

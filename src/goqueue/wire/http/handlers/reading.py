@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.reading.records import Page, Place
-from goqueue.model.errors import OffsetOutOfRange, UnknownMessage
+from goqueue.broker.gate.records import At, Position, Span
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import (
     Damage,
@@ -19,11 +18,10 @@ from goqueue.wire.http.bodies.messages import (
 from goqueue.wire.http.events import EventStream
 from goqueue.wire.http.fields import INT32_MAX, INT64_MAX, Encoding
 from goqueue.wire.http.messages import to_message
-from goqueue.wire.http.moments import EARLIEST, LATEST, offset_at, times_of
+from goqueue.wire.http.moments import EARLIEST, LATEST, position_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.reading.remote import Bounds
-    from goqueue.broker.topics.topics import Topic
+    from goqueue.broker.gate.views import PageView, PlaceView, TopicView
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -32,19 +30,19 @@ PARTITIONS_PER_STREAM_MAX = 100  # every event names the place in all of them
 
 
 async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
-    topic = front.broker.topics.get(call.text("topic"))
-    places = await _places(
-        front, topic, query, query.from_ or EARLIEST, query.until, most=PARTITIONS_PER_READ_MAX
-    )
-    reading = front.broker.read(
-        places,
+    topic = front.gate.topics.get(call.session, topic=call.text("topic"))
+    page = await front.gate.records.read(
+        call.session,
+        topic=topic.name,
+        spans=_spans(
+            front, topic, query, query.from_ or EARLIEST, query.until, most=PARTITIONS_PER_READ_MAX
+        ),
         records_max=query.limit,
         bytes_max=front.limits.answer_bytes_max,
         wait_ms=query.wait_ms,
         is_committed_only=_is_committed_only(query),
+        cancellation=call.cancellation,
     )
-    call.on_cancel(reading.cancel)
-    page = await reading.promise
     return Messages(
         messages=messages_of(page, query.encoding),
         cursor=cursor_of(page.places),
@@ -53,52 +51,43 @@ async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
 
 
 async def read_one(front: FrontEnd, call: Call, query: ReadOne) -> Message:
-    topic = front.broker.topics.get(call.text("topic"))
+    topic = front.gate.topics.get(call.session, topic=call.text("topic")).name
     number = call.number("partition", most=INT32_MAX)
-    offset = call.number("offset", most=INT64_MAX)
-    partition = topic.partition(number)
-    [bounds] = await front.broker.look(topic, [number])
-    start, end = bounds.start_offset, bounds.high_watermark
-    if start <= offset < end:
-        reading = front.broker.read(
-            [Place(partition, offset, offset + 1)],
-            records_max=1,
-            bytes_max=front.limits.answer_bytes_max,
-            is_committed_only=_is_committed_only(query),
-        )
-        page = await reading.promise
-        if page.damaged:
-            raise page.damaged[0].error
-        for _, record in page.records:
-            return to_message(topic.name, number, record, query.encoding)
-    raise UnknownMessage(partition.name, offset, start=start, end=end - 1)
+    record = await front.gate.records.read_one(
+        call.session,
+        topic=topic,
+        partition=number,
+        offset=call.number("offset", most=INT64_MAX),
+        bytes_max=front.limits.answer_bytes_max,
+        is_committed_only=_is_committed_only(query),
+    )
+    return to_message(topic, number, record, query.encoding)
 
 
 async def stream(front: FrontEnd, call: Call, query: Stream) -> EventStream:
-    topic = front.broker.topics.get(call.text("topic"))
+    topic = front.gate.topics.get(call.session, topic=call.text("topic"))
     if call.last_event_id:
         query.cursor = call.last_event_id
         query.partition = query.offset = query.from_ = None
-    places = await _places(
-        front, topic, query, query.from_ or LATEST, None, most=PARTITIONS_PER_STREAM_MAX
-    )
-    return EventStream(
-        front.broker,
-        topic.name,
-        places,
-        query.encoding,
+    followed = await front.gate.records.follow(
+        call.session,
+        topic=topic.name,
+        spans=_spans(
+            front, topic, query, query.from_ or LATEST, None, most=PARTITIONS_PER_STREAM_MAX
+        ),
         is_committed_only=_is_committed_only(query),
     )
+    return EventStream(followed, topic.name, query.encoding)
 
 
-def messages_of(page: Page, encoding: Encoding) -> list[Message]:
+def messages_of(page: PageView, encoding: Encoding) -> list[Message]:
     return [
         to_message(partition.name.topic, partition.name.partition, record, encoding)
         for partition, record in page.records
     ]
 
 
-def damages_of(page: Page) -> list[Damage]:
+def damages_of(page: PageView) -> list[Damage]:
     return [
         Damage(
             partition=one.partition.name.partition,
@@ -110,50 +99,39 @@ def damages_of(page: Page) -> list[Damage]:
     ]
 
 
-def cursor_of(places: list[Place]) -> str:
+def cursor_of(places: Sequence[PlaceView]) -> str:
     return ",".join(f"{place.partition.name.partition}:{place.offset}" for place in places)
 
 
-async def _places(
+def _spans(
     front: FrontEnd,
-    topic: Topic,
+    topic: TopicView,
     query: Read | Stream,
     begin: str,
     until: str | None,
     *,
     most: int,
-) -> list[Place]:
-    """Where to read, from a cursor, from an offset, or from a moment in one or all partitions."""
-    offsets = _named_offsets(topic, query, most=most)
-    if offsets is None:
-        chosen = range(len(topic.partitions)) if query.partition is None else [query.partition]
-        _check_count(len(chosen), most=most)
-    else:
-        chosen = list(offsets)
+) -> list[Span]:
+    """What to read, from a cursor, from an offset, or from a moment in one or all partitions."""
+    offsets = _named_offsets(query, most=most)
     now_ms = front.now_ms()
-    times_ms = [
-        *times_of(begin if offsets is None else None, now_ms=now_ms, field="from"),
-        *times_of(until, now_ms=now_ms, field="until"),
-    ]
-    bounds = await front.broker.look(topic, chosen, times_ms=times_ms)
-    is_committed_only = _is_committed_only(query)
-    at = partial(offset_at, now_ms=now_ms, is_committed_only=is_committed_only)
-    return [
-        Place(
-            topic.partition(number),
-            at(one, begin, field="from") if offsets is None else _checked(one, offsets[number]),
-            None if until in (None, LATEST) else at(one, until, field="until"),
-        )
-        for number, one in zip(chosen, bounds, strict=True)
-    ]
+    end = None if until is None else position_of(until, now_ms=now_ms, field="until")
+    if offsets is not None:
+        return [
+            Span(number, Position(At.OFFSET, offset), end) for number, offset in offsets.items()
+        ]
+    chosen = range(topic.partition_count) if query.partition is None else [query.partition]
+    _check_count(len(chosen), most=most)
+    first = position_of(begin, now_ms=now_ms, field="from")
+    return [Span(number, first, end) for number in chosen]
 
 
-def _named_offsets(topic: Topic, query: Read | Stream, *, most: int) -> dict[int, int] | None:
+def _named_offsets(query: Read | Stream, *, most: int) -> dict[int, int] | None:
     """The offsets by partition that a query names, if it does."""
     if query.cursor is not None:
         if query.partition is not None or query.offset is not None or query.from_ is not None:
             raise InvalidField("A cursor names all places; send nothing beside it.", field="cursor")
-        return _at_cursor(topic, query.cursor, most=most)
+        return _at_cursor(query.cursor, most=most)
     if query.offset is None:
         return None
     if query.partition is None:
@@ -167,7 +145,7 @@ def _is_committed_only(query: Read | ReadOne | Stream) -> bool:
     return query.isolation == "committed"
 
 
-def _at_cursor(topic: Topic, cursor: str, *, most: int) -> dict[int, int]:
+def _at_cursor(cursor: str, *, most: int) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for pair in cursor.split(","):
         number, colon, offset = pair.partition(":")
@@ -175,7 +153,6 @@ def _at_cursor(topic: Topic, cursor: str, *, most: int) -> dict[int, int]:
             raise InvalidField(f"{pair[:60]!r} is not partition:offset.", field="cursor")
         if int(number) in offsets:
             raise InvalidField(f"Partition {int(number)} stands twice.", field="cursor")
-        topic.partition(int(number))  # or there is no such partition
         offsets[int(number)] = int(offset)
         _check_count(len(offsets), most=most)
     return offsets
@@ -183,15 +160,6 @@ def _at_cursor(topic: Topic, cursor: str, *, most: int) -> dict[int, int]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19
-
-
-def _checked(bounds: Bounds, offset: int) -> int:
-    """Refuse an offset that is not there yet, or no more, before anything is sent."""
-    if not bounds.start_offset <= offset <= bounds.end_offset:
-        raise OffsetOutOfRange(
-            bounds.name, offset, start=bounds.start_offset, end=bounds.high_watermark
-        )
-    return offset
 
 
 def _check_count(count: int, *, most: int) -> None:

@@ -5,192 +5,134 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.topics.settings import known_setting
-from goqueue.model.errors import (
-    InternalTopic,
-    InvalidReplicationFactor,
-    RecordsKept,
-    TopicDeletionDisabled,
-)
-from goqueue.wire.carrier.calls import Request
+from goqueue.broker.gate.configs import Change, ChangeKind
+from goqueue.broker.gate.records import At, Position
+from goqueue.broker.gate.topics import BY_DEFAULT, PartitionState, TopicSummary, known_setting
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.bodies.topics import SettingValue
-from goqueue.wire.http.moments import offset_at, times_of
+from goqueue.wire.http.moments import position_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Placement
-    from goqueue.broker.reading.remote import Bounds
-    from goqueue.broker.topics.topics import Topic
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
 
 async def create(front: FrontEnd, call: Call, body: bodies.CreateTopic) -> bodies.TopicDescription:
-    if body.replication not in (None, 1) and front.broker.cluster is None:
-        raise InvalidReplicationFactor(
-            f"Replication {body.replication} is not possible with 1 node; use 1."
-        )
-    count = body.partitions or front.broker.settings.topics.partitions
-    settings = {name: _text(value) for name, value in body.settings.items()}
-    topic = await front.broker.topics.create(
-        body.name,
-        partition_count=count,
-        settings=settings,
-        replication_factor=-1 if body.replication is None else body.replication,
+    await front.gate.topics.create(
+        call.session,
+        name=body.name,
+        partition_count=body.partitions,
+        settings={name: _text(value) for name, value in body.settings.items()},
+        replication_factor=BY_DEFAULT if body.replication is None else body.replication,
     )
-    return await _describe(front, topic)
+    return await _describe(front, call, body.name)
 
 
 def list_all(front: FrontEnd, call: Call, query: bodies.ListTopics) -> bodies.Topics:
-    topics = [
-        topic
-        for topic in front.broker.topics
-        if topic.name.startswith(query.prefix) and (query.internal or not topic.is_internal)
-    ]
-    topics.sort(key=lambda topic: topic.name)
-    return bodies.Topics(topics=[_summary(front, topic) for topic in topics])
+    found = front.gate.topics.summaries(
+        call.session, prefix=query.prefix, with_internal=query.internal
+    )
+    return bodies.Topics(topics=[_summary(one) for one in found])
 
 
 async def describe(front: FrontEnd, call: Call, _: object) -> bodies.TopicDescription:
-    return await _describe(front, front.broker.topics.get(call.text("topic")))
+    return await _describe(front, call, call.text("topic"))
 
 
 async def change(front: FrontEnd, call: Call, body: bodies.ChangeTopic) -> bodies.TopicDescription:
     """Merge the named settings into those the topic has."""
-    topic = front.broker.topics.get(call.text("topic"))
-    if topic.is_internal:
-        raise InternalTopic(topic.name)
-    settings = dict(topic.fact.settings)
-    for name, value in body.settings.items():
-        known_setting(name)
-        if value is None:
-            settings.pop(name, None)
-        else:
-            settings[name] = _text(value)
-    await front.broker.topics.configure(topic.name, settings)
-    return await _describe(front, topic)
+    topic = call.text("topic")
+    changes = [
+        Change(name, ChangeKind.DELETE)
+        if value is None
+        else Change(name, ChangeKind.SET, _text(value))
+        for name, value in body.settings.items()
+    ]
+    await front.gate.configs.change_topic(call.session, topic=topic, changes=changes)
+    return await _describe(front, call, topic)
 
 
 async def delete(front: FrontEnd, call: Call, _: object) -> None:
-    if not front.broker.settings.topics.delete_enabled:
-        raise TopicDeletionDisabled
-    await front.broker.topics.delete(call.text("topic"))
+    await front.gate.topics.delete(call.session, topic=call.text("topic"))
 
 
 async def partitions(front: FrontEnd, call: Call, _: object) -> bodies.Partitions:
-    return await _partitions(front, front.broker.topics.get(call.text("topic")))
+    return await _partitions(front, call, call.text("topic"))
 
 
 async def grow(front: FrontEnd, call: Call, body: bodies.Grow) -> bodies.Partitions:
-    topic = front.broker.topics.get(call.text("topic"))
-    await front.broker.topics.grow(topic.name, body.partitions)
-    return await _partitions(front, topic)
-
-
-def compact(front: FrontEnd, call: Call, _: object) -> bodies.Compaction:
     topic = call.text("topic")
-    return bodies.Compaction(topic=topic, partitions=front.broker.compact(topic))
+    await front.gate.topics.grow(call.session, topic=topic, partition_count=body.partitions)
+    return await _partitions(front, call, topic)
+
+
+async def compact(front: FrontEnd, call: Call, _: object) -> bodies.Compaction:
+    topic = call.text("topic")
+    count = await front.gate.topics.compact(call.session, topic=topic)
+    return bodies.Compaction(topic=topic, partitions=count)
 
 
 async def delete_records(
     front: FrontEnd, call: Call, query: bodies.DeleteRecords
 ) -> bodies.DeletedRecords:
-    topic = front.broker.topics.get(call.text("topic"))
+    topic = front.gate.topics.get(call.session, topic=call.text("topic")).name
     if query.before_offset is not None and query.partition is None:
         raise InvalidField("An offset is one of a partition; name it too.", field="partition")
     if query.before_offset is not None and query.before is not None:
         raise InvalidField("Give before_offset or before, not both.", field="before")
-    policy = topic.settings.log
-    if policy.is_compacting and not policy.is_deleting:
-        raise RecordsKept(topic.name)
-    numbers = range(len(topic.partitions)) if query.partition is None else [query.partition]
-    now_ms = front.now_ms()
-    times_ms = times_of(query.before, now_ms=now_ms, field="before")
-    # All places are found before anything is deleted, so that a bad moment deletes nothing.
-    bounds = await front.broker.look(topic, numbers, times_ms=times_ms)
-    before = [_delete_before(one, query, now_ms=now_ms) for one in bounds]
+    before = None
+    if query.before_offset is not None:
+        before = Position(At.OFFSET, query.before_offset)
+    elif query.before is not None:
+        before = position_of(query.before, now_ms=front.now_ms(), field="before")
+    deleted = await front.gate.records.delete_before(
+        call.session, topic=topic, partition=query.partition, before=before
+    )
     return bodies.DeletedRecords(
-        topic=topic.name,
+        topic=topic,
         partitions=[
-            bodies.Deleted(
-                partition=number,
-                start_offset=await _delete_in(front, topic, number, offset),
-            )
-            for number, offset in zip(numbers, before, strict=True)
+            bodies.Deleted(partition=number, start_offset=offset) for number, offset in deleted
         ],
     )
 
 
-def _delete_before(bounds: Bounds, query: bodies.DeleteRecords, *, now_ms: int) -> int:
-    if query.before_offset is not None:
-        return query.before_offset
-    if query.before is None:
-        return bounds.high_watermark
-    return offset_at(bounds, query.before, now_ms=now_ms, field="before")
-
-
-async def _delete_in(front: FrontEnd, topic: Topic, number: int, offset: int) -> int:
-    """Delete in a partition, on the node that leads it; the first offset that is left."""
-    broker = front.broker
-    if front.forwarder is None or broker.leaders.is_here(topic, number):
-        return await broker.delete_records(topic.name, number, before_offset=offset)
-    request = Request(
-        "DELETE",
-        f"/v1/topics/{topic.name}/records",
-        b"partition=%d&before_offset=%d" % (number, offset),
-    )
-    owner = broker.leaders.node_of(topic, number)
-    answer = await front.forwarder.ask(owner, request, bodies.DeletedRecords)
-    return answer.partitions[0].start_offset
-
-
-def _summary(front: FrontEnd, topic: Topic) -> bodies.Topic:
+def _summary(topic: TopicSummary) -> bodies.Topic:
     return bodies.Topic(
         name=topic.name,
         id=topic.id.hex(),
-        partitions=len(topic.partitions),
-        replication=_replication(front, topic),
+        partitions=topic.partition_count,
+        replication=topic.replication_factor,
         internal=topic.is_internal,
-        settings=_typed(topic.fact.settings),
+        settings=_typed(topic.settings),
     )
 
 
-def _replication(front: FrontEnd, topic: Topic) -> int:
-    """On how many nodes a partition is meant to be kept."""
-    return len(front.broker.placement(topic, 0).replicas)
-
-
-async def _describe(front: FrontEnd, topic: Topic) -> bodies.TopicDescription:
-    effective = {**front.broker.topics.defaults.values, **topic.fact.settings}
-    numbers = range(len(topic.partitions))
-    partitions = await front.broker.look(topic, numbers, may_guess=True)
+async def _describe(front: FrontEnd, call: Call, name: str) -> bodies.TopicDescription:
+    found = await front.gate.topics.describe(call.session, topic=name)
+    topic = found.summary
     return bodies.TopicDescription(
         name=topic.name,
         id=topic.id.hex(),
-        partitions=len(partitions),
-        replication=_replication(front, topic),
+        partitions=topic.partition_count,
+        replication=topic.replication_factor,
         internal=topic.is_internal,
-        settings=_typed(topic.fact.settings),
-        effective_settings=_typed(effective),
-        messages=sum(one.high_watermark - one.start_offset for one in partitions),
-        bytes=sum(one.log.size for one in partitions),
+        settings=_typed(topic.settings),
+        effective_settings=_typed(found.effective_settings),
+        messages=found.offsets_in_use,
+        bytes=found.size,
     )
 
 
-async def _partitions(front: FrontEnd, topic: Topic) -> bodies.Partitions:
-    numbers = range(len(topic.partitions))
-    bounds = await front.broker.look(topic, numbers, may_guess=True)
+async def _partitions(front: FrontEnd, call: Call, topic: str) -> bodies.Partitions:
+    found = await front.gate.topics.partitions(call.session, topic=topic)
     return bodies.Partitions(
-        topic=topic.name,
-        partitions=[
-            _partition(front.broker.placement(topic, number), number, one)
-            for number, one in enumerate(bounds)
-        ],
+        topic=topic, partitions=[_partition(number, one) for number, one in enumerate(found)]
     )
 
 
-def _partition(placement: Placement, number: int, bounds: Bounds) -> bodies.Partition:
+def _partition(number: int, state: PartitionState) -> bodies.Partition:
+    placement, bounds = state
     return bodies.Partition(
         partition=number,
         leader=placement.leader,

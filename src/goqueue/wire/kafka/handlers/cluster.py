@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError, InvalidRequest
@@ -70,17 +69,18 @@ def describe_cluster(
             error_message=f"Endpoints of type {request.endpoint_type} do not exist.",
         )
     is_told = request.include_cluster_authorized_operations
+    racks = front.racks()
     return DescribeClusterResponse(
-        cluster_id=front.broker.cluster_id,
+        cluster_id=front.gate.node.identity(call.session).cluster_id,
         controller_id=front.controller_id(),
         brokers=[
             DescribeClusterBroker(
-                broker_id=node, host=host, port=port, rack=front.rack_of(node) or None
+                broker_id=node, host=host, port=port, rack=racks.get(node) or None
             )
             for node, (host, port) in front.brokers().items()
         ],
         cluster_authorized_operations=(
-            authorized.OF_CLUSTER if is_told else authorized.NOT_ASKED_FOR
+            authorized.on_cluster(front.gate, call.session) if is_told else authorized.NOT_ASKED_FOR
         ),
     )
 
@@ -131,29 +131,26 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 def describe_log_dirs(
     front: FrontEnd, call: Call, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    broker = front.broker
-    wanted: Iterable[tuple[str, Iterable[int]]]
-    if request.topics is None:
-        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.topics]
-    else:
+    wanted = None
+    if request.topics is not None:
         wanted = [(topic.topic, topic.partitions) for topic in request.topics]
-    topics: list[DescribeLogDirsTopic] = []
-    for name, numbers in wanted:
-        topic = broker.topics.find(name)
-        if topic is None:
-            continue
-        kept = [
-            DescribeLogDirsPartition(
-                partition_index=number, partition_size=topic.partitions[number].log.size
-            )
-            for number in numbers
-            if 0 <= number < len(topic.partitions) and broker.topics.keeps(topic.partitions[number])
-        ]
-        topics.append(DescribeLogDirsTopic(name=name, partitions=kept))
+    try:
+        found = front.gate.node.log_directory(call.session, partitions=wanted)
+    except GoQueueError as error:
+        return DescribeLogDirsResponse(error_code=code_of(error), results=[])
     result = DescribeLogDirsResult(
-        log_dir=str(broker.settings.node.data_dir),
-        topics=topics,
-        total_bytes=broker.total_bytes(),
-        usable_bytes=broker.free_bytes(),
+        log_dir=found.path,
+        topics=[
+            DescribeLogDirsTopic(
+                name=name,
+                partitions=[
+                    DescribeLogDirsPartition(partition_index=number, partition_size=size)
+                    for number, size in replicas.items()
+                ],
+            )
+            for name, replicas in found.replicas.items()
+        ],
+        total_bytes=found.total_bytes,
+        usable_bytes=found.free_bytes,
     )
     return DescribeLogDirsResponse(results=[result])

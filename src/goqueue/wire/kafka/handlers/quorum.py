@@ -21,7 +21,7 @@ from goqueue.wire.kafka.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
+    from goqueue.broker.gate.cluster import QuorumMember, QuorumState
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
@@ -59,7 +59,7 @@ async def describe_quorum(
     if not found:
         return answer
     try:
-        state = await front.broker.administration.quorum_state()
+        state = await front.gate.cluster.quorum_state(call.session)
     except GoQueueError as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
         return answer
@@ -98,6 +98,12 @@ def update_features(
     front: FrontEnd, call: Call, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Features have one level each, so an update either asks for that level or is refused."""
+    try:
+        front.gate.cluster.check_alterable(call.session)
+    except GoQueueError as error:
+        return UpdateFeaturesResponse(
+            error_code=code_of(error), error_message=str(error), results=[]
+        )
     for update in request.feature_updates:
         problem = _problem(call, update)
         if problem:
@@ -131,15 +137,10 @@ def alter_replica_log_dirs(
     """A node has one folder, so a replica either is in the wanted one or there is no such one."""
     codes: dict[str, dict[int, int]] = {}
     for wanted in request.dirs:
-        is_here = wanted.path == str(front.broker.settings.node.data_dir)
         for topic in wanted.topics:
             of_topic = codes.setdefault(topic.name, {})
             for number in topic.partitions:
-                of_topic[number] = (
-                    _code_of_replica(front, topic.name, number)
-                    if is_here
-                    else ErrorCode.LOG_DIR_NOT_FOUND
-                )
+                of_topic[number] = _code_of_replica(front, call, wanted.path, topic.name, number)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -151,10 +152,11 @@ def alter_replica_log_dirs(
     )
 
 
-def _code_of_replica(front: FrontEnd, name: str, number: int) -> int:
-    topics = front.broker.topics
+def _code_of_replica(front: FrontEnd, call: Call, path: str, topic: str, number: int) -> int:
     try:
-        partition = topics.get(name).partition(number)
+        if path != front.gate.node.data_directory(call.session):
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        is_kept = front.gate.node.keeps(call.session, topic=topic, partition=number)
     except GoQueueError as error:
         return code_of(error)
-    return ErrorCode.NONE if topics.keeps(partition) else ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE if is_kept else ErrorCode.REPLICA_NOT_AVAILABLE

@@ -1,0 +1,169 @@
+"""Operations on the cluster: its nodes, the controller and those who elect it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from goqueue.broker.administration import NodeView, PartitionView, VoterView
+from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
+from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action
+from goqueue.model.session import Session
+
+__all__ = [
+    "ClusterArea",
+    "ClusterProblems",
+    "ClusterSummary",
+    "DrainState",
+    "Endpoint",
+    "NodeView",
+    "PartitionView",
+    "QuorumMember",
+    "QuorumState",
+    "VoterView",
+]
+
+
+class ClusterSummary(NamedTuple):
+    """The cluster at a glance."""
+
+    cluster_id: str
+    controller: int  # -1 while there is none
+    voters: Sequence[int]
+    node_count: int
+    running_count: int
+    topic_count: int
+    partition_count: int
+    leaderless_count: int
+    under_replicated_count: int
+    moving_count: int
+
+
+class ClusterProblems(NamedTuple):
+    """What an operator should look at."""
+
+    has_controller: bool
+    leaderless: Sequence[PartitionView]
+    under_replicated: Sequence[PartitionView]  # besides those without a leader
+    fenced: Sequence[int]  # nodes
+
+
+class DrainState(NamedTuple):
+    """How far a node is from leading nothing; `stuck` are the first of what it leads."""
+
+    is_draining: bool
+    leader_count: int
+    stuck: Sequence[tuple[str, int]]
+
+
+class Endpoint(NamedTuple):
+    """Where clients find a node."""
+
+    address: str
+    rack: str
+
+
+class ClusterArea(Area):
+    """Nodes and voters. A node that is alone answers as a cluster of one."""
+
+    # Looking
+
+    @query(Action.DESCRIBE, cluster)
+    def summary(self, session: Session) -> ClusterSummary:
+        """The cluster at a glance."""
+        broker = self._broker
+        nodes = broker.administration.nodes()
+        partitions = list(broker.administration.partitions())
+        return ClusterSummary(
+            broker.cluster_id,
+            broker.controller_id,
+            broker.administration.voters,
+            len(nodes),
+            sum(not one.is_fenced for one in nodes),
+            len(broker.topics),
+            len(partitions),
+            sum(one.is_leaderless for one in partitions),
+            sum(one.is_under_replicated for one in partitions),
+            sum(one.is_moving for one in partitions),
+        )
+
+    @query(Action.DESCRIBE, cluster)
+    def problems(self, session: Session) -> ClusterProblems:
+        """What an operator should look at."""
+        broker = self._broker
+        partitions = list(broker.administration.partitions())
+        return ClusterProblems(
+            broker.controller_id >= 0,
+            [one for one in partitions if one.is_leaderless],
+            [one for one in partitions if one.is_under_replicated and not one.is_leaderless],
+            [one.id for one in broker.administration.nodes() if one.is_fenced],
+        )
+
+    @query(Action.DESCRIBE, cluster)
+    def nodes(self, session: Session) -> Sequence[NodeView]:
+        """All nodes that are registered, by id."""
+        return self._broker.administration.nodes()
+
+    @query(Action.DESCRIBE, cluster)
+    def node(self, session: Session, *, node: int) -> NodeView:
+        """A node that is registered."""
+        return self._broker.administration.node(node)
+
+    @query(Action.DESCRIBE, cluster)
+    def drain_state(self, session: Session, *, node: int) -> DrainState:
+        """How far a node is from leading nothing."""
+        view = self._broker.administration.node(node)
+        report = self._broker.administration.drain_report(node)
+        return DrainState(view.is_draining, report.leader_count, report.stuck)
+
+    @query(Action.DESCRIBE, cluster)
+    def voters(self, session: Session) -> Sequence[VoterView]:
+        """The nodes that get the log of the quorum, by id, with those that do not vote."""
+        return self._broker.administration.quorum()
+
+    @operation(Action.DESCRIBE, cluster, is_reading=True)
+    def quorum_state(self, session: Session) -> Promise[QuorumState]:
+        """How far each member of the quorum has its log."""
+        return self._broker.administration.quorum_state()
+
+    # For clients that find nodes themselves: whoever connects may know where to go on.
+
+    @query(Action.DESCRIBE, everybody)
+    def endpoints(self, session: Session, *, listener: str) -> dict[int, Endpoint] | None:
+        """Where clients find each node that they can be sent to; None if this node is alone."""
+        known = self._broker.cluster
+        if known is None:
+            return None
+        return {
+            one.id: Endpoint(one.addresses[listener], one.rack)
+            for one in known.nodes()
+            if listener in one.addresses and known.is_there(one.id)
+        }
+
+    @query(Action.DESCRIBE, everybody)
+    def controller(self, session: Session) -> int:
+        """The node that decides for the cluster; -1 while there is none."""
+        return self._broker.controller_id
+
+    # Changing
+
+    @query(Action.ALTER, cluster)
+    def check_alterable(self, session: Session) -> None:
+        """Raise unless the session may change the cluster, for what cannot be changed here."""
+
+    @operation(Action.ALTER, cluster)
+    def drain(self, session: Session, *, node: int, is_wanted: bool = True) -> Promise[None]:
+        """Have other nodes lead what a node leads, until that is taken back."""
+        return self._broker.administration.drain(node, is_wanted=is_wanted)
+
+    @operation(Action.ALTER, cluster)
+    def unregister(self, session: Session, *, node: int) -> Promise[None]:
+        """Forget a node that has stopped for good and keeps nothing."""
+        return self._broker.administration.unregister(node)
+
+    @operation(Action.ALTER, cluster)
+    def change_voter(self, session: Session, *, node: int, is_wanted: bool) -> Promise[None]:
+        """Let a node vote in the quorum, or only follow it."""
+        return self._broker.administration.change_voter(node, is_wanted=is_wanted)

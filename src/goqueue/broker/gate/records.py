@@ -1,0 +1,349 @@
+"""Operations on the records of partitions: publish, read, find, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from goqueue.broker.gate.operation import Area, Arguments, operation, query, topic
+from goqueue.broker.gate.views import Bounds, PageView, RecordStream
+from goqueue.broker.publishing.publisher import Outgoing, Published, PublishResult, Scheduled
+from goqueue.broker.reading.positions import (
+    EARLIEST,
+    LATEST,
+    At,
+    FoundOffset,
+    Position,
+    Span,
+    find_offset,
+    find_places,
+    offset_at,
+    times_of,
+)
+from goqueue.broker.reading.records import Page, Place, Reading
+from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Promise, promised
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.batch import Record
+from goqueue.model.errors import GoQueueError, InternalTopic, RecordsKept, UnknownMessage
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "At",
+    "Bounds",
+    "FoundOffset",
+    "Outgoing",
+    "PageView",
+    "Position",
+    "PublishResult",
+    "Published",
+    "RecordStream",
+    "RecordsArea",
+    "Scheduled",
+    "Span",
+]
+
+
+def _leader(broker: Broker, arguments: Arguments) -> int | None:
+    """The node that leads a partition; what does not exist is refused by any node."""
+    found = broker.topics.find(arguments["topic"])
+    number = arguments["partition"]
+    if found is None or not 0 <= number < found.partition_count:
+        return None
+    return None if broker.leaders.is_here(found, number) else broker.leaders.node_of(found, number)
+
+
+class RecordsArea(Area):
+    """The records of partitions: publish, read, find, delete."""
+
+    # Publishing
+
+    @operation(Action.WRITE, topic())
+    def publish(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        records: Sequence[Record | Outgoing],
+        partition: int | None = None,
+        waits: bool = True,
+        now_ms: int | None = None,
+    ) -> Promise[list[PublishResult]]:
+        """Store records, or schedule those that are delayed; a result for each.
+
+        A topic that does not exist is made, if settings allow that.
+        """
+        if self._broker.topics.find(topic) is None:
+            return promised(self._publish_first(session, topic, records, partition, waits, now_ms))
+        return self._broker.publish(topic, records, partition=partition, waits=waits, now_ms=now_ms)
+
+    async def _publish_first(
+        self,
+        session: Session,
+        topic: str,
+        records: Sequence[Record | Outgoing],
+        partition: int | None,
+        waits: bool,
+        now_ms: int | None,
+    ) -> list[PublishResult]:
+        self._check_create(session, topic)
+        await self._broker.topic_in_use(topic)
+        return await self._broker.publish(
+            topic, records, partition=partition, waits=waits, now_ms=now_ms
+        )
+
+    @operation(Action.WRITE, topic())
+    async def prepare(self, session: Session, *, topic: str) -> None:
+        """Raise unless records can be published to a topic; it is made at its first use."""
+        found = self._broker.topics.find(topic)
+        if found is None:
+            self._check_create(session, topic)
+            found = await self._broker.topic_in_use(topic)
+        if found.is_internal:
+            raise InternalTopic(topic)
+
+    # Reading
+
+    @operation(Action.READ, topic(), is_reading=True)
+    async def read(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        spans: Sequence[Span],
+        records_max: int,
+        bytes_max: int,
+        wait_ms: int = 0,
+        is_committed_only: bool = True,
+        cancellation: Cancellation,
+    ) -> PageView:
+        """Read records one by one, waiting for the first if there is none."""
+        places = await self._find_places(topic, spans, is_committed_only)
+        reading = self._broker.read(
+            places,
+            records_max=records_max,
+            bytes_max=bytes_max,
+            wait_ms=wait_ms,
+            is_committed_only=is_committed_only,
+        )
+        cancellation.on_cancel(reading.cancel)
+        return await reading.promise
+
+    @operation(Action.READ, topic(), is_reading=True)
+    async def read_one(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        bytes_max: int,
+        is_committed_only: bool = True,
+    ) -> Record:
+        """The record at an offset."""
+        found = self._broker.topics.get(topic)
+        known = found.partition(partition)
+        [bounds] = await self._broker.look(found, [partition])
+        start, end = bounds.start_offset, bounds.high_watermark
+        if start <= offset < end:
+            reading = self._broker.read(
+                [Place(known, offset, offset + 1)],
+                records_max=1,
+                bytes_max=bytes_max,
+                is_committed_only=is_committed_only,
+            )
+            page = await reading.promise
+            if page.damaged:
+                raise page.damaged[0].error
+            for _, record in page.records:
+                return record
+        raise UnknownMessage(known.name, offset, start=start, end=end - 1)
+
+    @operation(Action.READ, topic(), is_reading=True)
+    async def follow(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        spans: Sequence[Span],
+        is_committed_only: bool = True,
+    ) -> RecordStream:
+        """A reader of partitions that goes on where its last page ended."""
+        places = await self._find_places(topic, spans, is_committed_only)
+        resource = Resource(ResourceKind.TOPIC, topic)
+        return _Stream(
+            self._broker,
+            places,
+            check=lambda: self._check(session, Action.READ, resource),
+            is_committed_only=is_committed_only,
+        )
+
+    async def _find_places(
+        self, topic: str, spans: Sequence[Span], is_committed_only: bool
+    ) -> list[Place]:
+        return await find_places(
+            self._broker.look,
+            self._broker.topics.get(topic),
+            spans,
+            is_committed_only=is_committed_only,
+        )
+
+    # Bounds and offsets
+
+    @operation(Action.DESCRIBE, topic(), is_reading=True)
+    async def bounds(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        times_ms: Sequence[int] = (),
+        may_guess: bool = False,
+        with_records_end: bool = False,
+    ) -> Sequence[Bounds]:
+        """Where partitions begin and end, as their leaders see them; by default all of a topic.
+
+        Only the moments `times_ms`, and the end of the records only `with_records_end`, may be
+        looked for in partitions of other nodes. With `may_guess`, this node's replica answers
+        where no leader does.
+        """
+        found = self._broker.topics.get(topic)
+        return await self._broker.look(
+            found,
+            range(found.partition_count) if partitions is None else partitions,
+            times_ms=times_ms,
+            may_guess=may_guess,
+            with_records_end=with_records_end,
+        )
+
+    @query(Action.DESCRIBE, topic())
+    def find_offset(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partition: int,
+        position: Position,
+        leader_epoch: int = -1,
+        is_committed_only: bool = False,
+    ) -> FoundOffset | None:
+        """What is at a position of a partition that this node leads; None if there is nothing.
+
+        `leader_epoch` is the one that the client knows, -1 if it knows none.
+        """
+        found = self._broker.topics.get(topic).partition(partition)
+        found.check_leading()
+        found.check_epoch(leader_epoch)
+        return find_offset(found, position, is_committed_only=is_committed_only)
+
+    @query(Action.DESCRIBE, topic())
+    def epoch_end(
+        self, session: Session, *, topic: str, partition: int, epoch: int, leader_epoch: int = -1
+    ) -> tuple[int, int]:
+        """The last epoch up to the one asked for that has records, and where these end."""
+        found = self._broker.topics.get(topic).partition(partition)
+        found.check_leading()
+        found.check_epoch(leader_epoch)
+        return found.epoch_end(epoch)
+
+    # Deleting
+
+    @operation(Action.DELETE, topic(), owner=_leader)
+    def delete(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partition: int,
+        before_offset: int,
+        timeout_ms: int = DELETION_TIMEOUT_MS,
+    ) -> Promise[int]:
+        """Delete the records of a partition before an offset, or with -1 all that are committed.
+
+        Resolves with the first offset that is left when no replica in sync has them any more.
+        """
+        return self._broker.delete_records(
+            topic, partition, before_offset=before_offset, timeout_ms=timeout_ms
+        )
+
+    @operation(Action.DELETE, topic())
+    async def delete_before(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partition: int | None = None,
+        before: Position | None = None,
+    ) -> list[tuple[int, int]]:
+        """Delete the records of one partition or of all before a position, or all committed ones.
+
+        The partitions, each with the first offset that is left. All offsets are found before
+        anything is deleted, so that one that is refused deletes nothing.
+        """
+        found = self._broker.topics.get(topic)
+        policy = found.settings.log
+        if policy.is_compacting and not policy.is_deleting:
+            raise RecordsKept(topic)
+        numbers = range(found.partition_count) if partition is None else [partition]
+        bounds = await self._broker.look(found, numbers, times_ms=times_of([before]))
+        offsets = [
+            one.high_watermark if before is None else offset_at(one, before) for one in bounds
+        ]
+        return [
+            (
+                number,
+                await self.delete(session, topic=topic, partition=number, before_offset=offset),
+            )
+            for number, offset in zip(numbers, offsets, strict=True)
+        ]
+
+
+class _Stream:
+    """Reads partitions page by page. Whether the session may do that is checked for each page."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        places: list[Place],
+        *,
+        check: Callable[[], None],
+        is_committed_only: bool,
+    ) -> None:
+        self.places = places
+        self._broker = broker
+        self._check = check
+        self._is_committed_only = is_committed_only
+        self._reading: Reading | None = None
+
+    def next(self, *, records_max: int, bytes_max: int, wait_ms: int) -> Promise[PageView]:
+        try:
+            self._check()
+        except GoQueueError as error:
+            denied: Promise[PageView] = Promise()
+            denied.reject(error)
+            return denied
+        reading = self._reading = self._broker.read(
+            self.places,
+            records_max=records_max,
+            bytes_max=bytes_max,
+            wait_ms=wait_ms,
+            is_committed_only=self._is_committed_only,
+        )
+        reading.promise.then(self._arrived)
+        return reading.promise  # type: ignore[return-value]  # a page is a view of itself
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _arrived(self, page: Page | None, _: Exception | None) -> None:
+        self._reading = None
+        if page is not None:
+            self.places = page.places

@@ -1,0 +1,283 @@
+"""Operations on topics: create, list, describe, grow, compact, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.gate.operation import (
+    Area,
+    Arguments,
+    everybody,
+    named_by_owner,
+    operation,
+    query,
+    topic,
+)
+from goqueue.broker.gate.views import Bounds, Placement, TopicView
+from goqueue.broker.topics.settings import known_setting
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+)
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.topics.topics import Topic
+
+__all__ = [
+    "BY_DEFAULT",
+    "Bounds",
+    "CreatedTopic",
+    "PartitionState",
+    "Placement",
+    "TopicDescription",
+    "TopicSummary",
+    "TopicView",
+    "TopicsArea",
+    "known_setting",
+]
+
+BY_DEFAULT = -1
+
+Assignment = Sequence[Sequence[int]]  # the replicas of each partition
+
+
+class TopicSummary(NamedTuple):
+    """A topic without what only its leaders know."""
+
+    name: str
+    id: bytes
+    partition_count: int
+    replication_factor: int
+    is_internal: bool
+    settings: Mapping[str, str]  # its own
+
+
+class TopicDescription(NamedTuple):
+    """A topic, the settings in effect, and its size."""
+
+    summary: TopicSummary
+    effective_settings: Mapping[str, str]
+    offsets_in_use: int
+    size: int
+
+
+class PartitionState(NamedTuple):
+    """Where a partition is kept, and where it begins and ends."""
+
+    placement: Placement
+    bounds: Bounds
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was made, or of a dry run the one that would be."""
+
+    id: bytes | None
+    partition_count: int
+    replication_factor: int
+
+
+def _of_this_node(_: Arguments, answers: Sequence[int]) -> int:
+    """Every node compacts its replicas; the partitions are the same ones."""
+    return answers[-1]
+
+
+class TopicsArea(Area):
+    """Topics: create, list, describe, grow, compact, delete."""
+
+    # Looking up
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def all(self, session: Session) -> list[TopicView]:
+        """All topics, of those that the session may describe."""
+        if self._gate.policy is None:
+            return [*self._broker.topics]
+        return [one for one in self._broker.topics if self._may_describe(session, one.name)]
+
+    @query(Action.DESCRIBE, topic())
+    def get(self, session: Session, *, topic: str) -> TopicView:
+        """The topic of a name."""
+        return self._broker.topics.get(topic)
+
+    @query(Action.DESCRIBE, topic())
+    def find(self, session: Session, *, topic: str) -> TopicView | None:
+        """The topic of a name, if there is one."""
+        return self._broker.topics.find(topic)
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def get_by_id(self, session: Session, *, topic_id: bytes) -> TopicView:
+        """The topic with an id. One that the session may not describe looks like an unknown id."""
+        found = self._broker.topics.get_by_id(topic_id)
+        if not self._may_describe(session, found.name):
+            raise UnknownTopicId(topic_id.hex())
+        return found
+
+    @query(Action.DESCRIBE, topic())
+    def placements(
+        self, session: Session, *, topic: str, first: int = 0, last: int | None = None
+    ) -> list[Placement]:
+        """Where the partitions of a topic are kept, from a number on and before another."""
+        found = self._broker.topics.get(topic)
+        numbers = range(found.partition_count)[first:last]
+        return [self._broker.placement(found, number) for number in numbers]
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def summaries(
+        self, session: Session, *, prefix: str = "", with_internal: bool = False
+    ) -> list[TopicSummary]:
+        """Topics in the order of their names, of those that the session may describe."""
+        found = [
+            self._summary(one)
+            for one in self._broker.topics
+            if one.name.startswith(prefix)
+            and (with_internal or not one.is_internal)
+            and self._may_describe(session, one.name)
+        ]
+        return sorted(found)
+
+    @operation(Action.DESCRIBE, topic(), is_reading=True)
+    async def describe(self, session: Session, *, topic: str) -> TopicDescription:
+        """A topic, the settings in effect, and its size as far as leaders can be asked."""
+        found = self._broker.topics.get(topic)
+        bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
+        return TopicDescription(
+            self._summary(found),
+            {**self._broker.topics.defaults.values, **found.own_settings},
+            sum(one.high_watermark - one.start_offset for one in bounds),
+            sum(one.log.size for one in bounds),
+        )
+
+    @operation(Action.DESCRIBE, topic(), is_reading=True)
+    async def partitions(self, session: Session, *, topic: str) -> list[PartitionState]:
+        """Where the partitions of a topic are, and where they begin and end."""
+        found = self._broker.topics.get(topic)
+        bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
+        return [
+            PartitionState(self._broker.placement(found, number), one)
+            for number, one in enumerate(bounds)
+        ]
+
+    def _may_describe(self, session: Session, name: str) -> bool:
+        return self._may(session, Action.DESCRIBE, Resource(ResourceKind.TOPIC, name))
+
+    def _summary(self, found: Topic) -> TopicSummary:
+        return TopicSummary(
+            found.name,
+            found.id,
+            found.partition_count,
+            len(self._broker.placement(found, 0).replicas),
+            found.is_internal,
+            found.own_settings,
+        )
+
+    # Making
+
+    @operation(Action.DESCRIBE, topic())
+    async def use(self, session: Session, *, topic: str, may_create: bool = True) -> TopicView:
+        """A topic that is about to be used; made if it is new and settings allow that."""
+        found = self._broker.topics.find(topic)
+        if found is not None:
+            return found
+        if may_create:
+            self._check_create(session, topic)
+        return await self._broker.auto_create(topic, may_create=may_create)
+
+    @operation(Action.CREATE, named_by_owner)
+    async def create(
+        self,
+        session: Session,
+        *,
+        name: str,
+        partition_count: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int = BY_DEFAULT,
+        assignment: Assignment = (),
+        dry_run: bool = False,
+    ) -> CreatedTopic:
+        """Make a topic: with so many replicas, or with an `assignment` of them to nodes."""
+        self._check_create(session, name)
+        self._check_alone(replication_factor, assignment)
+        broker, own = self._broker, settings or {}
+        count = broker.settings.topics.partitions if partition_count is None else partition_count
+        count = len(assignment) or count
+        broker.topics.check_new(name, partition_count=count, settings=own)
+        if dry_run:
+            expected = self._expected_replication_factor(replication_factor, assignment)
+            return CreatedTopic(None, count, expected)
+        created = await broker.topics.create(
+            name,
+            partition_count=count,
+            settings=own,
+            replication_factor=replication_factor,
+            assignment=tuple(tuple(one) for one in assignment),
+        )
+        return CreatedTopic(created.id, count, len(broker.placement(created, 0).replicas))
+
+    def _check_alone(self, replication_factor: int, assignment: Assignment) -> None:
+        """A node that is alone keeps one replica of everything."""
+        broker = self._broker
+        if broker.cluster is not None:
+            return
+        if any(list(one) != [broker.node_id] for one in assignment):
+            raise InvalidReplicaAssignment(
+                f"Every partition must have the one replica {broker.node_id}."
+            )
+        if replication_factor not in (BY_DEFAULT, 1):
+            raise InvalidReplicationFactor(
+                f"Replication factor {replication_factor} is not possible with 1 node; use 1."
+            )
+
+    def _expected_replication_factor(self, wanted: int, assignment: Assignment) -> int:
+        if assignment:
+            return len(assignment[0])
+        cluster = self._broker.cluster
+        if wanted != BY_DEFAULT or cluster is None:
+            return 1 if wanted == BY_DEFAULT else wanted
+        nodes = [one for one in cluster.nodes() if cluster.is_there(one.id)]
+        return min(self._broker.settings.cluster.replication_factor, len(nodes))
+
+    # Changing
+
+    @operation(Action.ALTER, topic())
+    async def grow(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        partition_count: int,
+        assignment: Assignment | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Add partitions to a topic, so that it has so many in all."""
+        topics, node_id = self._broker.topics, self._broker.node_id
+        found = topics.get(topic)
+        topics.check_growth(found, partition_count)
+        added = partition_count - found.partition_count
+        if assignment is not None and [list(one) for one in assignment] != [[node_id]] * added:
+            raise InvalidReplicaAssignment(
+                f"Each of the {added} new partitions must have the one replica {node_id}."
+            )
+        if not dry_run:
+            await topics.grow(topic, partition_count)
+
+    @operation(Action.ALTER, topic(), merge=_of_this_node)
+    async def compact(self, session: Session, *, topic: str) -> int:
+        """Have a topic compacted soon; the number of its partitions."""
+        return self._broker.compact(topic)
+
+    @query(Action.DESCRIBE, everybody)
+    def check_deletion(self, session: Session) -> None:
+        """Raise if no topic can be deleted."""
+        if not self._broker.settings.topics.delete_enabled:
+            raise TopicDeletionDisabled
+
+    @operation(Action.DELETE, topic())
+    def delete(self, session: Session, *, topic: str) -> Promise[None]:
+        """Delete a topic and all its records."""
+        self.check_deletion(session)
+        return self._broker.topics.delete(topic)
