@@ -22,6 +22,8 @@ from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
 from goqueue.broker.named_queues.moves import NamedQueueMoves
 from goqueue.broker.named_queues.named_queues import NamedQueues
+from goqueue.broker.named_queues.purging import QueuePurging
+from goqueue.broker.named_queues.receiving import QueueReceiving
 from goqueue.broker.named_queues.sending import QueueSender
 from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
@@ -343,7 +345,8 @@ class Broker:
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
             maker_of=self.coordinator_of,
         )
-
+        self.queue_receiving = QueueReceiving(scheduler, self.queues)
+        self.queue_purging = QueuePurging(scheduler, self.named_queues, self.queues, self.schedules)
         self.queue_counting = QueueCounting(self.topics, self.queues, self.schedules, self.look)
         self.named_queue_moves = NamedQueueMoves(
             scheduler,

@@ -43,7 +43,7 @@ from goqueue.delivery.ledger import (
 from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue import Queue
-from goqueue.delivery.receipts import HEAD_LENGTH, check_receipt, queue_tag
+from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, check_receipt, queue_tag
 from goqueue.delivery.settings import (
     DELAY_MS_MAX,
     RECEIVE_MESSAGES_MAX,
@@ -66,6 +66,7 @@ __all__ = [
     "PEEK_MESSAGES_MAX",
     "RECEIVE_MESSAGES_MAX",
     "SETTLED",
+    "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",
     "Buried",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from goqueue.model.attributes import PREFIX as ATTRIBUTES_PREFIX
 from goqueue.model.batch import LOG_APPEND_TIME, RECORDS_MAX, BatchHeader, Header, Record
@@ -28,10 +28,23 @@ _NONE = memoryview(array("i"))
 _has_prefix = searcher(ATTRIBUTES_PREFIX.encode())
 
 
+class PackedColumns(NamedTuple):
+    """Some records of a batch as bytes, for another node; their deltas are those of the batch."""
+
+    data: bytes
+    record_count: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None
+
+
 class Columns:
     """The fields of a batch's records; a record's place is its number in the batch."""
 
     __slots__ = (
+        "_append_time",
+        "_base_offset",
+        "_base_timestamp",
         "_data",
         "_has_keys",
         "_header_starts",
@@ -50,6 +63,8 @@ class Columns:
         self.offsets: Sequence[int] = range(0)  # a range, unless compaction left gaps
         self.timestamps: Sequence[int] = ()
         self.ends: Sequence[int] = (0,)  # the bytes of all records before each place, and of all
+        self._base_offset = self._base_timestamp = 0
+        self._append_time: int | None = None
         self._data = b""
         self._key_starts = self._key_ends = _NONE
         self._value_starts = self._value_ends = _NONE
@@ -141,6 +156,17 @@ class Columns:
             return size
         return size + (HEADER_WEIGHT - 1) * (end - starts[place])
 
+    def pack(self, places: Sequence[int]) -> PackedColumns:
+        """These records as bytes, in this order; `unpack_columns` reads them."""
+        data, ends = self._data, self.ends
+        if isinstance(places, range):
+            chosen = data[ends[places.start] : ends[places.stop]]
+        else:
+            chosen = b"".join([data[ends[place] : ends[place + 1]] for place in places])
+        return PackedColumns(
+            chosen, len(places), self._base_offset, self._base_timestamp, self._append_time
+        )
+
     def fitting(self, places: Sequence[int], bytes_max: int) -> Sequence[int]:
         """As many of these places, from the first on, as weigh no more than so many bytes."""
         if self._header_starts is None and isinstance(places, range):
@@ -167,10 +193,23 @@ def decode_columns(header: BatchHeader, payload: Buffer) -> Columns:
         raise CorruptBatch(
             f"A batch of {header.record_count} records is too large to be read here."
         )
-    columns = Columns()
-    data = columns._data = bytes(payload)
-    del payload
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    packed = PackedColumns(
+        bytes(payload),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        append_time,
+    )
+    del payload
+    return unpack_columns(packed)
+
+
+def unpack_columns(packed: PackedColumns) -> Columns:
+    """Find the records that `Columns.pack` has chosen, or all of a batch."""
+    columns = Columns()
+    columns._data, _, first, columns._base_timestamp, columns._append_time = packed
+    columns._base_offset = first
     (
         offsets,
         columns.timestamps,
@@ -180,9 +219,6 @@ def decode_columns(header: BatchHeader, payload: Buffer) -> Columns:
         columns._value_starts,
         columns._value_ends,
         columns._header_starts,
-    ) = decoder.index(
-        data, header.record_count, header.base_offset, header.base_timestamp, append_time
-    )
-    first = header.base_offset
+    ) = decoder.index(*packed)
     columns.offsets = range(first, first + len(columns)) if offsets is None else offsets
     return columns

@@ -579,6 +579,26 @@ class UnknownQueue(GoQueueError):
         super().__init__(f"There is no queue named {name!r}; create it first.")
 
 
+class QueueDeletedRecently(GoQueueError):
+    """The name of a queue that was deleted a moment ago cannot be used yet."""
+
+    code = "queue_deleted_recently"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"A queue named {name!r} was deleted a moment ago; create it again a minute later."
+        )
+
+
+class PurgeInProgress(GoQueueError):
+    """A named queue was purged a moment ago."""
+
+    code = "purge_in_progress"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Queue {name!r} was purged a moment ago; purge it again later.")
+
+
 class DeduplicationFull(GoQueueError):
     """More deduplication ids are remembered than fit."""
 

@@ -318,7 +318,7 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
     forwarder = None if broker.peers is None else Forwarder(broker, broker.peers)
     http = Application(HttpFrontEnd(broker, limits, OPERATIONS, forwarder), mounts=mounted)
     registry = Application(HttpFrontEnd(broker, limits, (), forwarder), registry_dialect())
-    front = SqsFrontEnd(broker, limits, SQS_OPERATIONS, _sqs_rules(settings), forwarder)
+    front = SqsFrontEnd(broker, limits, SQS_OPERATIONS, _sqs_rules(settings))
     return http, registry, SqsApplication(front)
 
 

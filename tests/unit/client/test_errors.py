@@ -42,6 +42,8 @@ AMBIGUOUS = {
     model.SchemaMismatch,
     model.QueueExists,
     model.UnknownQueue,
+    model.QueueDeletedRecently,
+    model.PurgeInProgress,
     model.DeduplicationFull,
     model.LeaseTooLong,
     model.InvalidReceipt,

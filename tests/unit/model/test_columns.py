@@ -18,7 +18,7 @@ from goqueue.model.batch import (
     encode_records,
     read_header,
 )
-from goqueue.model.columns import Columns, decode_columns
+from goqueue.model.columns import Columns, decode_columns, unpack_columns
 from goqueue.model.errors import CorruptBatch
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
@@ -68,6 +68,21 @@ def test_a_compacted_batch_has_gaps(given_records: list[Record], deltas: list[in
     assert rows(columns) == decode_batch(batch)
     wanted = [6, *(7 + delta for delta in deltas[::2]), 1 << 40]
     assert [columns.offsets[place] for place in columns.places(wanted)] == wanted[1:-1]
+
+
+@given(records, st.sampled_from([0, LOG_APPEND_TIME]), st.data())
+def test_some_records_can_be_sent_to_another_node(
+    given_records: list[Record], attributes: int, data: st.DataObject
+) -> None:
+    columns = columns_of(encode_batch(given_records, base_offset=7, attributes=attributes))
+    last = len(columns) - 1
+    places: list[int] | range = data.draw(st.lists(st.integers(0, last), unique=True))
+    if data.draw(st.booleans()):
+        places = range(data.draw(st.integers(0, last)), len(columns))
+    arrived = unpack_columns(columns.pack(places))
+    assert rows(arrived) == [columns.record(place) for place in places]
+    again = range(len(arrived))
+    assert unpack_columns(arrived.pack(again)).values(again) == columns.values(places)
 
 
 def test_there_may_be_no_records() -> None:

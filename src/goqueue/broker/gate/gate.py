@@ -9,16 +9,19 @@ from weakref import WeakValueDictionary
 from goqueue.broker.gate.access import AccessArea
 from goqueue.broker.gate.cluster import ClusterArea
 from goqueue.broker.gate.configs import ConfigsArea
+from goqueue.broker.gate.dead_letters import DeadLettersArea
 from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants, Wanted
 from goqueue.broker.gate.group_offsets import GroupOffsetsArea
 from goqueue.broker.gate.groups import GroupsArea
 from goqueue.broker.gate.members import MembersArea
+from goqueue.broker.gate.named_queues import NamedQueuesArea
 from goqueue.broker.gate.node import NodeArea
 from goqueue.broker.gate.operation import Area, Operation
 from goqueue.broker.gate.polling import PollingArea
 from goqueue.broker.gate.queries import QueriesArea
+from goqueue.broker.gate.queues import QueuesArea
 from goqueue.broker.gate.reassignments import ReassignmentsArea
 from goqueue.broker.gate.records import RecordsArea
 from goqueue.broker.gate.schedules import SchedulesArea
@@ -71,6 +74,9 @@ class Gate:
         self.polling = PollingArea(self, broker)
         self.reassignments = ReassignmentsArea(self, broker)
         self.records = RecordsArea(self, broker)
+        self.dead_letters = DeadLettersArea(self, broker)
+        self.named_queues = NamedQueuesArea(self, broker)
+        self.queues = QueuesArea(self, broker)
         self.schedules = SchedulesArea(self, broker)
         self.schemas = SchemasArea(self, broker)
         self.topics = TopicsArea(self, broker)

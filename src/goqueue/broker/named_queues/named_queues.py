@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from goqueue.broker.named_queues.claims import producer_name
+from goqueue.broker.named_queues.resting_names import RestingNames
 from goqueue.broker.named_queues.sending import Posted, Posting, PostResult, QueueSender
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.topics.topics import Topics
@@ -52,6 +53,8 @@ class NamedQueueSpec(NamedTuple):
     queue_settings: Mapping[str, Any] = {}
     topic_settings: Mapping[str, str] = {}
     is_ordered: bool = False
+    # The attributes that a queue must have to be taken for this one; None for all.
+    compared: Mapping[str, str] | None = None
 
 
 class NamedQueues:
@@ -84,6 +87,7 @@ class NamedQueues:
         self._new_id = new_id
         self._catch_up = catch_up
         self._maker_of = maker_of
+        self._resting_names = RestingNames()  # of queues that this node can make
 
     # Looking
 
@@ -142,6 +146,7 @@ class NamedQueues:
         found = await self._find_surely(spec.name)
         if found is not None:
             return await self._taken(found, spec)
+        self._resting_names.check(spec.name, self._scheduler.wall_ms())
         self._check_new(spec)
         topic_name = spec.topic or spec.name
         now_ms = self._scheduler.wall_ms()
@@ -192,8 +197,9 @@ class NamedQueues:
 
     async def _taken(self, known: NamedQueue, spec: NamedQueueSpec) -> NamedQueue:
         """A queue of that name exists already, which is as well if it is the same."""
+        compared = spec.attributes if spec.compared is None else spec.compared
         differs = known.is_ordered != spec.is_ordered or any(
-            known.attributes.get(name) != value for name, value in spec.attributes.items()
+            known.attributes.get(name, "") != value for name, value in compared.items()
         )
         if differs or (spec.topic is not None and spec.topic != known.topic):
             raise QueueExists(spec.name)
@@ -301,14 +307,15 @@ class NamedQueues:
         fact = await self._replace(name, change)
         self._sender.forget_ids(fact.id)
 
-    def delete(self, name: str) -> Promise[None]:
+    def delete(self, name: str, *, rest_ms: int = 0) -> Promise[None]:
         """Forget a queue and its group, and the topic if it is the queue's own and no other's.
 
-        The name goes last: whoever is interrupted before that can repeat the call.
+        The name goes last: whoever is interrupted before that can repeat the call. This node does
+        not make another queue of the name for `rest_ms`.
         """
-        return promised(self._delete(name))
+        return promised(self._delete(name, rest_ms))
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, rest_ms: int) -> None:
         known = await self._find_surely(name)
         if known is None:
             raise UnknownQueue(name)
@@ -320,6 +327,8 @@ class NamedQueues:
         if facts.producer_named(producer) is not None:
             await facts.forget_producer(producer)
         await facts.forget_named_queue(known)
+        if rest_ms:
+            self._resting_names.add(name, self._scheduler.wall_ms(), rest_ms)
 
     # Sending
 

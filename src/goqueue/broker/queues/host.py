@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from goqueue.broker.queues.journal import DeliveryJournal
+from goqueue.broker.queues.received import Received, ReceivedRun
 from goqueue.broker.queues.records import Part, RecordReader, Source
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import (
@@ -16,7 +17,6 @@ from goqueue.delivery import (
     SETTLED,
     Burying,
     DeadLetter,
-    Delivery,
     Event,
     Handed,
     Lease,
@@ -28,7 +28,7 @@ from goqueue.delivery import (
 from goqueue.loop.clock import Handle, Scheduler
 from goqueue.loop.promise import Promise
 from goqueue.model.attributes import TTL_HEADER, parse_attributes
-from goqueue.model.batch import NO_TIMESTAMP, Record
+from goqueue.model.batch import NO_TIMESTAMP
 from goqueue.model.columns import Columns, at_places
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import (
@@ -51,46 +51,6 @@ ROUNDS_MAX = 8
 LOOK_BYTES_MAX = 4 << 20
 
 _log = logging.getLogger(__name__)
-
-
-class ReceivedMessage(NamedTuple):
-    """A message and the delivery it came with."""
-
-    topic: str
-    record: Record
-    delivery: Delivery
-
-
-class ReceivedRun(NamedTuple):
-    """Messages of one batch that were handed out one after the other under one lease."""
-
-    columns: Columns
-    places: Sequence[int]  # in the columns
-    lease: Lease
-    first: int  # the index in the lease of the first of them
-
-
-class Received:
-    """What a receive call got: runs of messages, for whoever shows them, or one by one."""
-
-    __slots__ = ("count", "runs", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.runs: list[ReceivedRun] = []
-        self.count = 0
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[ReceivedMessage]:
-        for columns, places, lease, first in self.runs:
-            for index, place in enumerate(places, first):
-                yield ReceivedMessage(self.topic, columns.record(place), lease.delivery(index))
-
-    def add(self, run: ReceivedRun) -> None:
-        self.runs.append(run)
-        self.count += len(run.places)
 
 
 @dataclass(slots=True)

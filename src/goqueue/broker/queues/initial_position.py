@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.broker.queues.host import HostedQueue, Received, Receiver
+from goqueue.broker.queues.host import HostedQueue, Receiver
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
+from goqueue.broker.queues.received import Received
 from goqueue.broker.queues.rewind import Look
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.promise import Promise, promised

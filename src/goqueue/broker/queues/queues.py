@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.broker.queues.host import HostedQueue, Received, Receiver
+from goqueue.broker.queues.host import HostedQueue, Receiver
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.initial_position import (
     QueueBeginnings,
@@ -23,6 +23,7 @@ from goqueue.broker.queues.initial_position import (
     receive_when_made,
 )
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes, lanes_of, peek_at
+from goqueue.broker.queues.received import Received
 from goqueue.broker.queues.rewind import Look, purge, rewind_to, rewind_to_time
 from goqueue.broker.queues.settling import Call, Outcomes, settle
 from goqueue.broker.queues.transactions import TransactionalAcks

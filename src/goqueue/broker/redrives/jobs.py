@@ -63,6 +63,7 @@ _decode_job = msgspec.msgpack.Decoder(Redrive).decode
 class Preview(NamedTuple):
     """What a job would do, as far as was looked."""
 
+    dead_letter_topic: str
     matching: int
     passed_over: int
     letters: list[Letter]
@@ -169,13 +170,13 @@ class Redrives:
         for number in range(len(job.positions)):
             while job.positions[number] < job.until_offsets[number]:
                 if matching + passed_over >= SCAN_LETTERS_MAX:
-                    return Preview(matching, passed_over, shown, is_complete=False)
+                    return Preview(found.name, matching, passed_over, shown, is_complete=False)
                 page = await self._letters.read(
                     found, number, job.positions[number], job.until_offsets[number]
                 )
                 for letter in page.letters:
                     if order.count_max is not None and matching >= order.count_max:
-                        return Preview(matching, passed_over, shown, is_complete=True)
+                        return Preview(found.name, matching, passed_over, shown, is_complete=True)
                     if not job.wants(letter):
                         passed_over += 1
                         continue
@@ -185,7 +186,7 @@ class Redrives:
                 if page.next_offset == job.positions[number]:
                     break
                 job.positions[number] = page.next_offset
-        return Preview(matching, passed_over, shown, is_complete=True)
+        return Preview(found.name, matching, passed_over, shown, is_complete=True)
 
     def start(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None

@@ -256,6 +256,8 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.SchemaMismatch: 422,
     errors.QueueExists: 409,
     errors.UnknownQueue: 404,
+    errors.QueueDeletedRecently: 409,
+    errors.PurgeInProgress: 409,
     errors.DeduplicationFull: 503,
     errors.LeaseTooLong: 409,
     errors.InvalidReceipt: 400,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import Operation
-from goqueue.wire.http import owners
+from goqueue.wire.carrier.routing import ROUTED, Operation
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.handlers import deadletters
 
 _REDRIVES = "/v1/deadletters/{topic}/redrives"
 _JOB = _REDRIVES + "/{redrive_id}"
-_STORING = (errors.StorageFull, errors.StorageFailed)
+_STORING = (errors.StorageFull, errors.StorageFailed, *ROUTED)
 _CHANGING = (errors.UnknownRedrive, errors.RedriveEnded, *_STORING)
 
 DEAD_LETTERS = (
@@ -23,8 +22,7 @@ DEAD_LETTERS = (
         area="dead letters",
         request=bodies.ListDeadLetters,
         answer=bodies.DeadLetters,
-        errors=(errors.UnknownTopic, errors.StorageFailed),
-        owner=owners.of_letters,
+        errors=(errors.UnknownTopic, errors.StorageFailed, *ROUTED),
     ),
     Operation(
         "startRedrive",
@@ -37,7 +35,6 @@ DEAD_LETTERS = (
         answer=bodies.RedriveStarted,
         errors=(errors.UnknownTopic, errors.RedriveActive, *_STORING),
         example={"filter": {"reason": "deliveries_exhausted"}, "rate_per_s": 100},
-        owner=owners.of_letters,
     ),
     Operation(
         "listRedrives",
@@ -47,7 +44,7 @@ DEAD_LETTERS = (
         "List the redrives of a topic, newest first.",
         area="dead letters",
         answer=bodies.Redrives,
-        owner=owners.of_letters,
+        errors=ROUTED,
     ),
     Operation(
         "showRedrive",
@@ -57,8 +54,7 @@ DEAD_LETTERS = (
         "Show how far a redrive is.",
         area="dead letters",
         answer=bodies.Redrive,
-        errors=(errors.UnknownRedrive,),
-        owner=owners.of_letters,
+        errors=(errors.UnknownRedrive, *ROUTED),
     ),
     Operation(
         "pauseRedrive",
@@ -69,7 +65,6 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
-        owner=owners.of_letters,
     ),
     Operation(
         "resumeRedrive",
@@ -80,7 +75,6 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
-        owner=owners.of_letters,
     ),
     Operation(
         "cancelRedrive",
@@ -91,6 +85,5 @@ DEAD_LETTERS = (
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
-        owner=owners.of_letters,
     ),
 )

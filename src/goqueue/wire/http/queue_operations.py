@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import READING, STORING, Operation
-from goqueue.wire.http import merging, owners
+from goqueue.wire.carrier.routing import READING, ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.handlers import queues
 
@@ -18,6 +17,7 @@ _QUEUE = (
     errors.GroupKindMismatch,
     errors.CoordinatorLoading,
     errors.CoordinatorNotAvailable,
+    *ROUTED,
     *STORING,
 )
 _RECEIPTS = {"receipts": ["AQAAAAAAAAAAAAAA"]}
@@ -35,7 +35,6 @@ QUEUE_GROUPS = (
         errors=_QUEUE,
         is_waiting=True,
         example={"topic": "orders", "max_messages": 10, "wait_ms": 20_000},
-        owner=owners.of_receiving,
     ),
     Operation(
         "ack",
@@ -48,7 +47,6 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example=_RECEIPTS,
-        owner=owners.of_group,
     ),
     Operation(
         "nack",
@@ -61,7 +59,6 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "delay_ms": 5000},
-        owner=owners.of_group,
     ),
     Operation(
         "reject",
@@ -74,7 +71,6 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "reason": "no such customer"},
-        owner=owners.of_group,
     ),
     Operation(
         "extend",
@@ -87,7 +83,6 @@ QUEUE_GROUPS = (
         answer=bodies.Settled,
         errors=_QUEUE,
         example={**_RECEIPTS, "visibility_ms": 60_000},
-        owner=owners.of_group,
     ),
     Operation(
         "peek",
@@ -99,7 +94,6 @@ QUEUE_GROUPS = (
         request=bodies.Peek,
         answer=bodies.Peeked,
         errors=(*_QUEUE, errors.UnknownPartition),
-        owner=owners.of_group,
     ),
     Operation(
         "rewind",
@@ -112,7 +106,6 @@ QUEUE_GROUPS = (
         answer=bodies.Moved,
         errors=(*_QUEUE, errors.UnknownPartition),
         example={"topic": "orders", "to": "2h"},
-        owner=owners.of_group,
     ),
     Operation(
         "purge",
@@ -125,7 +118,6 @@ QUEUE_GROUPS = (
         answer=bodies.Moved,
         errors=_QUEUE,
         example={"topic": "orders"},
-        owner=owners.of_group,
     ),
     Operation(
         "showStats",
@@ -137,7 +129,6 @@ QUEUE_GROUPS = (
         request=bodies.QueueOfTopic,
         answer=bodies.Stats,
         errors=_QUEUE,
-        owner=owners.of_group,
     ),
     Operation(
         "showLanes",
@@ -147,7 +138,6 @@ QUEUE_GROUPS = (
         "Show the priority lanes of a topic.",
         area="queue groups",
         answer=bodies.Lanes,
-        errors=(errors.UnknownTopic, *READING),
-        merge=merging.lanes,
+        errors=(errors.UnknownTopic, *ROUTED, *READING),
     ),
 )

@@ -181,6 +181,8 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.SchemaMismatch: ErrorCode.INVALID_RECORD,
     errors.QueueExists: ErrorCode.INVALID_REQUEST,
     errors.UnknownQueue: ErrorCode.INVALID_REQUEST,
+    errors.QueueDeletedRecently: ErrorCode.INVALID_REQUEST,
+    errors.PurgeInProgress: ErrorCode.INVALID_REQUEST,
     errors.DeduplicationFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.LeaseTooLong: ErrorCode.INVALID_REQUEST,
     errors.InvalidReceipt: ErrorCode.INVALID_REQUEST,

@@ -47,11 +47,6 @@ class Asked:
         """The address of a queue as this client reaches it."""
         return f"{self.base_url}/{self.site.account}/{name}"
 
-    @property
-    def wait_ms(self) -> int:
-        """How much longer than others the answer may take."""
-        return int(getattr(self.body, "wait_ms", 0))
-
 
 class SqsDialect:
     """Reads requests and writes answers."""
@@ -126,19 +121,10 @@ class SqsDialect:
 class SqsApplication(Application):
     """Everything behind the SQS listener."""
 
-    headers_forwarded = (
-        b"content-type",
-        b"host",
-        b"x-forwarded-proto",
-        b"x-amz-target",
-        b"authorization",  # only for the region in it
-        b"x-amzn-trace-id",
-    )
-
     def __init__(self, front: SqsFrontEnd) -> None:
         operations = {one.name: one for one in front.operations}
         rules = front.rules
-        self._sqs = SqsDialect(operations, site=rules.site, random=front.broker.random)
+        self._sqs = SqsDialect(operations, site=rules.site, random=front.random)
         self._keys = dict(rules.access_keys)
         super().__init__(front, self._sqs)
 
@@ -147,13 +133,10 @@ class SqsApplication(Application):
         return self._sqs.find_action(request)
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
-        """Carry out an action, of somebody who knows a key if there are keys.
-
-        What another node passes on it has checked.
-        """
+        """Carry out an action, of somebody who knows a key if there are keys."""
         try:
             _check_site(request)
-            if self._keys and not call.is_forwarded:
+            if self._keys:
                 signatures.verify(request, self._keys, now_ms=self.scheduler.wall_ms())
         except GoQueueError as error:
             refused: Promise[Any] = Promise()

@@ -280,8 +280,11 @@ class InvalidRequest(SqsError):
 
 # Errors that mean something to SQS. What is not here is told by its status over HTTP.
 MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
+    errors.AccessDenied: AccessDenied,
     errors.QueueExists: QueueNameExists,
     errors.UnknownQueue: QueueDoesNotExist,
+    errors.QueueDeletedRecently: QueueDeletedRecently,
+    errors.PurgeInProgress: PurgeQueueInProgress,
     errors.UnknownGroup: QueueDoesNotExist,
     errors.UnknownTopic: QueueDoesNotExist,
     errors.UnknownTopicId: QueueDoesNotExist,
@@ -314,4 +317,8 @@ def told(error: GoQueueError) -> SqsError:
 
 def _text(meaning: type[SqsError], error: GoQueueError) -> tuple[str]:
     """SQS's own words where clients may look at them, else ours, which say what to do."""
-    return (str(QueueDoesNotExist()),) if meaning is QueueDoesNotExist else (str(error),)
+    if meaning is QueueDoesNotExist:
+        return (str(QueueDoesNotExist()),)
+    if meaning is QueueDeletedRecently:
+        return (str(QueueDeletedRecently()),)
+    return (str(error),)

@@ -6,14 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
-from goqueue.wire.sqs.attempts import Attempts
 from goqueue.wire.sqs.names import Site
-from goqueue.wire.sqs.purges import Purges
-from goqueue.wire.sqs.resting_names import RestingNames
 
 if TYPE_CHECKING:
     from goqueue.broker import Broker
-    from goqueue.wire.carrier.forwarding import Forwarder
     from goqueue.wire.carrier.routing import Operation
 
 DELAY_SECONDS_MAX = 900
@@ -35,20 +31,13 @@ class SqsRules(NamedTuple):
 
 
 class SqsFrontEnd(CarriedFrontEnd):
-    """The broker behind the API, its rules, and the little that SQS itself must remember."""
+    """The gate of the broker behind the API, and its rules."""
 
     listener = "sqs"
 
     def __init__(
-        self,
-        broker: Broker,
-        limits: Limits,
-        operations: Sequence[Operation],
-        rules: SqsRules,
-        forwarder: Forwarder | None = None,
+        self, broker: Broker, limits: Limits, operations: Sequence[Operation], rules: SqsRules
     ) -> None:
-        super().__init__(broker, limits, operations, forwarder)
+        super().__init__(broker, limits, operations)
         self.rules = rules
-        self.attempts = Attempts()
-        self.purges = Purges()
-        self.resting_names = RestingNames()
+        self.random = broker.random

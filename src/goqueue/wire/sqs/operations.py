@@ -1,54 +1,37 @@
-"""The table of actions: who carries each out, and at which node."""
+"""The table of actions: who carries each out."""
 
 from __future__ import annotations
 
-from goqueue.wire.carrier.routing import Handler, Operation, Owner
-from goqueue.wire.sqs.handlers import finding, moves, queues, receiving, sending, tags
+from goqueue.wire.carrier.routing import Handler, Operation
+from goqueue.wire.sqs.handlers import moves, queues, receiving, sending, tags
 
 
-def _action(
-    name: str,
-    handler: Handler,
-    summary: str,
-    owner: Owner | None = None,
-    *,
-    is_waiting: bool = False,
-) -> Operation:
-    return Operation(
-        name, "POST", f"/{name}", handler, summary, area="sqs", owner=owner, is_waiting=is_waiting
-    )
+def _action(name: str, handler: Handler, summary: str, *, is_waiting: bool = False) -> Operation:
+    return Operation(name, "POST", f"/{name}", handler, summary, area="sqs", is_waiting=is_waiting)
 
-
-_MESSAGES = finding.of_messages
-_SENDING = finding.of_sending
 
 OPERATIONS = (
-    _action("CreateQueue", queues.create, "Make a queue.", finding.of_name),
-    _action("DeleteQueue", queues.delete, "Delete a queue.", finding.of_deleted),
+    _action("CreateQueue", queues.create, "Make a queue."),
+    _action("DeleteQueue", queues.delete, "Delete a queue."),
     _action("GetQueueUrl", queues.url, "Find a queue by name."),
     _action("ListQueues", queues.list_all, "List queues."),
     _action("ListDeadLetterSourceQueues", queues.list_sources, "List who sends dead letters."),
-    _action("PurgeQueue", queues.purge, "Delete all messages.", _MESSAGES),
-    _action("GetQueueAttributes", queues.get_attributes, "Show attributes.", finding.of_attributes),
+    _action("PurgeQueue", queues.purge, "Delete all messages."),
+    _action("GetQueueAttributes", queues.get_attributes, "Show attributes."),
     _action("SetQueueAttributes", queues.set_attributes, "Change attributes."),
     _action("TagQueue", tags.tag, "Add tags."),
     _action("UntagQueue", tags.untag, "Take tags away."),
     _action("ListQueueTags", tags.list_tags, "List tags."),
     _action("AddPermission", tags.add_permission, "Add to the policy."),
     _action("RemovePermission", tags.remove_permission, "Take out of the policy."),
-    _action("SendMessage", sending.send, "Send a message.", _SENDING),
-    _action("SendMessageBatch", sending.send_batch, "Send messages.", _SENDING),
-    _action("ReceiveMessage", receiving.receive, "Receive messages.", _MESSAGES, is_waiting=True),
-    _action("DeleteMessage", receiving.delete, "Delete a message.", _MESSAGES),
-    _action("DeleteMessageBatch", receiving.delete_batch, "Delete messages.", _MESSAGES),
-    _action("ChangeMessageVisibility", receiving.change_visibility, "Hold a message.", _MESSAGES),
-    _action(
-        "ChangeMessageVisibilityBatch",
-        receiving.change_visibility_batch,
-        "Hold messages.",
-        _MESSAGES,
-    ),
-    _action("StartMessageMoveTask", moves.start, "Begin to move.", finding.of_source),
-    _action("ListMessageMoveTasks", moves.list_tasks, "List moves.", finding.of_source),
-    _action("CancelMessageMoveTask", moves.cancel, "End a move.", finding.of_task),
+    _action("SendMessage", sending.send, "Send a message."),
+    _action("SendMessageBatch", sending.send_batch, "Send messages."),
+    _action("ReceiveMessage", receiving.receive, "Receive messages.", is_waiting=True),
+    _action("DeleteMessage", receiving.delete, "Delete a message."),
+    _action("DeleteMessageBatch", receiving.delete_batch, "Delete messages."),
+    _action("ChangeMessageVisibility", receiving.change_visibility, "Hold a message."),
+    _action("ChangeMessageVisibilityBatch", receiving.change_visibility_batch, "Hold messages."),
+    _action("StartMessageMoveTask", moves.start, "Begin to move."),
+    _action("ListMessageMoveTasks", moves.list_tasks, "List moves."),
+    _action("CancelMessageMoveTask", moves.cancel, "End a move."),
 )

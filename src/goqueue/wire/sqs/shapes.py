@@ -157,11 +157,6 @@ class ReceiveMessage(OfQueue):
     wait_time_seconds: int | None = None
     receive_request_attempt_id: str | None = None
 
-    @property
-    def wait_ms(self) -> int:
-        """How long the answer may take; what the queue says by itself is not more than this."""
-        return 20_000 if self.wait_time_seconds is None else 1000 * self.wait_time_seconds
-
 
 class DeleteMessage(OfQueue):
     receipt_handle: str | None = None

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.queues.host import ReceivedMessage, Receiver
+from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.lanes import LANES_FILE
+from goqueue.broker.queues.received import ReceivedMessage
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.queues.host import ReceivedRun
 from goqueue.broker.queues.queues import Queues
+from goqueue.broker.queues.received import ReceivedRun
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases
 from goqueue.delivery.receipts import Receipts

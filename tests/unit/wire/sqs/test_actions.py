@@ -9,9 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from goqueue.model.batch import Record
-from goqueue.wire.sqs.errors import QueueDeletedRecently
 from goqueue.wire.sqs.front_end import SqsRules
-from goqueue.wire.sqs.resting_names import NAMES_MAX, REST_MS, RestingNames
 from tests.integration.sqs import Queue, bodies, error_of, md5, md5_of_attributes
 from tests.simulation.world import World
 from tests.unit.wire.sqs.client import ENDPOINT, Node, queue
@@ -282,17 +280,6 @@ def test_the_name_of_a_deleted_queue_rests_if_that_is_wanted(world: World) -> No
     assert error_of(strict.create_queue, QueueName="orders")[0].endswith("QueueDeletedRecently")
     world.run_for(1_001)
     queue(strict)
-
-
-def test_resting_names_are_bounded() -> None:
-    names = RestingNames()
-    for number in range(NAMES_MAX + 3):
-        names.add(str(number), number)
-    assert len(names) == NAMES_MAX
-    names.check("2", NAMES_MAX)
-    with pytest.raises(QueueDeletedRecently):
-        names.check("3", NAMES_MAX)
-    names.check("3", NAMES_MAX + REST_MS)
 
 
 # FIFO

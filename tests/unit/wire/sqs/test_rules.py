@@ -14,19 +14,12 @@ from goqueue.model.batch import Header
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
 from goqueue.wire.sqs import message_attributes, policies, queue_attributes
-from goqueue.wire.sqs.attempts import (
-    ATTEMPT_MS,
-    ATTEMPTS_MAX,
-    BODIES_BYTES_MAX,
-    Attempts,
-)
 from goqueue.wire.sqs.errors import SqsError, told
 from goqueue.wire.sqs.front_end import SqsRules
 from goqueue.wire.sqs.ids import new_id, new_ids
 from goqueue.wire.sqs.names import Site, check_name, name_of_arn
 from goqueue.wire.sqs.paging import page_of
-from goqueue.wire.sqs.purges import Purges
-from goqueue.wire.sqs.shapes import AttributeValue, Message
+from goqueue.wire.sqs.shapes import AttributeValue
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
 from goqueue.wire.sqs.text import FORBIDDEN, decode_text, is_plain
 
@@ -344,44 +337,3 @@ def test_handles_of_tasks_are_read_back() -> None:
     for bad in (None, "", "x", "e30=", "?"):
         with pytest.raises(SqsError):
             read_handle(bad)
-
-
-def test_attempts_are_bounded_and_forgotten() -> None:
-    attempts = Attempts()
-    message = Message(message_id="m", receipt_handle="r", md5_of_body="", body="")
-    for number in range(ATTEMPTS_MAX + 1):
-        attempts.keep(b"q", str(number), [message], 0)
-    assert attempts.find(b"q", "0", 0) is None
-    found = attempts.find(b"q", str(ATTEMPTS_MAX), ATTEMPT_MS - 1)
-    assert found is not None
-    assert found.receipts == ["r"]
-    assert attempts.find(b"q", str(ATTEMPTS_MAX), ATTEMPT_MS) is None
-
-
-def test_attempts_take_so_much_memory_and_no_more() -> None:
-    attempts = Attempts()
-    body = "x" * (BODIES_BYTES_MAX // 2)
-    large = Message(message_id="m", receipt_handle="r", md5_of_body="", body=body)
-    for name in ("a", "b", "c"):
-        attempts.keep(b"q", name, [large], 0)
-    assert [attempts.find(b"q", name, 0) is None for name in ("a", "b", "c")] == [
-        True,
-        False,
-        False,
-    ]
-    attempts.keep(b"q", "c", [large, large, large], 0)
-    assert attempts.find(b"q", "c", 0) is None
-    assert attempts.find(b"q", "b", 0) is not None
-    attempts.forget(b"q", "b")
-    attempts.keep(b"q", "d", [large, large], 0)
-    assert attempts.find(b"q", "d", 0) is not None
-
-
-def test_a_purge_that_failed_may_be_tried_again() -> None:
-    purges = Purges()
-    purges.begin(b"q", "q", 0)
-    with pytest.raises(SqsError):
-        purges.begin(b"q", "q", 59_999)
-    purges.undo(b"q")
-    purges.begin(b"q", "q", 59_999)
-    purges.begin(b"other", "other", 59_999)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.delivery.redrive import Letter, LetterFilter, Redrive, RedriveOrder
+from goqueue.broker.gate.dead_letters import Letter, LetterFilter, Redrive, RedriveOrder
 from goqueue.model.dead_letters import UNKNOWN
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.bodies.messages import Damage
@@ -20,27 +20,24 @@ if TYPE_CHECKING:
 async def list_all(
     front: FrontEnd, call: Call, query: bodies.ListDeadLetters
 ) -> bodies.DeadLetters:
-    topic = call.text("topic")
-    letters = front.broker.dead_letters
-    found = letters.find(topic, query.dead_letter_topic)
-    page = await letters.page(
-        topic,
-        filter=_filter(front, query),
-        count_max=query.limit,
-        positions=_positions(query.cursor),
+    page = await front.gate.dead_letters.list(
+        call.session,
+        topic=call.text("topic"),
         dead_letter_topic=query.dead_letter_topic,
+        filter=_filter(front, query),
+        limit=query.limit,
+        positions=_positions(query.cursor),
     )
-    name = "" if found is None else found.name
     return bodies.DeadLetters(
-        messages=[_show(name, letter, query.encoding) for letter in page.letters],
+        messages=[_show(page.dead_letter_topic, one, query.encoding) for one in page.letters],
         cursor=",".join(f"{number}:{offset}" for number, offset in enumerate(page.positions)),
-        total=await letters.count(topic, query.dead_letter_topic),
+        total=page.total,
         damaged=[
             Damage(
-                partition=one.partition.name.partition,
+                partition=one.partition,
                 offset=one.offset,
                 next_offset=one.next_offset,
-                detail=str(one.error),
+                detail=one.detail,
             )
             for one in page.damaged
         ],
@@ -48,7 +45,7 @@ async def list_all(
 
 
 async def start(front: FrontEnd, call: Call, body: bodies.StartRedrive) -> bodies.RedriveStarted:
-    topic, redrives = call.text("topic"), front.broker.redrives
+    topic, letters = call.text("topic"), front.gate.dead_letters
     order = RedriveOrder(
         filter=LetterFilter() if body.filter is None else _filter(front, body.filter),
         letters=(
@@ -62,43 +59,60 @@ async def start(front: FrontEnd, call: Call, body: bodies.StartRedrive) -> bodie
         target_topic=body.target_topic,
     )
     if not body.dry_run:
-        job = await redrives.start(topic, order, body.dead_letter_topic)
+        job = await letters.redrive(
+            call.session, topic=topic, dead_letter_topic=body.dead_letter_topic, order=order
+        )
         return bodies.RedriveStarted(redrive=_show_job(job))
-    preview = await redrives.preview(topic, order, body.dead_letter_topic)
-    found = front.broker.dead_letters.find(topic, body.dead_letter_topic)
-    name = "" if found is None else found.name
+    preview = await letters.preview(
+        call.session, topic=topic, dead_letter_topic=body.dead_letter_topic, order=order
+    )
     return bodies.RedriveStarted(
         preview=bodies.RedrivePreview(
             matching=preview.matching,
             passed_over=preview.passed_over,
             is_complete=preview.is_complete,
-            messages=[_show(name, letter, body.encoding) for letter in preview.letters],
+            messages=[
+                _show(preview.dead_letter_topic, one, body.encoding) for one in preview.letters
+            ],
         )
     )
 
 
-def list_jobs(front: FrontEnd, call: Call, _: object) -> bodies.Redrives:
-    jobs = front.broker.redrives.jobs(call.text("topic"))
+async def list_jobs(front: FrontEnd, call: Call, _: object) -> bodies.Redrives:
+    jobs = await front.gate.dead_letters.redrives(call.session, topic=call.text("topic"))
     return bodies.Redrives(redrives=[_show_job(job) for job in jobs])
 
 
-def show_job(front: FrontEnd, call: Call, _: object) -> bodies.Redrive:
-    return _show_job(front.broker.redrives.get(call.text("topic"), call.text("redrive_id")))
+async def show_job(front: FrontEnd, call: Call, _: object) -> bodies.Redrive:
+    return _show_job(
+        await front.gate.dead_letters.show_redrive(
+            call.session, topic=call.text("topic"), redrive_id=call.text("redrive_id")
+        )
+    )
 
 
 async def pause(front: FrontEnd, call: Call, _: object) -> bodies.Redrive:
-    job = front.broker.redrives.pause(call.text("topic"), call.text("redrive_id"))
-    return _show_job(await job)
+    return _show_job(
+        await front.gate.dead_letters.pause_redrive(
+            call.session, topic=call.text("topic"), redrive_id=call.text("redrive_id")
+        )
+    )
 
 
 async def resume(front: FrontEnd, call: Call, _: object) -> bodies.Redrive:
-    job = front.broker.redrives.resume(call.text("topic"), call.text("redrive_id"))
-    return _show_job(await job)
+    return _show_job(
+        await front.gate.dead_letters.resume_redrive(
+            call.session, topic=call.text("topic"), redrive_id=call.text("redrive_id")
+        )
+    )
 
 
 async def cancel(front: FrontEnd, call: Call, _: object) -> bodies.Redrive:
-    job = front.broker.redrives.cancel(call.text("topic"), call.text("redrive_id"))
-    return _show_job(await job)
+    return _show_job(
+        await front.gate.dead_letters.cancel_redrive(
+            call.session, topic=call.text("topic"), redrive_id=call.text("redrive_id")
+        )
+    )
 
 
 def _filter(front: FrontEnd, asked: bodies.LetterFilter | bodies.ListDeadLetters) -> LetterFilter:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from goqueue.delivery import LANE_NAMES
+from goqueue.broker.gate.queues import LANE_NAMES, Edge, Outcomes, PeekedMessage
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.carrier.routing import encode
@@ -19,56 +18,65 @@ from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 from goqueue.wire.http.received import all_settled_json, places_json, received_json
 
 if TYPE_CHECKING:
-    from goqueue.broker.queues.queues import PeekedMessage
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
-
-Outcomes = list[GoQueueError | None]
 
 _JSON = b"application/json"
 
 
 async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
-    queues, group = front.broker.queues, group_of(call)
-    if front.broker.topics.find(body.topic) is None:
-        await front.broker.topic_in_use(body.topic)
-    outcomes = None
-    if body.acks:
-        queues.served(group, body.topic)  # Else nothing is acknowledged.
-        outcomes = queues.ack(group, body.acks)
-    receiver = queues.receive(
-        group,
-        body.topic,
-        consumer=body.consumer or call.client_host,
-        messages_max=body.max_messages,
-        wait_ms=body.wait_ms,
-        visibility_ms=body.visibility_ms,
-    )
-    call.on_cancel(receiver.cancel)
-    received = await receiver.promise
+    group, consumer = group_of(call), body.consumer or call.client_host
+    acks = b""
+    if not body.acks:
+        received = await front.gate.queues.receive(
+            call.session,
+            group=group,
+            topic=body.topic,
+            consumer=consumer,
+            messages_max=body.max_messages,
+            wait_ms=body.wait_ms,
+            visibility_ms=body.visibility_ms,
+            cancellation=call.cancellation,
+        )
+    else:
+        outcomes, received = await front.gate.queues.ack_and_receive(
+            call.session,
+            group=group,
+            topic=body.topic,
+            receipts=body.acks,
+            consumer=consumer,
+            messages_max=body.max_messages,
+            wait_ms=body.wait_ms,
+            visibility_ms=body.visibility_ms,
+            cancellation=call.cancellation,
+        )
+        acks = b'"acks":%s,' % _acks_json(body.acks, outcomes)
     messages = received_json(received, body.encoding) if body.bodies else places_json(received)
-    acks = b"" if outcomes is None else b'"acks":%s,' % await _acks_json(body.acks, outcomes)
     return Raw(b'{%s"messages":%s}' % (acks, messages), _JSON)
 
 
 async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:
-    outcomes = front.broker.queues.ack(group_of(call), body.receipts)
+    outcomes = front.gate.queues.ack(call.session, group=group_of(call), receipts=body.receipts)
     return await settled(body.receipts, outcomes)
 
 
 async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled | Raw:
-    outcomes = front.broker.queues.nack(group_of(call), body.receipts, delay_ms=body.delay_ms)
+    outcomes = front.gate.queues.nack(
+        call.session, group=group_of(call), receipts=body.receipts, delay_ms=body.delay_ms
+    )
     return await settled(body.receipts, outcomes)
 
 
 async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled | Raw:
-    outcomes = front.broker.queues.reject(group_of(call), body.receipts, reason=body.reason)
+    outcomes = front.gate.queues.reject(
+        call.session, group=group_of(call), receipts=body.receipts, reason=body.reason
+    )
     return await settled(body.receipts, outcomes)
 
 
 async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled | Raw:
-    outcomes = front.broker.queues.extend(
-        group_of(call), body.receipts, visibility_ms=body.visibility_ms
+    outcomes = front.gate.queues.extend(
+        call.session, group=group_of(call), receipts=body.receipts, visibility_ms=body.visibility_ms
     )
     return await settled(body.receipts, outcomes)
 
@@ -76,8 +84,13 @@ async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Set
 async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
     if query.offset is not None and query.partition is None:
         raise InvalidField("An offset needs the partition that it counts in.", field="partition")
-    found = await front.broker.queues.peek(
-        group_of(call), query.topic, query.partition, offset=query.offset, count=query.limit
+    found = await front.gate.queues.peek(
+        call.session,
+        group=group_of(call),
+        topic=query.topic,
+        partition=query.partition,
+        offset=query.offset,
+        limit=query.limit,
     )
     return bodies.Peeked(messages=[_peeked(query, one) for one in found if one.record is not None])
 
@@ -85,35 +98,35 @@ async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked
 async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Moved:
     if (body.to is None) == (body.offsets is None):
         raise InvalidField("Give `to` or `offsets`, one of the two.", field="to")
-    offsets = None
+    edge: Edge | None = None
+    offsets = moment = None
     if body.offsets is not None:
         offsets = {one.partition: one.offset for one in body.offsets}
         if len(offsets) != len(body.offsets):
             raise InvalidField("A partition stands twice.", field="offsets")
     elif body.to in (EARLIEST, LATEST):
-        topic = front.broker.topics.get(body.topic)
-        bounds = await front.broker.look(topic, range(len(topic.partitions)))
-        is_earliest = body.to == EARLIEST
-        offsets = {
-            number: one.start_offset if is_earliest else one.high_watermark
-            for number, one in enumerate(bounds)
-        }
-    moment = None
-    if offsets is None:
+        edge = cast(Edge, body.to)
+    else:
         moment = time_ms(body.to or "", now_ms=front.now_ms(), field="to")
-    moved = await front.broker.queues.rewind(
-        group_of(call), body.topic, offsets=offsets, time_ms=moment
+    moved = await front.gate.queues.rewind(
+        call.session,
+        group=group_of(call),
+        topic=body.topic,
+        to=edge,
+        offsets=offsets,
+        time_ms=moment,
     )
     return _moved(body.topic, moved)
 
 
 async def purge(front: FrontEnd, call: Call, body: bodies.Purge) -> bodies.Moved:
-    return _moved(body.topic, await front.broker.queues.purge(group_of(call), body.topic))
+    moved = await front.gate.queues.purge(call.session, group=group_of(call), topic=body.topic)
+    return _moved(body.topic, moved)
 
 
-def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Stats:
+async def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Stats:
     group = group_of(call)
-    found = front.broker.queues.stats(group, query.topic)
+    found = await front.gate.queues.stats(call.session, group=group, topic=query.topic)
     return bodies.Stats(
         group=group,
         topic=query.topic,
@@ -130,9 +143,9 @@ def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Sta
     )
 
 
-def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
+async def lanes(front: FrontEnd, call: Call, _: object) -> bodies.Lanes:
     topic = call.text("topic")
-    found = front.broker.queues.lanes(topic)
+    found = await front.gate.queues.lanes(call.session, topic=topic)
     return bodies.Lanes(
         topic=topic,
         strict=found.is_strict,
@@ -160,12 +173,7 @@ async def settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Se
     return _settled(receipts, errors)
 
 
-async def _acks_json(receipts: list[str], outcomes: Promise[Outcomes]) -> bytes:
-    """What became of the acks. Whatever that is, the messages have been handed out."""
-    try:
-        errors = await outcomes
-    except GoQueueError as error:
-        errors = [error] * len(receipts)
+def _acks_json(receipts: list[str], errors: Outcomes) -> bytes:
     return encode(_settled(receipts, errors)) if any(errors) else all_settled_json(receipts)
 
 

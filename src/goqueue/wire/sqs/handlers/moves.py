@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.named_queues.moves import TARGET_GONE
-from goqueue.model.errors import RedriveActive
+from goqueue.broker.gate.named_queues import TARGET_GONE
+from goqueue.model.errors import RedriveActive, RedriveEnded, UnknownRedrive
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.errors import (
     InvalidParameterValue,
@@ -18,7 +18,7 @@ from goqueue.wire.sqs.policies import RedrivePolicy
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues.moves import Move
+    from goqueue.broker.gate.named_queues import Move
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
@@ -38,23 +38,25 @@ _STATUSES = {
 
 async def start(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTaskStarted:
     body: shapes.StartMessageMoveTask = asked.body
-    source = await of_arn(front, asked, body.source_arn)
+    queues = front.gate.named_queues
+    source = await of_arn(front, call, asked, body.source_arn)
     rate = body.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= RATE_MAX:
         raise InvalidParameterValue.of(
             "MaxNumberOfMessagesPerSecond", rate, f"Must be between 1 and {RATE_MAX}, if provided."
         )
-    if not _is_dead_letter_queue(front, source.name):
+    if not await _is_dead_letter_queue(front, call, source.name):
         raise InvalidParameterValue("Source queue must be configured as a Dead Letter Queue.")
     target = ""
     if body.destination_arn:
         target = asked.site.name_of_arn(body.destination_arn) or ""
-        if not target or await front.broker.named_queues.find_surely(target) is None:
+        found = await queues.find_latest(call.session, name=target) if target else None
+        if found is None:
             raise ResourceNotFound(
                 "The resource that you specified for the DestinationArn parameter doesn't exist."
             )
     try:
-        job = await front.broker.named_queue_moves.start(source, target=target, rate_per_s=rate)
+        job = await queues.move(call.session, queue=source, target=target, rate_per_s=rate)
     except RedriveActive:
         raise InvalidParameterValue(
             "There is already a task running. Only one active task is allowed for a source queue "
@@ -63,8 +65,8 @@ async def start(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTask
     return shapes.MoveTaskStarted(write_handle(str(body.source_arn), job.id))
 
 
-def _is_dead_letter_queue(front: SqsFrontEnd, name: str) -> bool:
-    for one in front.broker.named_queues.all():
+async def _is_dead_letter_queue(front: SqsFrontEnd, call: Call, name: str) -> bool:
+    for one in await front.gate.named_queues.list(call.session):
         policy = RedrivePolicy.read(one.attributes.get("RedrivePolicy", ""))
         if policy is not None and policy.target == name:
             return True
@@ -73,26 +75,25 @@ def _is_dead_letter_queue(front: SqsFrontEnd, name: str) -> bool:
 
 async def list_tasks(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTasks:
     body: shapes.ListMessageMoveTasks = asked.body
-    source = await of_arn(front, asked, body.source_arn)
+    source = await of_arn(front, call, asked, body.source_arn)
     count = 1 if body.max_results is None else body.max_results
     if not 1 <= count <= RESULTS_MAX:
         raise InvalidParameterValue.of(
             "MaxResults", count, f"Must be between 1 and {RESULTS_MAX}, if provided."
         )
-    jobs = front.broker.named_queue_moves.jobs(source)[:count]
+    jobs = (await front.gate.named_queues.moves(call.session, queue=source))[:count]
     return shapes.MoveTasks([_show(job, str(body.source_arn), asked.site) for job in jobs] or None)
 
 
 async def cancel(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTaskCancelled:
     source_arn, job_id = read_handle(asked.body.task_handle)
-    source = await of_arn(front, asked, source_arn)
-    moves = front.broker.named_queue_moves
-    known = next((job for job in moves.jobs(source) if job.id == job_id), None)
-    if known is None:
-        raise ResourceNotFound("Task does not exist.")
-    if known.state != "running":
-        raise UnsupportedOperation("Only active tasks can be cancelled.")
-    job = await moves.cancel(source, job_id)
+    source = await of_arn(front, call, asked, source_arn)
+    try:
+        job = await front.gate.named_queues.cancel_move(call.session, queue=source, move_id=job_id)
+    except UnknownRedrive:
+        raise ResourceNotFound("Task does not exist.") from None
+    except RedriveEnded:
+        raise UnsupportedOperation("Only active tasks can be cancelled.") from None
     return shapes.MoveTaskCancelled(job.moved)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.named_queues.named_queues import NamedQueueSpec
+from goqueue.broker.gate.named_queues import NamedQueueSpec
+from goqueue.model.errors import PurgeInProgress
 from goqueue.wire.sqs import queue_attributes as attributes
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.errors import (
     InvalidAttributeName,
     InvalidParameterValue,
     MissingParameter,
+    PurgeQueueInProgress,
     QueueNameExists,
 )
 from goqueue.wire.sqs.handlers.finding import named, queue_of
@@ -21,12 +23,13 @@ from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues.named_queues import NamedQueue
+    from goqueue.broker.gate.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
 
-DELAYED_PER_STEP = 1000
+NAME_REST_MS = 60_000  # before the name of a deleted queue can be used again
+PURGE_PAUSE_MS = 60_000  # between two purges of a queue
 
 
 async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUrl:
@@ -35,28 +38,27 @@ async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUr
     is_fifo = attributes.is_fifo(given)
     name = check_name(body.queue_name, is_fifo=is_fifo)
     checked = attributes.check_attributes(given, front.rules, is_of_fifo=is_fifo, is_new=True)
-    known = await front.broker.named_queues.find_surely(name)
+    queues = front.gate.named_queues
+    known = await queues.find_latest(call.session, name=name)
     if known is not None:
         _check_same(known, checked)
         return shapes.QueueUrl(asked.url_of(name))
-    front.resting_names.check(name, front.now_ms())
     tags = body.tags or {}
     check_tags(tags)
     whole = attributes.with_defaults(checked, front.rules)
     attributes.check_together(whole)
-    await front.broker.named_queues.create(
-        NamedQueueSpec(
-            name=name,
-            topic=checked.get(attributes.TOPIC),
-            attributes=whole,
-            tags=tags,
-            queue_settings=attributes.queue_settings(
-                whole, await _dead_letter_topic(front, asked, name, whole)
-            ),
-            topic_settings=attributes.topic_settings(whole, front.rules),
-            is_ordered=is_fifo,
-        )
+    dead_letter_topic = await _dead_letter_topic(front, call, asked, name, whole)
+    spec = NamedQueueSpec(
+        name=name,
+        topic=checked.get(attributes.TOPIC),
+        attributes=whole,
+        tags=tags,
+        queue_settings=attributes.queue_settings(whole, dead_letter_topic),
+        topic_settings=attributes.topic_settings(whole, front.rules),
+        is_ordered=is_fifo,
+        compared={one: text for one, text in checked.items() if one != attributes.TOPIC},
     )
+    await queues.create(call.session, spec=spec)
     return shapes.QueueUrl(asked.url_of(name))
 
 
@@ -69,7 +71,7 @@ def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
 
 
 async def _dead_letter_topic(
-    front: SqsFrontEnd, asked: Asked, name: str, whole: Mapping[str, str]
+    front: SqsFrontEnd, call: Call, asked: Asked, name: str, whole: Mapping[str, str]
 ) -> str:
     """The topic of the queue that dead letters go to; empty if they stay."""
     text = whole.get("RedrivePolicy", "")
@@ -77,7 +79,9 @@ async def _dead_letter_topic(
     if policy is None:
         return ""
     target_name = asked.site.name_of_arn(policy.target_arn)
-    target = target_name and await front.broker.named_queues.find_surely(target_name)
+    target = None
+    if target_name:
+        target = await front.gate.named_queues.find_latest(call.session, name=target_name)
     reason = ""
     if not target:
         reason = "Dead letter target does not exist."
@@ -95,13 +99,13 @@ async def url(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUrl:
     if not name:
         raise MissingParameter("QueueName")
     asked.site.check_account(asked.body.queue_owner_account_id)
-    return shapes.QueueUrl(asked.url_of((await named(front, name)).name))
+    return shapes.QueueUrl(asked.url_of((await named(front, call, name)).name))
 
 
 async def list_all(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.ListedQueues:
     body: shapes.ListQueues = asked.body
     prefix = body.queue_name_prefix or ""
-    queues = await front.broker.named_queues.all_surely()
+    queues = await front.gate.named_queues.list(call.session)
     names = [one.name for one in queues if one.name.startswith(prefix)]
     page, token = page_of(names, body.max_results, body.next_token)
     urls = [asked.url_of(name) for name in page]
@@ -110,9 +114,9 @@ async def list_all(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Liste
 
 async def list_sources(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.SourceQueues:
     body: shapes.ListDeadLetterSourceQueues = asked.body
-    target = await queue_of(front, asked)
+    target = await queue_of(front, call, asked)
     names = []
-    for one in await front.broker.named_queues.all_surely():
+    for one in await front.gate.named_queues.list(call.session):
         policy = RedrivePolicy.read(one.attributes.get("RedrivePolicy", ""))
         if policy is not None and policy.target == target.name:
             names.append(one.name)
@@ -121,47 +125,26 @@ async def list_sources(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.S
 
 
 async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
-    await front.broker.named_queues.delete(queue.name)
-    if front.rules.has_resting_names:
-        front.resting_names.add(queue.name, front.now_ms())
+    queue = await queue_of(front, call, asked)
+    rest_ms = NAME_REST_MS if front.rules.has_resting_names else 0
+    await front.gate.named_queues.delete(call.session, queue=queue, rest_ms=rest_ms)
     return shapes.Nothing()
 
 
 async def purge(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
-    front.purges.begin(queue.id, queue.name, front.now_ms())
+    queue = await queue_of(front, call, asked)
     try:
-        await front.broker.queues.begin(queue.group, queue.topic)
-        await _cancel_delayed(front, queue)
-        ends = await front.broker.queues.purge(queue.group, queue.topic)
-        await front.broker.named_queues.forget_sent(queue.name, ends)
-    except BaseException:
-        front.purges.undo(queue.id)
-        raise
+        await front.gate.named_queues.purge(call.session, queue=queue, pause_ms=PURGE_PAUSE_MS)
+    except PurgeInProgress:
+        raise PurgeQueueInProgress(queue.name) from None
     return shapes.Nothing()
-
-
-async def _cancel_delayed(front: SqsFrontEnd, queue: NamedQueue) -> None:
-    """Let what is delayed never appear, unless others who read the topic wait for it too."""
-    named_queues, schedules = front.broker.named_queues, front.broker.schedules
-    readers = [one.name for one in named_queues.all() if one.topic == queue.topic]
-    if not queue.made_topic or readers != [queue.name]:
-        return
-    while True:
-        page = await schedules.list(topic=queue.topic, limit=DELAYED_PER_STEP)
-        if not page.entries:
-            return
-        outcomes = await schedules.cancel_many([one.id for one in page.entries])
-        if all(outcomes):
-            return  # Their releases are under way, and so they are purged as messages.
 
 
 # Attributes
 
 
 async def get_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueAttributes:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     names = set(asked.body.attribute_names or ())
     unknown = sorted(names - attributes.READABLE)
     if unknown:
@@ -176,14 +159,14 @@ async def get_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
     known["LastModifiedTimestamp"] = str(queue.modified_ms // attributes.SECOND_MS)
     is_all = attributes.ALL in names
     if is_all or names & set(attributes.COUNTS):
-        counts = await front.broker.queue_counting.count(queue)
+        counts = await front.gate.named_queues.count(call.session, queue=queue)
         known.update(zip(attributes.COUNTS, map(str, counts), strict=True))
     told = {name: text for name, text in known.items() if is_all or name in names}
     return shapes.QueueAttributes(told or None)
 
 
 async def set_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     given = asked.body.attributes
     if given is None:
         raise MissingParameter("Attributes")
@@ -192,12 +175,12 @@ async def set_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
     )
     whole = {name: text for name, text in {**queue.attributes, **checked}.items() if text}
     attributes.check_together(whole)
-    await front.broker.named_queues.change(
-        queue.name,
+    dead_letter_topic = await _dead_letter_topic(front, call, asked, queue.name, whole)
+    await front.gate.named_queues.change(
+        call.session,
+        queue=queue,
         attributes={name: text or None for name, text in checked.items()},
-        queue_settings=attributes.queue_settings(
-            whole, await _dead_letter_topic(front, asked, queue.name, whole)
-        ),
+        queue_settings=attributes.queue_settings(whole, dead_letter_topic),
         topic_settings=attributes.topic_settings(whole, front.rules),
     )
     return shapes.Nothing()

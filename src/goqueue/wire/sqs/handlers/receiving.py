@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from goqueue.broker.gate.named_queues import ReceiveAttempt
 from goqueue.model.errors import GoQueueError, InvalidReceipt, LeaseTooLong, StaleReceipt
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.batches import check_entries, failed
@@ -20,8 +22,7 @@ from goqueue.wire.sqs.messages import SYSTEM_ATTRIBUTES, Reader
 from goqueue.wire.sqs.queue_attributes import SECOND_MS, visibility_ms
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues.named_queues import NamedQueue
-    from goqueue.broker.queues.queues import Queues, Receiver
+    from goqueue.broker.gate.named_queues import NamedQueue, Outcomes
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
 MESSAGES_MAX = 10
 WAIT_SECONDS_MAX = 20
 VISIBILITY_SECONDS_MAX = 43_200
-# How long a short poll waits for messages that are stored and not yet announced to the owner.
-ANNOUNCED_MS_MAX = 1_000
 CONSUMER = "sqs"  # of a client whose address is not known
 _NOT_TO_CHANGE = "Message does not exist or is not available for visibility timeout change."
 
 
 async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Received:
     body: shapes.ReceiveMessage = asked.body
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     count = _check_count(body.max_number_of_messages)
     seconds = _check_visibility(body.visibility_timeout)
     wait_seconds = _check_wait(body.wait_time_seconds)
@@ -45,91 +44,75 @@ async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Receiv
         wait_seconds = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
     if seconds is None:
         seconds = int(queue.attributes.get("VisibilityTimeout", "30"))
-    reader = _reader(front, queue, asked)
-    attempt = body.receive_request_attempt_id if queue.is_ordered else None
-    if attempt is not None:
-        again = await _again(front, queue, attempt, seconds)
-        if again is not None:
-            return shapes.Received(again)
-    queues = front.broker.queues
-    receive_for = partial(
-        _receiver, queues, queue, call, count=count, visibility_ms=visibility_ms(seconds)
-    )
-    receiver = receive_for(wait_seconds * SECOND_MS)
-    call.on_cancel(receiver.cancel)
-    received = await receiver.promise
-    if not received and not wait_seconds and not queues.is_alone:
-        # A message that was stored before this call may have yet to be announced to this node, or
-        # may have been announced while the leaders were asked.
-        is_behind = await queues.is_behind(queue.group, queue.topic)
-        receiver = receive_for(ANNOUNCED_MS_MAX if is_behind else 0)
-        call.on_cancel(receiver.cancel)
-        received = await receiver.promise
-    messages = reader.show(received)
-    if attempt is not None:
-        front.attempts.keep(queue.id, attempt, messages, front.now_ms())
-    return shapes.Received(messages or None)
-
-
-def _receiver(
-    queues: Queues, queue: NamedQueue, call: Call, wait_ms: int, *, count: int, visibility_ms: int
-) -> Receiver:
-    return queues.receive(
-        queue.group,
-        queue.topic,
+    wanted, attempt = _wanted(body), None
+    if queue.is_ordered and body.receive_request_attempt_id is not None:
+        attempt = ReceiveAttempt(body.receive_request_attempt_id, _encode(wanted))
+    topic_id, received, note = await front.gate.named_queues.receive(
+        call.session,
+        queue=queue,
         consumer=call.client_host or CONSUMER,
         messages_max=count,
-        wait_ms=wait_ms,
-        visibility_ms=visibility_ms,
+        wait_ms=wait_seconds * SECOND_MS,
+        visibility_ms=visibility_ms(seconds),
+        attempt=attempt,
+        cancellation=call.cancellation,
     )
-
-
-async def _again(
-    front: SqsFrontEnd, queue: NamedQueue, attempt: str, seconds: int
-) -> list[shapes.Message] | None:
-    """What an attempt of this name was given, if it is still out; it is so for longer then."""
-    known = front.attempts.find(queue.id, attempt, front.now_ms())
-    if known is None:
-        return None
-    outcomes = await front.broker.queues.extend(
-        queue.group, known.receipts, visibility_ms=visibility_ms(seconds)
+    if attempt is not None:
+        wanted = _decode_wanted(note)  # The same answer again, whatever this call wants.
+    reader = Reader(
+        topic_id,
+        queue.is_ordered,
+        wanted.system_names,
+        wanted.attribute_names,
+        _source_arns(front, call, asked),
+        asked.site.account,
     )
-    if any(outcomes):
-        front.attempts.forget(queue.id, attempt)
-        return None
-    return known.messages
+    return shapes.Received(reader.show(received) or None)
 
 
-def _reader(front: SqsFrontEnd, queue: NamedQueue, asked: Asked) -> Reader:
-    body: shapes.ReceiveMessage = asked.body
+class _Wanted(NamedTuple):
+    """What a receive call wants to know of its messages."""
+
+    system_names: set[str]
+    attribute_names: Sequence[str]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_wanted = msgspec.msgpack.Decoder(_Wanted).decode
+
+
+def _wanted(body: shapes.ReceiveMessage) -> _Wanted:
     names = {*(body.attribute_names or ()), *(body.message_system_attribute_names or ())}
     if "All" in names:
         names = set(SYSTEM_ATTRIBUTES)
     for name in sorted(names):
         if name not in SYSTEM_ATTRIBUTES:
             raise InvalidAttributeName(name)
+    return _Wanted(names, body.message_attribute_names or ())
 
+
+def _source_arns(front: SqsFrontEnd, call: Call, asked: Asked) -> Callable[[str], str | None]:
     names_by_group: dict[str, str] = {}
 
     def source_arn(group: str) -> str | None:
-        """The queue of a group; there is none where a group has died of another protocol."""
+        """The queue of a group; there is none for messages that another protocol gave up."""
         if not names_by_group:
-            names_by_group.update((one.group, one.name) for one in front.broker.named_queues.all())
+            names_by_group.update(front.gate.named_queues.names_by_group(call.session))
         name = names_by_group.get(group)
         return None if name is None else asked.site.arn_of(name)
 
-    topic_id = front.broker.topics.get(queue.topic).id
-    wanted = body.message_attribute_names or ()
-    return Reader(topic_id, queue.is_ordered, names, wanted, source_arn, asked.site.account)
+    return source_arn
 
 
 # Settling
 
 
 async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     receipt = _check_receipt(asked.body.receipt_handle)
-    [outcome] = await front.broker.queues.ack(queue.group, [receipt])
+    [outcome] = await front.gate.named_queues.delete_messages(
+        call.session, queue=queue, receipts=[receipt]
+    )
     _check_deleted(outcome, receipt)
     return shapes.Nothing()
 
@@ -137,10 +120,11 @@ async def delete(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing
 async def delete_batch(
     front: SqsFrontEnd, call: Call, asked: Asked
 ) -> shapes.DeleteMessageBatchResult:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     entries = check_entries(asked.body.entries, "DeleteMessageBatch")
-    outcomes = await front.broker.queues.ack(
-        queue.group, [one.receipt_handle or "" for one in entries]
+    receipts = [one.receipt_handle or "" for one in entries]
+    outcomes = await front.gate.named_queues.delete_messages(
+        call.session, queue=queue, receipts=receipts
     )
     done, refused = [], []
     for one, outcome in zip(entries, outcomes, strict=True):
@@ -168,11 +152,11 @@ def _check_deleted(outcome: GoQueueError | None, receipt: str) -> None:
 
 
 async def change_visibility(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     body: shapes.ChangeMessageVisibility = asked.body
     receipt = _check_receipt(body.receipt_handle)
     seconds = _required_visibility(body.visibility_timeout)
-    [outcome] = await _change(front, queue, [receipt], seconds)
+    [outcome] = await _change(front, call, queue, [receipt], seconds)
     _check_changed(outcome, receipt)
     return shapes.Nothing()
 
@@ -180,7 +164,7 @@ async def change_visibility(front: SqsFrontEnd, call: Call, asked: Asked) -> sha
 async def change_visibility_batch(
     front: SqsFrontEnd, call: Call, asked: Asked
 ) -> shapes.ChangeMessageVisibilityBatchResult:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     entries = check_entries(asked.body.entries, "ChangeMessageVisibilityBatch")
     done, refused = [], []
     by_seconds: dict[int, list[tuple[str, str]]] = {}
@@ -193,7 +177,7 @@ async def change_visibility_batch(
         except GoQueueError as error:
             refused.append(failed(one.id, error))
     for seconds, chosen in by_seconds.items():
-        outcomes = await _change(front, queue, [receipt for _, receipt in chosen], seconds)
+        outcomes = await _change(front, call, queue, [receipt for _, receipt in chosen], seconds)
         for (entry_id, receipt), outcome in zip(chosen, outcomes, strict=True):
             try:
                 _check_changed(outcome, receipt)
@@ -204,15 +188,13 @@ async def change_visibility_batch(
 
 
 async def _change(
-    front: SqsFrontEnd, queue: NamedQueue, receipts: Sequence[str], seconds: int
-) -> Sequence[GoQueueError | None]:
-    """Keep messages for so long from now on; none at all gives them back."""
-    queues = front.broker.queues
-    if seconds == 0:
-        return await queues.nack(queue.group, receipts, delay_ms=0)
-    return await queues.extend(
-        queue.group,
-        receipts,
+    front: SqsFrontEnd, call: Call, queue: NamedQueue, receipts: Sequence[str], seconds: int
+) -> Outcomes:
+    """Keep messages for so long from now on; 0 seconds give them back."""
+    return await front.gate.named_queues.change_visibility(
+        call.session,
+        queue=queue,
+        receipts=receipts,
         visibility_ms=seconds * SECOND_MS,
         total_ms_max=VISIBILITY_SECONDS_MAX * SECOND_MS,
     )

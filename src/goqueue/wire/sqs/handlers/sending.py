@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.named_queues.named_queues import Posted, Posting
-from goqueue.broker.named_queues.sending import Scope
+from goqueue.broker.gate.named_queues import Posted, Posting, Scope
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.sqs import digests, shapes
@@ -25,7 +24,7 @@ from goqueue.wire.sqs.queue_attributes import SECOND_MS
 from goqueue.wire.sqs.shapes import Outgoing
 
 if TYPE_CHECKING:
-    from goqueue.broker.named_queues.named_queues import NamedQueue
+    from goqueue.broker.gate.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd
@@ -39,10 +38,11 @@ _NOT_FOR_TYPE = "The request include parameter that is not valid for this queue 
 
 
 async def send(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sent:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     terms, message = _Terms(front, queue, asked), asked.body
-    draft = _draft(terms, message, _size(message), new_id(front.broker.random), "are invalid")
-    [result] = await front.broker.named_queues.send(queue, [draft.posting])
+    draft = _draft(terms, message, _size(message), new_id(front.random), "are invalid")
+    sent = await front.gate.named_queues.send(call.session, queue=queue, postings=[draft.posting])
+    [result] = sent.results
     if isinstance(result, GoQueueError):
         raise result
     return shapes.Sent(
@@ -55,7 +55,7 @@ async def send(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sent:
 
 
 async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.SendMessageBatchResult:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     entries = check_entries(asked.body.entries, "SendMessageBatch")
     sizes = [_size(one) for one in entries]
     if sum(sizes) > front.rules.message_bytes_max:
@@ -66,7 +66,7 @@ async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sen
             _check_ordered(terms, one)
     drafts: list[tuple[str, _Draft]] = []
     refused: list[shapes.Failed] = []
-    ids = new_ids(front.broker.random, len(entries))
+    ids = new_ids(front.random, len(entries))
     for one, size, message_id in zip(entries, sizes, ids, strict=True):
         assert one.id is not None
         try:
@@ -77,8 +77,8 @@ async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sen
     sent: list[shapes.SentEntry] = []
     if drafts:
         postings = [draft.posting for _, draft in drafts]
-        results = await front.broker.named_queues.send(queue, postings)
-        for (entry_id, draft), result in zip(drafts, results, strict=True):
+        stored = await front.gate.named_queues.send(call.session, queue=queue, postings=postings)
+        for (entry_id, draft), result in zip(drafts, stored.results, strict=True):
             if isinstance(result, GoQueueError):
                 refused.append(failed(entry_id, result))
                 continue

@@ -36,33 +36,33 @@ def check_tags(tags: Mapping[str, str]) -> None:
 
 
 async def tag(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     tags = asked.body.tags
     if not tags:
         raise MissingParameter("Tags")
     check_tags({**queue.tags, **tags})
-    await front.broker.named_queues.change(queue.name, tags=tags)
+    await front.gate.named_queues.change(call.session, queue=queue, tags=tags)
     return shapes.Nothing()
 
 
 async def untag(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     keys = asked.body.tag_keys
     if not keys:
         raise MissingParameter("TagKeys")
     if gone := {key: None for key in keys if key in queue.tags}:
-        await front.broker.named_queues.change(queue.name, tags=gone)
+        await front.gate.named_queues.change(call.session, queue=queue, tags=gone)
     return shapes.Nothing()
 
 
 async def list_tags(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueTags:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     return shapes.QueueTags(queue.tags or None)
 
 
 async def add_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
     body: shapes.AddPermission = asked.body
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     policy = add_statement(
         queue.attributes.get("Policy", "{}"),
         queue=queue.name,
@@ -71,14 +71,16 @@ async def add_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
         accounts=body.account_ids or [],
         actions=body.actions or [],
     )
-    await front.broker.named_queues.change(queue.name, attributes={"Policy": policy})
+    await front.gate.named_queues.change(call.session, queue=queue, attributes={"Policy": policy})
     return shapes.Nothing()
 
 
 async def remove_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, asked)
+    queue = await queue_of(front, call, asked)
     if not asked.body.label:
         raise MissingParameter("Label")
     policy = remove_statement(queue.attributes.get("Policy", "{}"), asked.body.label)
-    await front.broker.named_queues.change(queue.name, attributes={"Policy": policy or None})
+    await front.gate.named_queues.change(
+        call.session, queue=queue, attributes={"Policy": policy or None}
+    )
     return shapes.Nothing()

@@ -1,0 +1,143 @@
+"""Operations on dead letters, and the jobs that bring them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.gate.operation import Area, Arguments, operation, topic
+from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
+from goqueue.broker.redrives.jobs import Preview
+from goqueue.delivery.redrive import (
+    LETTERS_NAMED_MAX,
+    RATE_PER_S_MAX,
+    Letter,
+    LetterFilter,
+    Redrive,
+    RedriveOrder,
+)
+from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "LETTERS_NAMED_MAX",
+    "RATE_PER_S_MAX",
+    "DamagedLetters",
+    "DeadLetterPage",
+    "DeadLettersArea",
+    "Letter",
+    "LetterFilter",
+    "Preview",
+    "Redrive",
+    "RedriveOrder",
+]
+
+
+class DamagedLetters(NamedTuple):
+    """Offsets of a dead-letter topic that cannot be read any more, and why."""
+
+    partition: int
+    offset: int
+    next_offset: int
+    detail: str
+
+
+class DeadLetterPage(NamedTuple):
+    """Dead letters, where to go on in each partition, and what could not be read."""
+
+    dead_letter_topic: str  # empty while there is none
+    letters: list[Letter]
+    positions: list[int]
+    damaged: list[DamagedLetters]
+    total: int  # of all pages
+
+
+def _owner(broker: Broker, _: Arguments) -> int:
+    """The node that knows which dead letters were brought back, of whatever topic."""
+    return broker.queues.owner_of_state(LEDGER_GROUP)
+
+
+def _dead_letter_topic(arguments: Arguments) -> Iterable[Resource]:
+    name = arguments["dead_letter_topic"] or arguments["topic"] + DEAD_LETTER_SUFFIX
+    return (Resource(ResourceKind.TOPIC, name),)
+
+
+class DeadLettersArea(Area):
+    """Dead letters: list them, and bring them back."""
+
+    @operation(Action.READ, _dead_letter_topic, owner=_owner, is_reading=True)
+    async def list(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        dead_letter_topic: str | None,
+        filter: LetterFilter,
+        limit: int,
+        positions: Sequence[int] | None,
+    ) -> DeadLetterPage:
+        """Dead letters that were not brought back, oldest first in each partition."""
+        letters = self._broker.dead_letters
+        found = letters.find(topic, dead_letter_topic)
+        page = await letters.page(
+            topic,
+            filter=filter,
+            count_max=limit,
+            positions=None if positions is None else [*positions],
+            dead_letter_topic=dead_letter_topic,
+        )
+        damaged = [
+            DamagedLetters(
+                one.partition.name.partition, one.offset, one.next_offset, str(one.error)
+            )
+            for one in page.damaged
+        ]
+        total = await letters.count(topic, dead_letter_topic)
+        name = "" if found is None else found.name
+        return DeadLetterPage(name, page.letters, page.positions, damaged, total)
+
+    # Redrives
+
+    @operation(Action.READ, _dead_letter_topic, owner=_owner)
+    async def redrive(
+        self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
+    ) -> Redrive:
+        """Start a job that brings dead letters back to their topics."""
+        target = Resource(ResourceKind.TOPIC, order.target_topic or topic)
+        self._check(session, Action.WRITE, target)
+        return await self._broker.redrives.start(topic, order, dead_letter_topic)
+
+    @operation(Action.READ, _dead_letter_topic, owner=_owner, is_reading=True)
+    async def preview(
+        self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
+    ) -> Preview:
+        """What a job with this order would bring back now."""
+        return await self._broker.redrives.preview(topic, order, dead_letter_topic)
+
+    @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
+    async def redrives(self, session: Session, *, topic: str) -> Sequence[Redrive]:
+        """The jobs of a topic, newest first."""
+        return self._broker.redrives.jobs(topic)
+
+    @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
+    async def show_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Redrive:
+        return self._broker.redrives.get(topic, redrive_id)
+
+    @operation(Action.WRITE, topic(), owner=_owner)
+    def pause_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+        """Stop a job after the step that is running, if one is."""
+        return self._broker.redrives.pause(topic, redrive_id)
+
+    @operation(Action.WRITE, topic(), owner=_owner)
+    def resume_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+        return self._broker.redrives.resume(topic, redrive_id)
+
+    @operation(Action.WRITE, topic(), owner=_owner)
+    def cancel_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+        """End a job. What was brought back stays so, what was not stays a dead letter."""
+        return self._broker.redrives.cancel(topic, redrive_id)

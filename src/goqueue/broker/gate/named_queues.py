@@ -1,0 +1,296 @@
+"""Operations on queues by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from goqueue.broker.gate.operation import Area, Arguments, named_by_owner, operation, query
+from goqueue.broker.gate.queues import Lease, Outcomes, Received
+from goqueue.broker.named_queues.counting import Counts
+from goqueue.broker.named_queues.moves import TARGET_GONE, Move
+from goqueue.broker.named_queues.named_queues import (
+    Changes,
+    NamedQueue,
+    NamedQueueSpec,
+    Posted,
+    Posting,
+)
+from goqueue.broker.named_queues.receiving import ReceiveAttempt
+from goqueue.broker.named_queues.sending import PostResult, Scope
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.errors import GoQueueError, UnknownQueue
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "TARGET_GONE",
+    "Counts",
+    "Lease",
+    "Move",
+    "NamedQueue",
+    "NamedQueueSpec",
+    "NamedQueuesArea",
+    "Outcomes",
+    "Posted",
+    "Posting",
+    "QueueMessages",
+    "ReceiveAttempt",
+    "Received",
+    "Scope",
+    "Sent",
+]
+
+
+class QueueMessages(NamedTuple):
+    """What was received from a queue, the id of its topic, and the note of the attempt."""
+
+    topic_id: bytes
+    received: Received
+    note: bytes
+
+
+class Sent:
+    """The results of messages that were sent, in their order."""
+
+    PACKED: ClassVar[Any] = list[tuple[Posted | None, GoQueueError | None]]
+
+    __slots__ = ("results",)
+
+    def __init__(self, results: list[PostResult]) -> None:
+        self.results = results
+
+    def pack(self) -> list[tuple[Posted | None, GoQueueError | None]]:
+        return [
+            (None, one) if isinstance(one, GoQueueError) else (one, None) for one in self.results
+        ]
+
+    @classmethod
+    def unpack(cls, packed: list[tuple[Posted | None, GoQueueError | None]]) -> Sent:
+        results: list[PostResult] = []
+        for posted, error in packed:
+            one = posted or error
+            assert one is not None
+            results.append(one)
+        return cls(results)
+
+
+# Owners
+
+
+def _owner(broker: Broker, arguments: Arguments) -> int:
+    """The node that has the leases of a queue."""
+    return broker.named_queues.owner_of(arguments["queue"])
+
+
+def _owner_if_ordered(broker: Broker, arguments: Arguments) -> int | None:
+    """Any node stores messages; duplicates are recognised by the owner."""
+    return _owner(broker, arguments) if arguments["queue"].is_ordered else None
+
+
+def _maker(broker: Broker, arguments: Arguments) -> int:
+    """The node that makes queues of a name."""
+    return broker.named_queues.maker_of(arguments["spec"].name)
+
+
+def _maker_if_resting(broker: Broker, arguments: Arguments) -> int | None:
+    """Any node deletes a queue; where names rest, the one that makes queues must remember it."""
+    if not arguments["rest_ms"]:
+        return None
+    return broker.named_queues.maker_of(arguments["queue"].name)
+
+
+# Resources
+
+
+def _topic(queue: NamedQueue) -> Resource:
+    return Resource(ResourceKind.TOPIC, queue.topic)
+
+
+def _queue_topic(arguments: Arguments) -> Iterable[Resource]:
+    return (_topic(arguments["queue"]),)
+
+
+def _queue_group(arguments: Arguments) -> Iterable[Resource]:
+    return (Resource(ResourceKind.GROUP, arguments["queue"].group),)
+
+
+def _new_topic(arguments: Arguments) -> Iterable[Resource]:
+    spec: NamedQueueSpec = arguments["spec"]
+    return (Resource(ResourceKind.TOPIC, spec.topic or spec.name),)
+
+
+class NamedQueuesArea(Area):
+    """Queues by name: create, find, change, send, receive, settle, count, purge, move.
+
+    A front end finds a queue first, and passes it to the other operations.
+    """
+
+    # Finding
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def find(self, session: Session, *, name: str) -> NamedQueue | None:
+        """A queue that this node knows."""
+        return self._visible(session, self._broker.named_queues.find(name))
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def find_latest(self, session: Session, *, name: str) -> NamedQueue | None:
+        """A queue, also one that another node has made a moment ago."""
+        return self._visible(session, await self._broker.named_queues.find_surely(name))
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def names_by_group(self, session: Session) -> dict[str, str]:
+        """The names of queues by their groups."""
+        queues = self._broker.named_queues.all()
+        return {one.group: one.name for one in queues if self._visible(session, one)}
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def list(self, session: Session) -> Sequence[NamedQueue]:
+        """All queues by name, also those that other nodes have made a moment ago."""
+        queues = await self._broker.named_queues.all_surely()
+        return [one for one in queues if self._visible(session, one)]
+
+    def _visible(self, session: Session, queue: NamedQueue | None) -> NamedQueue | None:
+        if queue is None or not self._may(session, Action.DESCRIBE, _topic(queue)):
+            return None
+        return queue
+
+    # Making, changing, deleting
+
+    @operation(Action.CREATE, _new_topic, owner=_maker)
+    def create(self, session: Session, *, spec: NamedQueueSpec) -> Promise[NamedQueue]:
+        """Make a queue; one that exists with the attributes that are compared is returned."""
+        return self._broker.named_queues.create(spec)
+
+    @operation(Action.ALTER, _queue_topic)
+    def change(
+        self,
+        session: Session,
+        *,
+        queue: NamedQueue,
+        attributes: Changes | None = None,
+        tags: Changes | None = None,
+        queue_settings: Mapping[str, Any] | None = None,
+        topic_settings: Mapping[str, str] | None = None,
+    ) -> Promise[NamedQueue]:
+        """Change some attributes, tags or settings; what is None is removed."""
+        return self._broker.named_queues.change(
+            queue.name,
+            attributes=attributes,
+            tags=tags,
+            queue_settings=queue_settings,
+            topic_settings=topic_settings,
+        )
+
+    @operation(Action.DELETE, _queue_topic, _queue_group, owner=_maker_if_resting)
+    def delete(self, session: Session, *, queue: NamedQueue, rest_ms: int = 0) -> Promise[None]:
+        """Delete a queue; its name cannot be used again for `rest_ms`."""
+        return self._broker.named_queues.delete(queue.name, rest_ms=rest_ms)
+
+    # Messages
+
+    @operation(Action.WRITE, _queue_topic, owner=_owner_if_ordered)
+    async def send(
+        self, session: Session, *, queue: NamedQueue, postings: Sequence[Posting]
+    ) -> Sent:
+        """Store messages, or schedule those that are delayed; those sent before only once."""
+        if queue.is_ordered:
+            queue = await self._latest(queue)
+        return Sent(await self._broker.named_queues.send(queue, postings))
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    async def receive(
+        self,
+        session: Session,
+        *,
+        queue: NamedQueue,
+        consumer: str,
+        messages_max: int,
+        wait_ms: int,
+        visibility_ms: int,
+        attempt: ReceiveAttempt | None = None,
+        cancellation: Cancellation,
+    ) -> QueueMessages:
+        """Lease messages; a repeated attempt of the same name gets the same ones again."""
+        queue = await self._latest(queue)
+        topic_id = self._broker.topics.get(queue.topic).id
+        received, note = await self._broker.queue_receiving.receive(
+            queue,
+            consumer=consumer,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
+            attempt=attempt,
+            cancellation=cancellation,
+        )
+        return QueueMessages(topic_id, received, note)
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    def delete_messages(
+        self, session: Session, *, queue: NamedQueue, receipts: Sequence[str]
+    ) -> Promise[Outcomes]:
+        """These messages are done."""
+        return self._broker.queues.ack(queue.group, receipts)
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    def change_visibility(
+        self,
+        session: Session,
+        *,
+        queue: NamedQueue,
+        receipts: Sequence[str],
+        visibility_ms: int,
+        total_ms_max: int,
+    ) -> Promise[Outcomes]:
+        """Keep messages for so long from now on, in all no longer than a time; 0 releases them."""
+        if visibility_ms == 0:
+            return self._broker.queues.nack(queue.group, receipts, delay_ms=0)
+        return self._broker.queues.extend(
+            queue.group, receipts, visibility_ms=visibility_ms, total_ms_max=total_ms_max
+        )
+
+    @operation(Action.DESCRIBE, _queue_group, _queue_topic, owner=_owner, is_reading=True)
+    async def count(self, session: Session, *, queue: NamedQueue) -> Counts:
+        """How many messages are ready, out and delayed."""
+        return await self._broker.queue_counting.count(await self._latest(queue))
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    async def purge(self, session: Session, *, queue: NamedQueue, pause_ms: int) -> None:
+        """Finish everything in a queue; refused within `pause_ms` after the last purge."""
+        await self._broker.queue_purging.purge(await self._latest(queue), pause_ms=pause_ms)
+
+    # Moves
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    async def move(
+        self, session: Session, *, queue: NamedQueue, target: str, rate_per_s: int | None
+    ) -> Move:
+        """Start to move all messages to a queue, or without one to where they came from."""
+        named = self._broker.named_queues.find(target)
+        if named is not None:
+            self._check(session, Action.WRITE, _topic(named))
+        return await self._broker.named_queue_moves.start(
+            await self._latest(queue), target=target, rate_per_s=rate_per_s
+        )
+
+    @operation(Action.DESCRIBE, _queue_group, _queue_topic, owner=_owner, is_reading=True)
+    async def moves(self, session: Session, *, queue: NamedQueue) -> Sequence[Move]:
+        """The moves out of a queue, newest first."""
+        return self._broker.named_queue_moves.jobs(await self._latest(queue))
+
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: str) -> Move:
+        """End a move after the step that is under way."""
+        return await self._broker.named_queue_moves.cancel(await self._latest(queue), move_id)
+
+    async def _latest(self, queue: NamedQueue) -> NamedQueue:
+        """The queue as the owner knows it, who may learn of changes before or after others."""
+        queues = self._broker.named_queues
+        found = queues.find(queue.name) or await queues.find_surely(queue.name)
+        if found is None:
+            raise UnknownQueue(queue.name)
+        return found

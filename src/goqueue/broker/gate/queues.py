@@ -1,0 +1,263 @@
+"""Operations on the messages of queue groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
+from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
+from goqueue.broker.queues.received import Received, ReceivedRun
+from goqueue.delivery import (
+    LANE_NAMES,
+    LaneStats,
+    Lease,
+    PartitionStats,
+    QueueSettings,
+    QueueStats,
+    Totals,
+)
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Promise, promised
+from goqueue.model.access import Action
+from goqueue.model.errors import GoQueueError
+from goqueue.model.session import Session
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+__all__ = [
+    "LANE_NAMES",
+    "AckedAndReceived",
+    "Edge",
+    "LaneStats",
+    "Lease",
+    "Outcomes",
+    "PartitionStats",
+    "PeekedMessage",
+    "QueueSettings",
+    "QueueStats",
+    "QueuesArea",
+    "Received",
+    "ReceivedRun",
+    "TopicLanes",
+    "Totals",
+]
+
+Outcomes = list[GoQueueError | None]  # of receipts, in their order
+Edge = Literal["earliest", "latest"]
+
+
+class AckedAndReceived(NamedTuple):
+    """Messages, and the outcomes of the receipts that were acknowledged before."""
+
+    outcomes: Outcomes
+    received: Received
+
+
+def _owner(broker: Broker, arguments: Arguments) -> int:
+    """The owner of a queue group, or who knows whether a stream group has its name.
+
+    A receive makes a group that is not there at the latter node. It is not the owner of the new
+    group unless by chance, and refuses; the entry node then finds the owner.
+    """
+    name = arguments["group"]
+    if broker.queues.is_known(name):
+        return broker.queues.owner_of(name)
+    return broker.named_queues.maker_of(name)
+
+
+def _merge_lanes(_: Arguments, answers: Sequence[TopicLanes]) -> TopicLanes:
+    """Every node counts in the replicas that it has, and knows the groups that it owns."""
+    whole = answers[-1]
+    stored = whole.stored
+    for answer in answers[:-1]:
+        stored = [
+            [max(pair) for pair in zip(mine, other, strict=True)]
+            for mine, other in zip(stored, answer.stored, strict=False)
+        ]
+    groups = {name: lanes for answer in answers for name, lanes in answer.groups.items()}
+    return whole._replace(stored=stored, groups=groups)
+
+
+class QueuesArea(Area):
+    """Queue groups: receive, settle, inspect, rewind, purge."""
+
+    # Receiving
+
+    @operation(Action.READ, group(), topic(), owner=_owner)
+    def receive(
+        self,
+        session: Session,
+        *,
+        group: str,
+        topic: str,
+        consumer: str,
+        messages_max: int,
+        wait_ms: int,
+        visibility_ms: int | None,
+        cancellation: Cancellation,
+    ) -> Promise[Received]:
+        """Lease messages, now or when there are some. A group that is not there is made."""
+        receive = partial(
+            self._receive,
+            group,
+            topic,
+            consumer=consumer,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
+            cancellation=cancellation,
+        )
+        if self._broker.topics.find(topic) is None:
+            return promised(self._receive_from_new(topic, receive))
+        return receive()
+
+    async def _receive_from_new(
+        self, topic: str, receive: Callable[[], Promise[Received]]
+    ) -> Received:
+        """Make the topic first: a group of a topic that cannot be made is not made either."""
+        await self._broker.topic_in_use(topic)
+        return await receive()
+
+    def _receive(
+        self,
+        group: str,
+        topic: str,
+        *,
+        consumer: str,
+        messages_max: int,
+        wait_ms: int,
+        visibility_ms: int | None,
+        cancellation: Cancellation,
+    ) -> Promise[Received]:
+        receiver = self._broker.queues.receive(
+            group,
+            topic,
+            consumer=consumer,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
+        )
+        cancellation.on_cancel(receiver.cancel)
+        return receiver.promise
+
+    @operation(Action.READ, group(), topic(), owner=_owner)
+    async def ack_and_receive(
+        self,
+        session: Session,
+        *,
+        group: str,
+        topic: str,
+        receipts: Sequence[str],
+        consumer: str,
+        messages_max: int,
+        wait_ms: int,
+        visibility_ms: int | None,
+        cancellation: Cancellation,
+    ) -> AckedAndReceived:
+        """Acknowledge earlier messages, then receive. Messages are returned even if acks fail."""
+        if self._broker.topics.find(topic) is None:
+            await self._broker.topic_in_use(topic)
+        self._broker.queues.served(group, topic)  # Else nothing is acknowledged.
+        acked = self._broker.queues.ack(group, receipts)
+        received = await self._receive(
+            group,
+            topic,
+            consumer=consumer,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
+            cancellation=cancellation,
+        )
+        try:
+            outcomes = await acked
+        except GoQueueError as error:
+            outcomes = [error] * len(receipts)
+        return AckedAndReceived(outcomes, received)
+
+    # Settling
+
+    @operation(Action.READ, group(), owner=_owner)
+    def ack(self, session: Session, *, group: str, receipts: Sequence[str]) -> Promise[Outcomes]:
+        """These messages are done."""
+        return self._broker.queues.ack(group, receipts)
+
+    @operation(Action.READ, group(), owner=_owner)
+    def nack(
+        self, session: Session, *, group: str, receipts: Sequence[str], delay_ms: int | None
+    ) -> Promise[Outcomes]:
+        """These messages are delivered again, after a delay or after the group's backoff."""
+        return self._broker.queues.nack(group, receipts, delay_ms=delay_ms)
+
+    @operation(Action.READ, group(), owner=_owner)
+    def reject(
+        self, session: Session, *, group: str, receipts: Sequence[str], reason: str
+    ) -> Promise[Outcomes]:
+        """These messages go to the dead-letter topic."""
+        return self._broker.queues.reject(group, receipts, reason=reason)
+
+    @operation(Action.READ, group(), owner=_owner)
+    def extend(
+        self, session: Session, *, group: str, receipts: Sequence[str], visibility_ms: int | None
+    ) -> Promise[Outcomes]:
+        """Keep these messages for longer, counted from now."""
+        return self._broker.queues.extend(group, receipts, visibility_ms=visibility_ms)
+
+    # Position
+
+    @operation(Action.READ, group(), topic(), owner=_owner)
+    async def rewind(
+        self,
+        session: Session,
+        *,
+        group: str,
+        topic: str,
+        to: Edge | None = None,
+        offsets: Mapping[int, int] | None = None,
+        time_ms: int | None = None,
+    ) -> dict[int, int]:
+        """Deliver again from an edge, from offsets or from a time on; where each partition is."""
+        if to is not None:
+            offsets = await self._edge(topic, to)
+        return await self._broker.queues.rewind(group, topic, offsets=offsets, time_ms=time_ms)
+
+    async def _edge(self, name: str, edge: Edge) -> dict[int, int]:
+        topic = self._broker.topics.get(name)
+        bounds = await self._broker.look(topic, range(len(topic.partitions)))
+        return {
+            number: one.start_offset if edge == "earliest" else one.high_watermark
+            for number, one in enumerate(bounds)
+        }
+
+    @operation(Action.READ, group(), topic(), owner=_owner)
+    def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
+        """Finish everything that is there now; where each partition goes on."""
+        return self._broker.queues.purge(group, topic)
+
+    # Inspection
+
+    @operation(Action.READ, group(), topic(), owner=_owner, is_reading=True)
+    def peek(
+        self,
+        session: Session,
+        *,
+        group: str,
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        limit: int,
+    ) -> Promise[list[PeekedMessage]]:
+        """Messages with their state, of one partition or of all; nothing changes."""
+        return self._broker.queues.peek(group, topic, partition, offset=offset, count=limit)
+
+    @operation(Action.DESCRIBE, group(), topic(), owner=_owner, is_reading=True)
+    async def stats(self, session: Session, *, group: str, topic: str) -> QueueStats:
+        """What is ready, in flight and waiting."""
+        return self._broker.queues.stats(group, topic)
+
+    @operation(Action.DESCRIBE, topic(), merge=_merge_lanes, is_reading=True)
+    async def lanes(self, session: Session, *, topic: str) -> TopicLanes:
+        """How the priority lanes of a topic are set, what they hold, and how each group fares."""
+        return self._broker.queues.lanes(topic)

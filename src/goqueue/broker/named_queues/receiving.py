@@ -1,0 +1,106 @@
+"""Receiving from named queues."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from goqueue.broker.named_queues.attempts import Attempt, Attempts
+from goqueue.broker.named_queues.named_queues import NamedQueue
+from goqueue.broker.queues.queues import Queues
+from goqueue.broker.queues.received import Received
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.clock import Scheduler
+
+# How long a short poll waits for messages that are stored and not yet announced to the owner.
+ANNOUNCED_MS_MAX = 1_000
+
+
+class ReceiveAttempt(NamedTuple):
+    """A receive call that may be repeated under its name; the first call's note comes back."""
+
+    name: str
+    note: bytes = b""
+
+
+class QueueReceiving:
+    """Receives messages at the owner of a queue, and again for an attempt that is repeated."""
+
+    def __init__(self, scheduler: Scheduler, queues: Queues) -> None:
+        self._scheduler = scheduler
+        self._queues = queues
+        self._attempts = Attempts()
+
+    async def receive(
+        self,
+        queue: NamedQueue,
+        *,
+        consumer: str,
+        messages_max: int,
+        wait_ms: int,
+        visibility_ms: int,
+        attempt: ReceiveAttempt | None,
+        cancellation: Cancellation,
+    ) -> tuple[Received, bytes]:
+        """Lease messages; those of an attempt of the same name again, if it still holds them.
+
+        Returns the note of the attempt that has leased them, too.
+        """
+        if attempt is not None:
+            again = await self._again(queue, attempt.name, visibility_ms)
+            if again is not None:
+                return again.received, again.note
+        receive = partial(
+            self._receive,
+            queue,
+            consumer=consumer,
+            messages_max=messages_max,
+            visibility_ms=visibility_ms,
+            cancellation=cancellation,
+        )
+        received = await receive(wait_ms)
+        is_short = not wait_ms and not cancellation.is_cancelled
+        if not received and is_short and not self._queues.is_alone:
+            # A message that was stored before this call may have yet to be announced to this node,
+            # or may have been announced while the leaders were asked.
+            is_behind = await self._queues.is_behind(queue.group, queue.topic)
+            received = await receive(ANNOUNCED_MS_MAX if is_behind else 0)
+        if attempt is None:
+            return received, b""
+        now_ms = self._scheduler.wall_ms()
+        self._attempts.keep(queue.id, attempt.name, received, now_ms, note=attempt.note)
+        return received, attempt.note
+
+    async def _receive(
+        self,
+        queue: NamedQueue,
+        wait_ms: int,
+        *,
+        consumer: str,
+        messages_max: int,
+        visibility_ms: int,
+        cancellation: Cancellation,
+    ) -> Received:
+        receiver = self._queues.receive(
+            queue.group,
+            queue.topic,
+            consumer=consumer,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
+        )
+        cancellation.on_cancel(receiver.cancel)
+        return await receiver.promise
+
+    async def _again(self, queue: NamedQueue, name: str, visibility_ms: int) -> Attempt | None:
+        """What an attempt of this name was given, if it is still out; its leases are extended."""
+        known = self._attempts.find(queue.id, name, self._scheduler.wall_ms())
+        if known is None:
+            return None
+        outcomes = await self._queues.extend(
+            queue.group, known.receipts, visibility_ms=visibility_ms
+        )
+        if any(outcomes):
+            self._attempts.forget(queue.id, name)
+            return None
+        return known

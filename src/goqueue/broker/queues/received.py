@@ -1,0 +1,150 @@
+"""What a receive call returns: messages as columns of their batches, and the leases on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+from goqueue.delivery import TAILS, Delivery, Lease
+from goqueue.model.batch import Record
+from goqueue.model.columns import Columns, PackedColumns, unpack_columns
+
+
+class ReceivedMessage(NamedTuple):
+    """A message and the delivery it came with."""
+
+    topic: str
+    record: Record
+    delivery: Delivery
+
+
+class ReceivedRun(NamedTuple):
+    """Messages of one batch that were handed out one after the other under one lease."""
+
+    columns: Columns
+    places: Sequence[int]  # in the columns
+    lease: Lease
+    first: int  # the index in the lease of the first of them
+
+
+class _PackedLease(NamedTuple):
+    """What a consumer sees of a lease."""
+
+    head: str
+    tails: list[str] | None  # None for those that number the messages
+    consumer: str
+    partition: int
+    offsets: list[int]
+    attempts: list[int]
+    lanes: bytes
+    until_ms: int
+    granted_ms: int
+    firsts_ms: list[int] | None
+
+
+class _PackedRun(NamedTuple):
+    columns: PackedColumns
+    lease: int  # its index
+    first: int
+
+
+class PackedReceived(NamedTuple):
+    """`Received` as plain data."""
+
+    topic: str
+    leases: list[_PackedLease]
+    runs: list[_PackedRun]
+
+
+class Received:
+    """What a receive call got: runs of messages, for whoever shows them, or one by one."""
+
+    PACKED: ClassVar[type] = PackedReceived
+
+    __slots__ = ("count", "runs", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.runs: list[ReceivedRun] = []
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        for columns, places, lease, first in self.runs:
+            for index, place in enumerate(places, first):
+                yield ReceivedMessage(self.topic, columns.record(place), lease.delivery(index))
+
+    def add(self, run: ReceivedRun) -> None:
+        self.runs.append(run)
+        self.count += len(run.places)
+
+    @property
+    def receipts(self) -> list[str]:
+        return [
+            lease.head + tail
+            for _, places, lease, first in self.runs
+            for tail in lease.tails[first : first + len(places)]
+        ]
+
+    def pack(self) -> PackedReceived:
+        """The same without the other records of the batches."""
+        numbers: dict[Lease, int] = {}
+        for run in self.runs:
+            numbers.setdefault(run.lease, len(numbers))
+        return PackedReceived(
+            self.topic,
+            [_pack_lease(lease) for lease in numbers],
+            [
+                _PackedRun(columns.pack(places), numbers[lease], first)
+                for columns, places, lease, first in self.runs
+            ],
+        )
+
+    @classmethod
+    def unpack(cls, packed: PackedReceived) -> Received:
+        received = cls(packed.topic)
+        leases = [_unpack_lease(one) for one in packed.leases]
+        for columns, lease, first in packed.runs:
+            received.add(
+                ReceivedRun(
+                    unpack_columns(columns), range(columns.record_count), leases[lease], first
+                )
+            )
+        return received
+
+
+def _pack_lease(lease: Lease) -> _PackedLease:
+    return _PackedLease(
+        lease.head,
+        None if len(lease.tails[0]) == len(TAILS[0]) else list(lease.tails),
+        lease.consumer,
+        lease.partition,
+        list(lease.offsets),
+        list(lease.attempts),
+        lease.lanes,
+        lease.until_ms,
+        lease.granted_ms,
+        None if lease.firsts_ms is None else list(lease.firsts_ms),
+    )
+
+
+def _unpack_lease(packed: _PackedLease) -> Lease:
+    """A lease to show, not one that messages can be settled by."""
+    return Lease(
+        id=0,
+        head=packed.head,
+        tails=TAILS[: len(packed.offsets)] if packed.tails is None else packed.tails,
+        consumer=packed.consumer,
+        partition=packed.partition,
+        offsets=packed.offsets,
+        attempts=packed.attempts,
+        lanes=packed.lanes,
+        until_ms=packed.until_ms,
+        out=bytearray(),
+        out_count=0,
+        wake_ms=packed.until_ms,
+        granted_ms=packed.granted_ms,
+        firsts_ms=packed.firsts_ms,
+    )
