@@ -284,7 +284,10 @@ class ListenerSettings:
         64, "per connection; a client that sends more waits in its socket, not in our memory"
     )
     receive_buffer_bytes_total_max: int = _size(
-        256 * MiB, "memory for half-received requests of all connections together", least=MiB
+        128 * MiB,
+        "memory for half-received requests of all connections together; when requests have to wait "
+        "for it, the connection of the largest one that does not come on is closed",
+        least=MiB,
     )
     unsent_bytes_total_max: int = _size(
         128 * MiB,

@@ -559,7 +559,7 @@ def test_without_memory_a_connection_waits_and_loses_nothing(
         await server.until(lambda: server.listener.receive_bytes_total >= 20 << 10)
         body = b"y" * (40 << 10)
         modest.writer.write(struct.pack(">i", len(body)) + body[:30_000])
-        await server.until(lambda: any(one._is_waiting_for_memory for one in server.connections))
+        await server.until(lambda: any(one.is_waiting_for_memory for one in server.connections))
         modest.writer.write(body[30_000:])
         greedy.writer.close()
         assert await modest.receive() == body
@@ -582,7 +582,7 @@ def test_a_session_that_is_unblocked_while_it_waits_for_memory_loses_nothing(
         client.send(*bodies)
         await server.until(lambda: any(one.is_blocked for one in server.sessions))
         blocked = next(one for one in server.sessions if one.is_blocked)
-        await server.until(lambda: any(one._is_waiting_for_memory for one in server.connections))
+        await server.until(lambda: any(one.is_waiting_for_memory for one in server.connections))
         blocked.release()  # while what follows has nowhere to be kept
         for _ in range(10):
             await asyncio.sleep(0)  # let the event loop act on it

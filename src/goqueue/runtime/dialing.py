@@ -98,12 +98,22 @@ class Dialer:
         if self._connection is not None:
             self._connection.close()
 
-    def reserve(self, growth: int) -> bool:
+    def reserve(self, connection: SocketConnection, size: int) -> bool:
         """Take memory for the receive buffer; False when that is too much."""
+        growth = size - connection.buffer_bytes
         if self.receive_bytes_total + growth > RECEIVE_BYTES_MAX:
             return False
         self.receive_bytes_total += growth
         return True
+
+    def may_wait(self, connection: SocketConnection) -> bool:
+        return True
+
+    def waited(self, connection: SocketConnection) -> None:
+        """It had to wait for itself."""
+
+    def make_room(self) -> None:
+        """There is one connection, and it waits for itself alone."""
 
     def forget(self, connection: SocketConnection) -> None:
         """The connection is closed; unless nobody wants it any longer, make another."""

@@ -8,7 +8,12 @@ import logging
 import socket
 import ssl
 
-from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
+from goqueue.runtime.sockets import (
+    MEMORY_WAIT_SECONDS_MAX,
+    SHARED_BUFFER_BYTES,
+    Connect,
+    SocketConnection,
+)
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
@@ -21,6 +26,9 @@ ACCEPT_PAUSE_SECONDS = 1
 SWEEP_MS = 5_000
 SYSTEM_CHOICE = -1  # of a socket's send buffer
 HANDSHAKE_SECONDS_MAX = 5.0
+SMALL_REQUEST_BYTES_MAX = 2 << 20
+ROOM_PAUSE_SECONDS = 0.25
+WAITING_FOR_MEMORY_MAX = 100  # connections, each with what the shared buffer holds
 HANDSHAKES_PER_ADDRESS_MAX = 16  # at once; nodes make one connection to each other
 
 _log = logging.getLogger(__name__)
@@ -53,6 +61,9 @@ class Listener:
         self.receive_bytes_total = 0
         self.receive_bytes_total_max = receive_bytes_total_max
         self.complaints = complaints or Complaints(_log, logging.INFO)
+        self._shortage = Complaints(_log, now_ms=lambda: int(loop.time() * 1000))
+        self._waiting: set[SocketConnection] = set()  # for memory
+        self._room_made = 0.0
         self._connections_max = connections_max
         self._per_address_max = connections_per_address_max
         self._send_buffer_bytes = send_buffer_bytes
@@ -100,18 +111,78 @@ class Listener:
         for connection in list(self.connections):
             connection.close()
 
-    def reserve(self, growth: int) -> bool:
-        """Take memory for a receive buffer; False when all that may be used is in use."""
-        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
-            for connection in self.connections:
-                connection.release_buffer()
-        if self.receive_bytes_total + growth > self.receive_bytes_total_max:
-            return False
-        self.receive_bytes_total += growth
+    def reserve(self, connection: SocketConnection, size: int) -> bool:
+        """Let a connection have a receive buffer of `size` bytes; False when it has to wait."""
+        if not self._has_room(connection, size):
+            for one in self.connections:
+                one.release_buffer()
+            if not self._has_room(connection, size):
+                return False
+        self.receive_bytes_total += size - connection.buffer_bytes
         return True
+
+    def _has_room(self, connection: SocketConnection, size: int) -> bool:
+        """Whether a buffer may grow: small ones always, large ones in the order they came.
+
+        An eighth of the memory is left to small requests while others hold some.
+        """
+        total = self.receive_bytes_total + size - connection.buffer_bytes
+        if total > self.receive_bytes_total_max:
+            return False
+        if size <= SMALL_REQUEST_BYTES_MAX:
+            return True
+        is_alone = self.receive_bytes_total == connection.buffer_bytes
+        if not is_alone and total > self.receive_bytes_total_max * 7 // 8:
+            return False
+        return not any(one.receiving_since < connection.receiving_since for one in self._waiting)
+
+    def may_wait(self, connection: SocketConnection) -> bool:
+        """Whether a connection may wait for memory; what it waits with is memory too."""
+        is_allowed = len(self._waiting) < WAITING_FOR_MEMORY_MAX
+        self._shortage.tell(
+            connection.host,
+            f"{'has to wait' if is_allowed else 'closing a connection'}: half-received requests "
+            f"take {self.receive_bytes_total_max} bytes, the most that "
+            "listeners.receive_buffer_bytes_total_max allows",
+        )
+        if is_allowed:
+            self._waiting.add(connection)
+        return is_allowed
+
+    def waited(self, connection: SocketConnection) -> None:
+        """A connection has got the memory that it waited for, or has ended."""
+        self._waiting.discard(connection)
+
+    def make_room(self) -> None:
+        """Close the connection that keeps others from being received, if there is one.
+
+        That is the one with the largest request among those that could go on and have not for a
+        while. If all wait for memory, it is the one that began last and has least to send again.
+        """
+        now = self.loop.time()
+        if now - self._room_made < ROOM_PAUSE_SECONDS:
+            return  # Those who wait try again first.
+        holding = [one for one in self.connections if one.held_bytes]
+        moving = [one for one in holding if one not in self._waiting]
+        stalled = [one for one in moving if one.receiving_since < now - MEMORY_WAIT_SECONDS_MAX]
+        large = [one for one in holding if one.held_bytes > SMALL_REQUEST_BYTES_MAX]
+        if stalled:
+            chosen = max(stalled, key=lambda one: one.held_bytes)
+        elif large and not moving:
+            chosen = max(large, key=lambda one: one.receiving_since)
+        else:
+            return
+        self._room_made = now
+        self._shortage.tell(
+            chosen.host,
+            f"closing a connection that holds {chosen.held_bytes} bytes of a request, for which "
+            "others wait; listeners.receive_buffer_bytes_total_max bounds them together",
+        )
+        chosen.close()
 
     def forget(self, connection: SocketConnection) -> None:
         self.connections.discard(connection)
+        self._waiting.discard(connection)
         self._uncount(connection.host)
 
     def _uncount(self, host: str) -> None:

@@ -2,7 +2,9 @@
 
 What a request makes goes with it, because nothing that a client can hang on to refers to itself.
 What does refer to itself in spite of that is found here: the size of the process is looked at every
-second, and when it has grown by much, cycles are looked for, first among young objects.
+second, and when it has grown by much, cycles are looked for, first among young objects. What was
+in use then may be freed later without any growth: while the process is larger than it has been, the
+allocator is had to give back what is free, every few seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ FULL_COLLECTION_SECONDS_MIN = 10.0
 # Larger pieces of memory are had from the system and given back one by one. By default the
 # allocator raises this bound to 32 MiB once it has seen large pieces, and keeps what it freed.
 SYSTEM_PIECE_BYTES_MIN = 4 << 20
+TRIM_SECONDS_MIN = 5.0
+TRIM_PAUSE = 200  # times as long as it took
 TRIM_BYTES = 16 << 20  # free memory at the end of the heap that is given back
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -43,14 +47,18 @@ class MemoryKeeper:
         *,
         resident: Callable[[], int] | None = None,
         collect: Callable[[int], object] = gc.collect,
+        give_back: Callable[[], object] | None = None,
     ) -> None:
         self._loop = loop
         self._resident = resident or resident_bytes
         self._collect = collect
         self._libc = _allocator()
+        self._give_back = give_back or self._trim_heap
         self._young_bytes = self._resident()  # after the last look among young objects
         self._full_bytes = self._young_bytes  # after the last look among all
         self._full_at = 0.0
+        self._least_bytes = self._young_bytes  # ever
+        self._trim_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -61,7 +69,7 @@ class MemoryKeeper:
         if self._libc is not None:
             self._libc.mallopt(_M_MMAP_THRESHOLD, SYSTEM_PIECE_BYTES_MIN)
             self._libc.mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
-        self._young_bytes = self._full_bytes = self._resident()
+        self._young_bytes = self._full_bytes = self._least_bytes = self._resident()
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 
     def stop(self) -> None:
@@ -86,6 +94,9 @@ class MemoryKeeper:
         now = self._loop.time()
         if resident - self._full_bytes >= worth_it and now >= self._full_at:
             self._look_at_all(now)
+        self._least_bytes = min(self._least_bytes, resident)
+        if resident - self._least_bytes >= GROWTH_BYTES and self._loop.time() >= self._trim_at:
+            self._trim()
 
     def _look_at_all(self, now: float) -> None:
         self._collect(2)
@@ -96,6 +107,12 @@ class MemoryKeeper:
 
     def _trim(self) -> None:
         """Have the allocator give back what is free in the middle of its heap."""
+        began = self._loop.time()
+        self._give_back()
+        took = self._loop.time() - began
+        self._trim_at = began + max(TRIM_SECONDS_MIN, TRIM_PAUSE * took)
+
+    def _trim_heap(self) -> None:
         if self._libc is not None:
             self._libc.malloc_trim(0)
 

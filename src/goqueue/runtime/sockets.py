@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import mmap
 import os
 import socket
 from collections import deque
@@ -27,7 +28,11 @@ from goqueue.wire.peers.complaints import Complaints
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
+# Memory from the system costs nothing before it is written to, unlike a bytearray of zeros.
+MAPPED_BUFFER_BYTES_MIN = 1 << 20
+KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is given back as soon as its request is handled
 MEMORY_RETRY_SECONDS = 0.1
+MEMORY_WAIT_SECONDS_MAX = 1.0  # then somebody's half-received request has to go
 JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts handed to one system call
 SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
@@ -79,7 +84,13 @@ class Owner(Protocol):
     turns: Turns | None  # None where connections are few, or encrypted
     unsent: UnsentBudget | None  # None where nobody outside the cluster connects
 
-    def reserve(self, growth: int) -> bool: ...
+    def reserve(self, connection: SocketConnection, size: int) -> bool: ...
+
+    def may_wait(self, connection: SocketConnection) -> bool: ...
+
+    def waited(self, connection: SocketConnection) -> None: ...
+
+    def make_room(self) -> None: ...
 
     def forget(self, connection: SocketConnection) -> None: ...
 
@@ -92,7 +103,6 @@ class SocketConnection:
         "_fd",
         "_filled",
         "_is_reading",
-        "_is_waiting_for_memory",
         "_is_writing",
         "_loop",
         "_outgoing",
@@ -103,7 +113,9 @@ class SocketConnection:
         "_unsent",
         "failure",
         "host",
+        "is_waiting_for_memory",
         "last_active",
+        "receiving_since",
     )
 
     def __init__(self, owner: Owner, connected: socket.socket, host: str) -> None:
@@ -113,12 +125,13 @@ class SocketConnection:
         self._unsent = owner.unsent
         self._socket: socket.socket | None = connected
         self._fd = connected.fileno()
-        self._buffer = bytearray(0)
+        self._buffer: bytearray | mmap.mmap = bytearray(0)
         self._filled = 0
         self._outgoing: deque[Part] = deque()
         self._is_writing = False
         self._is_reading = True
-        self._is_waiting_for_memory = False
+        self.is_waiting_for_memory = False
+        self.receiving_since = 0.0  # when the request in the buffer began to come
         self.host = host
         self.failure: Exception | None = None  # why it ended, if not because one end wanted that
         self.last_active = self._loop.time()
@@ -131,6 +144,16 @@ class SocketConnection:
     def is_busy(self) -> bool:
         """Whether it is silent because the client waits for an answer."""
         return self._session.is_busy
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of the receive buffer, in use or not."""
+        return len(self._buffer)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that a half-received request takes."""
+        return len(self._buffer) if self._filled else 0
 
     def close(self) -> None:
         if self._socket is None:
@@ -236,13 +259,16 @@ class SocketConnection:
             return
         if self._socket is None:
             return
+        if used or not self._filled:
+            self.receiving_since = self.last_active
         if used == filled:
             self._filled = 0
-            if len(self._buffer) < SHARED_BUFFER_BYTES:
+            if not SHARED_BUFFER_BYTES <= len(self._buffer) <= KEPT_BUFFER_BYTES_MAX:
                 # It has the size of the request that it was for; more of them fit the shared one.
                 self.release_buffer()
         elif not self._keep(buffer[used:filled]):
-            self._await_memory(bytes(buffer[used:filled]))
+            self._await_memory(buffer[used:filled])
+            return
         if self._session.is_blocked:
             self._pause_reading()
 
@@ -253,11 +279,12 @@ class SocketConnection:
         # Only data that has come earns more room, whatever length was announced.
         size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
         if size > len(self._buffer):
-            if not self._owner.reserve(size - len(self._buffer)):
+            if not self._owner.reserve(self, size):
                 return False
-            buffer = bytearray(size)
-            buffer[:filled] = rest
-            self._buffer = buffer
+            is_mapped = size >= MAPPED_BUFFER_BYTES_MIN
+            self._buffer = mmap.mmap(-1, size) if is_mapped else bytearray(size)
+            # Not to a part of the buffer itself, which would copy the rest once more.
+            memoryview(self._buffer)[:filled] = rest
             if self._turns is not None:
                 self._turns.set_apart(self._fd, is_apart=True)
         else:
@@ -266,21 +293,34 @@ class SocketConnection:
         self._filled = filled
         return True
 
-    def _await_memory(self, rest: bytes) -> None:
+    def _await_memory(self, rest: memoryview) -> None:
         """There is no memory for the rest of a request: go on when there is."""
-        _log.warning("receive buffers are at their limit; %s must wait", self.host)
-        self._is_waiting_for_memory = True
+        if not self._owner.may_wait(self):
+            self.close()
+            return
+        self.is_waiting_for_memory = True
         self._pause_reading()
-        self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
+        kept: bytes | None = None
+        if len(self._buffer) >= len(rest):
+            self._filled = len(rest)
+            memoryview(self._buffer)[: self._filled] = rest
+        else:
+            kept = bytes(rest)  # at most as much as the shared buffer holds
+        since = self._loop.time()
+        self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, kept, since)
 
-    def _retry_memory(self, rest: bytes) -> None:
+    def _retry_memory(self, kept: bytes | None, since: float) -> None:
         if self._socket is None:
             return
-        if self._keep(memoryview(rest)):
-            self._is_waiting_for_memory = False
+        rest = memoryview(self._buffer)[: self._filled] if kept is None else memoryview(kept)
+        if self._keep(rest):
+            self.is_waiting_for_memory = False
+            self._owner.waited(self)
             self._resume_reading()
-        else:
-            self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, rest)
+            return
+        if self._loop.time() - since >= MEMORY_WAIT_SECONDS_MAX:
+            self._owner.make_room()
+        self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, kept, since)
 
     def _pause_reading(self) -> None:
         if self._is_reading:
@@ -293,7 +333,7 @@ class SocketConnection:
     def _resume_reading(self) -> None:
         if self._socket is None or self._is_reading or self._session.is_blocked:
             return
-        if self._is_waiting_for_memory:
+        if self.is_waiting_for_memory:
             return  # What comes next in the stream is not in the buffer yet.
         self._is_reading = True
         self._watch()

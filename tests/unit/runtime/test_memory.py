@@ -21,13 +21,27 @@ class Process:
         self.full_look_seconds = 0.1
         self.young_frees = self.full_frees = 0
         self.looks: list[int] = []
-        self.keeper = MemoryKeeper(self, resident=lambda: self.resident, collect=self._collect)  # type: ignore[arg-type]
+        self.free = 0  # in the middle of the heap
+        self.trims = 0
+        self.trim_seconds = 0.0
+        self.keeper = MemoryKeeper(
+            self,  # type: ignore[arg-type]
+            resident=lambda: self.resident,
+            collect=self._collect,
+            give_back=self._give_back,
+        )
 
     def time(self) -> float:
         return self.now
 
     def call_later(self, seconds: float, call: Any) -> Any:
         raise AssertionError("the test says when to look")
+
+    def _give_back(self) -> None:
+        self.trims += 1
+        self.now += self.trim_seconds
+        self.resident -= self.free
+        self.free = 0
 
     def _collect(self, generation: int) -> None:
         self.looks.append(generation)
@@ -91,3 +105,26 @@ def test_what_could_not_be_looked_for_at_once_is_looked_for_later(process: Proce
 
 def test_the_size_of_this_process_is_known() -> None:
     assert memory.resident_bytes() > MiB
+
+
+def test_what_is_freed_after_the_last_look_is_given_back(process: Process) -> None:
+    process.resident += 60 * MiB
+    process.keeper.look()
+    process.free = 60 * MiB  # The process does not grow or shrink by that.
+    for _ in range(int(memory.TRIM_SECONDS_MIN) + 1):
+        process.now += 1
+        process.keeper.look()
+    assert process.resident == 100 * MiB
+    trims = process.trims
+    process.now += 1000
+    process.keeper.look()
+    assert process.trims == trims, "it is as small as it has ever been"
+
+
+def test_giving_back_takes_a_small_share_of_the_time(process: Process) -> None:
+    process.trim_seconds = 0.1
+    process.resident += 60 * MiB
+    for _ in range(1000):
+        process.now += 1
+        process.keeper.look()
+    assert 1 <= process.trims <= 1000 / (memory.TRIM_PAUSE * 0.1) + 3

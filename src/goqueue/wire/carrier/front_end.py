@@ -19,7 +19,7 @@ class Limits:
     """What one request, or all of them together, may ask of the node."""
 
     body_bytes_max: int = 16 << 20
-    receiving_bytes_max: int = 256 << 20  # of all requests that are not complete yet
+    receiving_bytes_max: int = 128 << 20  # of all requests that are not complete yet
     receive_ms_max: int = 60_000
     answer_bytes_max: int = 16 << 20
 
