@@ -66,8 +66,9 @@ $(SPARK_STAMP): requirements/spark.lock $(SERVE_STAMP)
 	$(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements/spark.lock
 	@touch $@
 
-# The sessions of the tests start in half the time with it, and start without it too.
+# The sessions of the tests and of the demo start in half the time with it, and start without it too.
 $(SPARK_CLASSES): tools/spark_classes.py $(SPARK_STAMP) | java
+	@echo "Preparing the classes of Spark, so that it starts faster; this is done once." >&2
 	-@$(BIN)/python $< $@ 2>/dev/null
 
 # $(call debian_package,COMMAND,PACKAGE,WHY): installed where that can be done; elsewhere people are told.
@@ -168,7 +169,7 @@ RESULTS ?= $(wildcard bench/results/*.json)
 bench-page: $(BENCH_STAMP) ## Write docs/benchmarks.md from all results, or RESULTS="a.json ..."
 	$(BIN)/python -m bench.page $(RESULTS)
 
-demo: setup-spark curl ## Watch a broker and Spark at work, for two minutes on two free cores
+demo: setup-spark $(SPARK_CLASSES) curl ## Watch a broker and Spark at work, for two minutes on two free cores
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 SEEDS ?= 25

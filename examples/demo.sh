@@ -46,8 +46,8 @@ watch() { # from now on say what is waited for, after longer and longer times, u
 	disown "$watcher"
 }
 
-unwatch() {
-	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
+unwatch() { # by a signal that no trap of the shell answers, so that nothing is printed
+	[ -z "$watcher" ] || kill -9 "$watcher" 2>/dev/null || true
 	watcher=""
 }
 
@@ -108,6 +108,13 @@ quiet_spark() { # what Spark says of itself goes to a file; scripts that start i
 	export SPARK_CONF_DIR="$work/spark" SPARK_LOCAL_IP=127.0.0.1
 }
 
+hasten_spark() { # each session is short: map its classes if they were prepared, compile them lightly
+	classes="$(dirname "$(command -v goqueue)")/../spark-classes.jsa"
+	options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+	[ ! -e "$classes" ] || options+=" \"-XX:SharedArchiveFile=$(realpath "$classes")\" -Xlog:disable"
+	export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-$options}"
+}
+
 clean_up() {
 	code=$?
 	# A child that is killed right after its start still has this trap.
@@ -125,6 +132,7 @@ need curl "on Debian: apt-get install curl"
 need java "Spark runs on Java 17 or newer; on Debian: apt-get install default-jre-headless"
 python3 "$here/orders.py" 10000 >"$work/orders.txt"
 quiet_spark
+hasten_spark
 cd "$work"
 
 say "One process, one folder. Nothing else to install or to start."
