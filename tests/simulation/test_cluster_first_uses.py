@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from goqueue.wire.carrier.application import Application
-from goqueue.wire.carrier.forwarding import Forwarder
 from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.http.front_end import FrontEnd
 from goqueue.wire.http.operations import OPERATIONS
@@ -27,8 +26,7 @@ class FrontNode:
 
     def __init__(self, node: ClusterNode) -> None:
         broker = node.broker
-        assert broker.peers is not None
-        front = FrontEnd(broker, Limits(), OPERATIONS, Forwarder(broker, broker.peers))
+        front = FrontEnd(broker.gate, Limits(), OPERATIONS)
         mounts = {REGISTRY_PREFIX.strip("/"): registry_dialect(REGISTRY_PREFIX)}
         self.application = Application(front, mounts=mounts)
         self.sent: list[tuple[FirstUse, Wire]] = []
@@ -67,7 +65,9 @@ def test_a_coordinator_is_found_as_soon_as_a_node_serves(key_type: int) -> None:
     api, peers = API_BY_NAME["FindCoordinator"], []
 
     def ask(node: ClusterNode) -> None:
-        front = KafkaFrontEnd(node.broker, KafkaLimits(), advertised=lambda: ("node", 9092))
+        front = KafkaFrontEnd(
+            node.broker.local_gate, KafkaLimits(), advertised=lambda: ("node", 9092)
+        )
         peer = KafkaPeer(front, world.run_until)
         keys = [f"key-{number}" for number in range(COUNT)]
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)

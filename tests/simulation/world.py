@@ -57,7 +57,9 @@ class World:
             self.settings, self.disk, self._node, self.random, observer=self._observer
         )
         self.broker.open()
-        self.front = FrontEnd(self.broker, self._limits, advertised=lambda: ("localhost", 9092))
+        self.front = FrontEnd(
+            self.broker.local_gate, self._limits, advertised=lambda: ("localhost", 9092)
+        )
         self._watermarks.clear()
         self._stable.clear()
 

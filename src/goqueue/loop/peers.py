@@ -24,7 +24,6 @@ class PeerKind(IntEnum):
     QUEUES = 9  # a call to the owner of a queue group's state
     SCHEDULES = 10  # a call to the owner of delayed messages
     SCHEMAS = 11  # a call to the owner of the schemas
-    FORWARD = 12  # a call: a client's request that another node is to answer
     JOIN = 13  # a call: what a node that starts must know of its cluster
     READ = 14  # a call to the leader of partitions, for records
     LOOK = 15  # a call to the leader of partitions, for where they begin and end

@@ -36,7 +36,6 @@ from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
 from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.carrier.application import Application
-from goqueue.wire.carrier.forwarding import Forwarder
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
 from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
@@ -148,7 +147,9 @@ class _Node:
             peers=self._peers,
             addresses=lambda: self._told_addresses(),
         )
-        self._kafka = FrontEnd(self.broker, _limits(settings), advertised=self._advertised)
+        self._kafka = FrontEnd(
+            self.broker.local_gate, _limits(settings), advertised=self._advertised
+        )
         unsent = UnsentBudget(settings.listeners.unsent_bytes_total_max)
         kafka = _kafka_listener(loop, settings, self._kafka, unsent)
         self._kafka.sending = kafka.turns
@@ -315,10 +316,10 @@ def _http_applications(settings: Settings, broker: Broker) -> tuple[Application,
         answer_bytes_max=listeners.http_answer_bytes_max,
     )
     mounted = {REGISTRY_PREFIX.strip("/"): registry_dialect(REGISTRY_PREFIX)}
-    forwarder = None if broker.peers is None else Forwarder(broker, broker.peers)
-    http = Application(HttpFrontEnd(broker, limits, OPERATIONS, forwarder), mounts=mounted)
-    registry = Application(HttpFrontEnd(broker, limits, (), forwarder), registry_dialect())
-    front = SqsFrontEnd(broker, limits, SQS_OPERATIONS, _sqs_rules(settings))
+    gate = broker.gate
+    http = Application(HttpFrontEnd(gate, limits, OPERATIONS), mounts=mounted)
+    registry = Application(HttpFrontEnd(gate, limits, ()), registry_dialect())
+    front = SqsFrontEnd(gate, limits, SQS_OPERATIONS, _sqs_rules(settings))
     return http, registry, SqsApplication(front)
 
 

@@ -58,6 +58,7 @@ class Forwarder:
     """Sends operations to the nodes that own what they are about, and performs those of others."""
 
     def __init__(self, broker: Broker, peers: Peers, perform: Perform) -> None:
+        self.scheduler = broker.scheduler
         self._broker = broker
         self._peers = peers
         self._perform = perform
@@ -77,63 +78,30 @@ class Forwarder:
         perform_here: Callable[[], Promise[Any]],
     ) -> Promise[Any]:
         """Have an operation answered by its owner; try again while it changes hands."""
-        cancellation = arguments.get(CANCELLATION) or Cancellation()
-        result: Promise[Any] = Promise()
-        scheduler = self._broker.scheduler
-        deadline_ms = scheduler.now_ms() + HANDOVER_MS_MAX
+        call = _RoutedCall(self, session, operation, arguments, perform_here)
+        call.attempt()
+        return call.result
 
-        def done(value: Any, error: Exception | None) -> None:
-            is_lost = operation.is_reading and isinstance(error, RequestTimedOut)
-            is_wanted = not cancellation.is_cancelled and scheduler.now_ms() < deadline_ms
-            if (is_lost or isinstance(error, _MOVING)) and is_wanted:
-                timer = scheduler.call_later(HANDOVER_RETRY_MS, attempt)
-                cancellation.on_cancel(timer.cancel)
-            else:
-                result.settle(value, error)
-
-        def attempt() -> None:
-            promised(self._attempt(session, operation, arguments, perform_here, cancellation)).then(
-                done
-            )
-
-        attempt()
-        return result
-
-    async def _attempt(
-        self,
-        session: Session,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        perform_here: Callable[[], Promise[Any]],
-        cancellation: Cancellation,
-    ) -> Any:
+    async def attempt(self, call: _RoutedCall) -> Any:
+        """Have a call answered once, by whoever owns now what it is about."""
+        operation, arguments = call.operation, call.arguments
         if operation.merge is not None:
-            others = [
-                self._send(node, session, operation, arguments, cancellation)
-                for node in self._others()
-            ]
-            here = await perform_here()
+            others = [self._send(node, call) for node in self._others()]
+            here = await call.perform_here()
             # All must answer, or the whole would not be one.
             return operation.merge(arguments, [*[await one for one in others], here])
         assert operation.owner is not None
         owner = operation.owner(self._broker, arguments)
         node = await owner if isinstance(owner, Awaitable) else owner
         if node is None or node == self._broker.node_id:
-            return await perform_here()
-        return await self._send(node, session, operation, arguments, cancellation)
+            return await call.perform_here()
+        return await self._send(node, call)
 
     def _others(self) -> list[int]:
         assert self._broker.cluster is not None
         return [one.id for one in self._broker.cluster.nodes() if one.id != self._broker.node_id]
 
-    def _send(
-        self,
-        node: int,
-        session: Session,
-        operation: Operation,
-        arguments: Mapping[str, Any],
-        cancellation: Cancellation,
-    ) -> Promise[Any]:
+    def _send(self, node: int, call: _RoutedCall) -> Promise[Any]:
         """Have an operation performed by another node; its owner learns when the client goes."""
         assert self._broker.cluster is not None
         result: Promise[Any] = Promise()
@@ -143,7 +111,7 @@ class Forwarder:
             return result
         self._last += 1
         number = self._last
-        portable = self._portable_of(operation)
+        portable = self._portable_of(call.operation)
 
         def answered(answer: Answered | None, error: Exception | None) -> None:
             if answer is None:
@@ -155,13 +123,13 @@ class Forwarder:
             if not result.is_done:
                 self._peers.notify(node, PeerKind.OPERATION, _encode(number))
 
-        cancellation.on_cancel(cancel)
+        call.cancellation.on_cancel(cancel)
         called = self._peers.call(
             node,
             PeerKind.OPERATION,
-            _encode(_Head(number, operation.name, session)),
-            [portable.encode_arguments(arguments)],
-            timeout_ms=arguments.get("wait_ms", 0) + ANSWER_MS,
+            _encode(_Head(number, call.operation.name, call.session)),
+            [portable.encode_arguments(call.arguments)],
+            timeout_ms=call.arguments.get("wait_ms", 0) + ANSWER_MS,
         )
         called.then(answered)
         return result
@@ -212,3 +180,51 @@ class Forwarder:
         give_up = self._served.get((caller, _number_decoder.decode(head)))
         if give_up is not None:
             give_up()
+
+
+class _RoutedCall:
+    """A call on its way to its owner: tried again while what it is about changes hands.
+
+    An attempt whose outcome nobody knows is repeated only if it changes nothing.
+    """
+
+    __slots__ = (
+        "_deadline_ms",
+        "_forwarder",
+        "arguments",
+        "cancellation",
+        "operation",
+        "perform_here",
+        "result",
+        "session",
+    )
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        session: Session,
+        operation: Operation,
+        arguments: Mapping[str, Any],
+        perform_here: Callable[[], Promise[Any]],
+    ) -> None:
+        self.session = session
+        self.operation = operation
+        self.arguments = arguments
+        self.perform_here = perform_here
+        self.cancellation: Cancellation = arguments.get(CANCELLATION) or Cancellation()
+        self.result: Promise[Any] = Promise()
+        self._forwarder = forwarder
+        self._deadline_ms = forwarder.scheduler.now_ms() + HANDOVER_MS_MAX
+
+    def attempt(self) -> None:
+        promised(self._forwarder.attempt(self)).then(self._done)
+
+    def _done(self, value: Any, error: Exception | None) -> None:
+        scheduler, cancellation = self._forwarder.scheduler, self.cancellation
+        is_lost = self.operation.is_reading and isinstance(error, RequestTimedOut)
+        is_wanted = not cancellation.is_cancelled and scheduler.now_ms() < self._deadline_ms
+        if (is_lost or isinstance(error, _MOVING)) and is_wanted:
+            timer = scheduler.call_later(HANDOVER_RETRY_MS, self.attempt)
+            cancellation.on_cancel(timer.cancel)
+        else:
+            self.result.settle(value, error)

@@ -59,6 +59,8 @@ class Gate:
         another node owns: for clients that find the owner themselves.
         """
         self.broker = broker
+        self.scheduler = broker.scheduler
+        self.random = broker.random
         self._observer = broker.topics.observer
         self._policy = policy
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()

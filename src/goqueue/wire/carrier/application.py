@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import meter
@@ -16,7 +16,6 @@ from goqueue.wire.carrier import problems
 from goqueue.wire.carrier.calls import Call, Raw, Request, promised
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
 from goqueue.wire.carrier.dialects import Dialect, Told
-from goqueue.wire.carrier.handover import persist
 from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.carrier.problems import (
     ForeignOrigin,
@@ -25,7 +24,7 @@ from goqueue.wire.carrier.problems import (
     NodeStarting,
     UnsupportedMediaType,
 )
-from goqueue.wire.carrier.routing import Merge, Operation, Routes, encode
+from goqueue.wire.carrier.routing import Operation, Routes, encode
 from goqueue.wire.peers.complaints import Complaints
 
 if TYPE_CHECKING:
@@ -51,9 +50,6 @@ class Application:
     A listener may speak a dialect of its own, and so may what is under a first word of the path.
     """
 
-    # What a handler or a dialect looks at; the others are between the client and its own node.
-    headers_forwarded: ClassVar[tuple[bytes, ...]] = (b"content-type", b"accept", b"last-event-id")
-
     def __init__(
         self,
         front: CarriedFrontEnd,
@@ -65,7 +61,7 @@ class Application:
         self._dialect = dialect
         self._mounts = dict(mounts or {})
         self.limits = front.limits
-        self.scheduler = front.broker.scheduler
+        self.scheduler = front.gate.scheduler
         self.hosts: Hosts | None = None  # the names that requests may use for this node; None: any
         self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
@@ -78,7 +74,6 @@ class Application:
         self._routes = Routes(front.operations)
         self._found: dict[tuple[str, str], tuple[Operation, dict[str, str], Dialect | None]] = {}
         self._stopped: Callable[[], None] | None = None
-        self._number = 0 if front.forwarder is None else front.forwarder.attach(self)
         self._second = 0
         self._heads: dict[tuple[int, bytes], bytes] = {}
 
@@ -128,71 +123,12 @@ class Application:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
-        is_somewhere = operation.owner is not None or operation.merge is not None
-        if self.front.forwarder is None or call.is_forwarded or not is_somewhere:
-            return self._attempt(operation, request, call, arguments)
-        kept = request.copy()
-        return persist(
-            lambda: self._attempt(operation, kept, call, arguments),
-            call,
-            self.scheduler,
-            is_reading=operation.method == "GET",
-        )
-
-    def _attempt(
-        self, operation: Operation, request: Request, call: Call, arguments: Any
-    ) -> Promise[Any]:
-        """Have the handler called here, or another node answer."""
         try:
-            if self.front.forwarder is not None:
-                elsewhere = self._elsewhere(operation, request, call, arguments)
-                if elsewhere is not None:
-                    return elsewhere
             return promised(operation.handler(self.front, call, arguments))
         except Exception as error:
-            refused: Promise[Any] = Promise()
+            refused = Promise()
             refused.reject(error)
             return refused
-
-    def _elsewhere(
-        self, operation: Operation, request: Request, call: Call, arguments: Any
-    ) -> Promise[Any] | None:
-        """The answer of another node, if that is to give it, or those of all nodes as one."""
-        forwarder = self.front.forwarder
-        assert forwarder is not None
-        if operation.owner is not None:
-            node = operation.owner(self.front, call, arguments)
-            if isinstance(node, Coroutine):
-                return promised(self._when_owned(node, operation, request, call, arguments))
-            if node is not None and node != forwarder.node_id:
-                return self._forward(node, request, call, arguments)
-        elif operation.merge is not None and not call.is_forwarded:
-            asked = forwarder.ask_all(request, operation.answer)
-            here = promised(operation.handler(self.front, call, arguments))
-            return promised(_merged(operation.merge, arguments, here, asked))
-        return None
-
-    async def _when_owned(
-        self,
-        owner: Coroutine[Any, Any, int | None],
-        operation: Operation,
-        request: Request,
-        call: Call,
-        arguments: Any,
-    ) -> Any:
-        """Answer here or elsewhere, once it is known who owns what is asked for."""
-        assert self.front.forwarder is not None
-        node = await owner
-        if node is None or node == self.front.forwarder.node_id:
-            return await promised(operation.handler(self.front, call, arguments))
-        return await self._forward(node, request, call, arguments)
-
-    def _forward(self, node: int, request: Request, call: Call, arguments: Any) -> Promise[Any]:
-        assert self.front.forwarder is not None
-        wait_ms = getattr(arguments, "wait_ms", 0)
-        return self.front.forwarder.forward(
-            node, request, call, application=self._number, wait_ms=wait_ms
-        )
 
     # Answers
 
@@ -325,14 +261,6 @@ class Application:
         if self._stopped is not None:
             done, self._stopped = self._stopped, None
             done()
-
-
-async def _merged(
-    merge: Merge, arguments: Any, here: Promise[Any], others: Coroutine[Any, Any, Any]
-) -> Any:
-    """What all nodes answer, as one answer."""
-    answers = [*await others, await here]
-    return merge(arguments, answers)
 
 
 def _check_media_type(request: Request) -> None:

@@ -60,7 +60,7 @@ class Request:
 class Call:
     """What a request says besides its body or its query."""
 
-    __slots__ = ("cancellation", "is_forwarded", "last_event_id", "parameters", "session")
+    __slots__ = ("cancellation", "last_event_id", "parameters", "session")
 
     def __init__(
         self,
@@ -68,11 +68,9 @@ class Call:
         *,
         session: Session = NOBODY,
         last_event_id: str = "",
-        is_forwarded: bool = False,
     ) -> None:
         self.parameters = parameters
         self.session = session
-        self.is_forwarded = is_forwarded  # by another node, which this one must answer itself
         self.last_event_id = last_event_id
         self.cancellation = Cancellation()
 
@@ -114,7 +112,7 @@ class Call:
 class Raw:
     """An answer that is not the JSON of its operation, or has another status."""
 
-    __slots__ = ("body", "headers", "is_moving", "media_type", "status")
+    __slots__ = ("body", "headers", "media_type", "status")
 
     def __init__(
         self,
@@ -122,14 +120,12 @@ class Raw:
         media_type: bytes,
         *,
         status: int = 200,
-        is_moving: bool = False,
         headers: bytes = b"",
     ) -> None:
         self.body = body
         self.media_type = media_type
         self.status = status
         self.headers = headers  # whole lines besides those that every answer has
-        self.is_moving = is_moving  # a refusal: another node will soon be able to answer
 
 
 def promised(answer: Any) -> Promise[Any]:

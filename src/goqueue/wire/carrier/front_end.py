@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
-    from goqueue.broker import Broker
-    from goqueue.wire.carrier.forwarding import Forwarder
+    from goqueue.broker.gate import Gate
     from goqueue.wire.carrier.routing import Operation
 
 
@@ -29,18 +28,9 @@ class CarriedFrontEnd:
 
     listener: ClassVar[str] = "http"
 
-    def __init__(
-        self,
-        broker: Broker,
-        limits: Limits,
-        operations: Sequence[Operation],
-        forwarder: Forwarder | None = None,
-    ) -> None:
-        """In a cluster a `forwarder` has other nodes answer what is theirs."""
-        self.gate = broker.gate
-        self.broker = broker
+    def __init__(self, gate: Gate, limits: Limits, operations: Sequence[Operation]) -> None:
+        self.gate = gate
         self._session = Session(self.listener)  # for what the front end itself has to know
-        self.forwarder = forwarder
         self.limits = limits
         self.operations = operations
         self.is_ready = True  # False while the node is not yet one that its cluster counts on
@@ -51,4 +41,4 @@ class CarriedFrontEnd:
         return "" if self.is_ready else self.gate.node.waits_for(self._session)
 
     def now_ms(self) -> int:
-        return self.broker.scheduler.wall_ms()
+        return self.gate.scheduler.wall_ms()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,8 +18,6 @@ from goqueue.wire.carrier.decoding import BodyDecoder, QueryDecoder
 from goqueue.wire.carrier.problems import MethodNotAllowed, UnknownRoute
 
 Handler = Callable[[Any, Any, Any], Any]
-Owner = Callable[[Any, Any, Any], int | Coroutine[Any, Any, int | None] | None]
-Merge = Callable[[Any, list[Any]], Any]
 _PARAMETER = re.compile(r"{([a-z_]+)}")
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
@@ -52,10 +50,6 @@ class Operation:
     is_early: bool = False  # answered even while the node belongs to no cluster yet
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
-    # In a cluster: the node that must answer, if it has to be a certain one; -1 while nobody can.
-    owner: Owner | None = None
-    # In a cluster: makes one answer of those of all nodes, each of which knows only a part.
-    merge: Merge | None = None
 
     @property
     def has_body(self) -> bool:
@@ -88,8 +82,6 @@ class Operation:
             common.append(problems.ForeignOrigin)
         if self.is_waiting:
             common.append(problems.NodeStopping)
-        if self.owner is not None or self.merge is not None:
-            common += [errors.NoOwner, errors.RequestTimedOut]
         return list(dict.fromkeys([*self.errors, *common]))
 
 

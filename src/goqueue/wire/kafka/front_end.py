@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from goqueue.broker import Broker
+from goqueue.broker.gate import Gate
 from goqueue.model.compression import meter
 from goqueue.model.session import Session
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
@@ -87,10 +87,10 @@ class FrontEnd:
     listener = "kafka"  # as nodes call it when they tell each other their addresses
 
     def __init__(
-        self, broker: Broker, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
+        self, gate: Gate, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
     ) -> None:
-        self.broker = broker
-        self.gate = broker.local_gate
+        """The gate must not route: clients of this protocol find owners themselves."""
+        self.gate = gate
         self._session = Session(self.listener)  # for what the front end itself has to know
         self.node_id = self.gate.node.identity(self._session).node_id
         self.advertised = advertised
@@ -99,7 +99,7 @@ class FrontEnd:
         self.run_frame_bytes_max = min(limits.request_bytes_max, FRAME_BYTES_MAX)
         self.requests_in_flight_max = limits.requests_in_flight_max
         self.unsent_bytes_max = limits.unsent_bytes_max
-        self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, broker.random)
+        self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, gate.random)
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
@@ -162,7 +162,7 @@ class FrontEnd:
     def put_off(self, connection: Connection) -> None:
         """Have the connection go on with its requests in the next turn."""
         if not self._put_off:
-            self.broker.scheduler.call_soon(self._next_turn)
+            self.gate.scheduler.call_soon(self._next_turn)
         self._put_off.append(connection)
 
     def _next_turn(self) -> None:
@@ -174,7 +174,7 @@ class FrontEnd:
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this turn, when more answers may have been made."""
         if not self._to_flush:
-            self.broker.scheduler.call_soon(self.flush_all)
+            self.gate.scheduler.call_soon(self.flush_all)
         self._to_flush.append(connection)
 
     def api_versions(self) -> list[ApiVersion]:

@@ -9,7 +9,7 @@ from goqueue.wire.carrier.front_end import CarriedFrontEnd, Limits
 from goqueue.wire.sqs.names import Site
 
 if TYPE_CHECKING:
-    from goqueue.broker import Broker
+    from goqueue.broker.gate import Gate
     from goqueue.wire.carrier.routing import Operation
 
 DELAY_SECONDS_MAX = 900
@@ -36,8 +36,8 @@ class SqsFrontEnd(CarriedFrontEnd):
     listener = "sqs"
 
     def __init__(
-        self, broker: Broker, limits: Limits, operations: Sequence[Operation], rules: SqsRules
+        self, gate: Gate, limits: Limits, operations: Sequence[Operation], rules: SqsRules
     ) -> None:
-        super().__init__(broker, limits, operations)
+        super().__init__(gate, limits, operations)
         self.rules = rules
-        self.random = broker.random
+        self.random = gate.random

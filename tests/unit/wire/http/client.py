@@ -99,7 +99,7 @@ class Client:
 
     def __init__(self, world: World, limits: Limits | None = None) -> None:
         self.world = world
-        self.front = FrontEnd(world.broker, limits or Limits(), OPERATIONS)
+        self.front = FrontEnd(world.broker.gate, limits or Limits(), OPERATIONS)
         self.application = Application(self.front)
 
     def wire(self) -> Wire:

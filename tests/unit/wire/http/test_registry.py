@@ -36,11 +36,11 @@ class Registry(Client):
         super().__init__(world, limits)
         self.prefix = REGISTRY_PREFIX if is_mounted else ""
         if is_mounted:
-            front = FrontEnd(world.broker, self.front.limits, OPERATIONS)
+            front = FrontEnd(world.broker.gate, self.front.limits, OPERATIONS)
             mounts = {"registry": registry_dialect(REGISTRY_PREFIX)}
             self.application = Application(front, mounts=mounts)
         else:
-            front = FrontEnd(world.broker, self.front.limits, ())
+            front = FrontEnd(world.broker.gate, self.front.limits, ())
             self.application = Application(front, registry_dialect())
 
     def ask(

@@ -25,7 +25,7 @@ class Node:
 
     def __init__(self, world: World, rules: SqsRules | None = None) -> None:
         self.world = world
-        self.front = SqsFrontEnd(world.broker, Limits(), OPERATIONS, rules or SqsRules())
+        self.front = SqsFrontEnd(world.broker.gate, Limits(), OPERATIONS, rules or SqsRules())
         self.application = SqsApplication(self.front)
 
     def boto3(

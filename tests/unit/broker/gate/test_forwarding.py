@@ -1,0 +1,221 @@
+"""Operations on their way to their owner: who is asked, what is tried again, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from goqueue.broker.gate.forwarding import HANDOVER_MS_MAX, HANDOVER_RETRY_MS, Forwarder
+from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Area, cluster, operation
+from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.peers import Answer, Answered, PeerKind
+from goqueue.loop.promise import Promise
+from goqueue.model.access import Action
+from goqueue.model.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NoOwner,
+    NotCoordinator,
+    RequestTimedOut,
+    UnknownGroup,
+)
+from goqueue.model.session import Session
+from tests.simulation.clock import VirtualClock
+
+HERE, THERE = 1, 2
+ALICE = Session("test", principal="User:alice")
+
+
+class FakePeers:
+    """Keeps calls until they are answered by hand."""
+
+    def __init__(self) -> None:
+        self.called: list[tuple[int, bytes, bytes]] = []
+        self.answers: list[Promise[Answered]] = []
+        self.notices: list[int] = []
+
+    def serve(self, kind: PeerKind, handler: Callable[..., Promise[Answer]]) -> None:
+        self.handler = handler
+
+    def listen(self, kind: PeerKind, handler: Callable[..., None]) -> None:
+        self.cancel_handler = handler
+
+    def call(
+        self, node: int, kind: PeerKind, head: bytes, body: list[bytes], *, timeout_ms: int
+    ) -> Promise[Answered]:
+        self.called.append((node, head, b"".join(body)))
+        self.answers.append(Promise())
+        return self.answers[-1]
+
+    def notify(self, node: int, kind: PeerKind, head: bytes) -> None:
+        self.notices.append(node)
+
+
+class Here:
+    """Performs with one outcome after the other, and with the last again and again."""
+
+    def __init__(self, *outcomes: Any) -> None:
+        self.outcomes = outcomes
+        self.asked = 0
+
+    def __call__(self) -> Promise[Any]:
+        outcome = self.outcomes[min(self.asked, len(self.outcomes) - 1)]
+        self.asked += 1
+        promise: Promise[Any] = Promise()
+        if isinstance(outcome, Exception):
+            promise.reject(outcome)
+        else:
+            promise.resolve(outcome)
+        return promise
+
+
+class ShopArea(Area):
+    """Two operations, of which one only reads."""
+
+
+async def _buy(area: ShopArea, session: Session, *, node: int, cancellation: Cancellation) -> str:
+    raise AssertionError
+
+
+async def _look(area: ShopArea, session: Session, *, node: int, cancellation: Cancellation) -> str:
+    raise AssertionError
+
+
+@pytest.fixture(autouse=True)
+def declared() -> Iterator[None]:
+    """The table of operations has these only for a test."""
+
+    def owner(_: object, arguments: Any) -> int:
+        return int(arguments["node"])
+
+    _buy.__qualname__, _look.__qualname__ = "ShopArea.buy", "ShopArea.look"
+    operation(Action.WRITE, cluster, owner=owner)(_buy)
+    operation(Action.READ, cluster, owner=owner, is_reading=True)(_look)
+    yield
+    del OPERATIONS["shop.buy"], OPERATIONS["shop.look"]
+
+
+class Routed:
+    def __init__(
+        self, here: Here, *, node: int = HERE, name: str = "shop.buy", is_there: bool = True
+    ) -> None:
+        self.clock, self.peers, self.here = VirtualClock(), FakePeers(), here
+        broker = SimpleNamespace(
+            node_id=HERE,
+            scheduler=self.clock,
+            cluster=SimpleNamespace(is_there=lambda _: is_there),
+        )
+        self.performed: list[tuple[Session, str, Any]] = []
+        self.forwarder = Forwarder(cast(Any, broker), cast(Any, self.peers), self._perform)
+        self.begin_ms = self.clock.now_ms()
+        self.cancellation = Cancellation()
+        self.answers: list[tuple[Any, Exception | None]] = []
+        arguments = {"node": node, "cancellation": self.cancellation}
+        answer = self.forwarder.route(ALICE, OPERATIONS[name], arguments, here)
+        answer.then(lambda value, error: self.answers.append((value, error)))
+
+    def _perform(self, session: Session, declared: Any, arguments: Any) -> Promise[Any]:
+        self.performed.append((session, declared.name, arguments))
+        return self.here()
+
+    def wait(self) -> tuple[Any, Exception | None]:
+        self.clock.run_until(lambda: bool(self.answers))
+        return self.answers[0]
+
+    @property
+    def took_ms(self) -> int:
+        return self.clock.now_ms() - self.begin_ms
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        NoOwner(),
+        NotCoordinator("moved"),
+        CoordinatorLoading("reading"),
+        CoordinatorNotAvailable("not yet"),
+    ],
+)
+def test_a_call_waits_for_the_new_owner(refusal: Exception) -> None:
+    routed = Routed(Here(refusal, refusal, "answer"))
+    assert routed.wait() == ("answer", None)
+    assert (routed.here.asked, routed.took_ms) == (3, 2 * HANDOVER_RETRY_MS)
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    routed = Routed(Here(NoOwner()))
+    assert isinstance(routed.wait()[1], NoOwner)
+    assert HANDOVER_MS_MAX <= routed.took_ms <= HANDOVER_MS_MAX + HANDOVER_RETRY_MS
+
+
+@pytest.mark.parametrize("outcome", ["answer", UnknownGroup("none")])
+def test_any_other_answer_is_passed_on_at_once(outcome: Any) -> None:
+    routed = Routed(Here(outcome, "never"))
+    assert outcome in routed.wait()
+    assert routed.took_ms == 0
+
+
+def test_what_may_have_been_done_is_repeated_only_if_it_changes_nothing() -> None:
+    lost = RequestTimedOut("The connection broke.")
+    assert Routed(Here(lost, "answer"), name="shop.look").wait() == ("answer", None)
+    assert Routed(Here(lost, "answer")).wait() == (None, lost)
+
+
+def test_a_client_that_has_gone_is_not_asked_for_any_more() -> None:
+    routed = Routed(Here(NoOwner()))
+    routed.cancellation.cancel()
+    routed.clock.run_for(HANDOVER_MS_MAX)
+    assert (routed.here.asked, routed.answers) == (1, [])
+
+
+def test_a_call_goes_to_its_owner_with_its_session() -> None:
+    routed = Routed(Here("never"), node=THERE)
+    [(node, head, body)] = routed.peers.called
+    assert node == THERE
+    answer = routed.peers.handler(HERE, head, memoryview(body))
+    [(session, name, arguments)] = routed.performed
+    assert (session, name, arguments["node"]) == (ALICE, "shop.buy", THERE)
+    answers: list[Answer | None] = []
+    answer.then(lambda value, _: answers.append(value))
+    assert answers[0] is not None
+    told = b"".join(bytes(part) for part in answers[0].body)
+    routed.peers.answers[0].resolve(Answered(b"", memoryview(told)))
+    assert routed.answers == [("never", None)]
+
+
+def test_the_owner_learns_that_the_client_has_gone() -> None:
+    routed = Routed(Here(), node=THERE)
+    [(_, head, body)] = routed.peers.called
+    waiting: Promise[Any] = Promise()
+    routed.here = cast(Any, lambda: waiting)
+    answer = routed.peers.handler(HERE, head, memoryview(body))
+    [(_, _, arguments)] = routed.performed
+    routed.cancellation.cancel()
+    assert routed.peers.notices == [THERE]
+    number = msgspec.msgpack.decode(head)[0]
+    routed.peers.cancel_handler(HERE, msgspec.msgpack.encode(number), memoryview(b""))
+    assert arguments["cancellation"].is_cancelled
+    assert answer.is_done
+
+
+@pytest.mark.parametrize(
+    ("node", "is_there"), [(NO_OWNER, True), (THERE, False)], ids=["nobody owns it", "it is gone"]
+)
+def test_who_cannot_answer_is_not_asked(node: int, is_there: bool) -> None:
+    """Nothing was done then, so it can be tried again whatever it is."""
+    routed = Routed(Here(), node=node, is_there=is_there)
+    assert isinstance(routed.wait()[1], NoOwner)
+    assert routed.peers.called == []
+
+
+def test_an_operation_of_a_later_version_is_refused() -> None:
+    routed = Routed(Here(), node=THERE)
+    head = msgspec.msgpack.encode([1, "shop.sell", list(msgspec.structs.astuple(ALICE))])
+    errors: list[Exception | None] = []
+    answer = routed.peers.handler(HERE, head, memoryview(b""))
+    answer.then(lambda _, error: errors.append(error))
+    assert "has no 'shop.sell'" in str(errors[0])
