@@ -68,12 +68,12 @@ class Gate:
         self.access = AccessArea(self, broker)
         self.cluster = ClusterArea(self, broker)
         self.configs = ConfigsArea(self, broker)
-        self.node = NodeArea(self, broker)
-        self.queries = QueriesArea(self, broker)
         self.group_offsets = GroupOffsetsArea(self, broker)
         self.groups = GroupsArea(self, broker)
         self.members = MembersArea(self, broker)
+        self.node = NodeArea(self, broker)
         self.polling = PollingArea(self, broker)
+        self.queries = QueriesArea(self, broker)
         self.reassignments = ReassignmentsArea(self, broker)
         self.records = RecordsArea(self, broker)
         self.dead_letters = DeadLettersArea(self, broker)
@@ -139,21 +139,20 @@ class Gate:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
-        return self.answer(session, operation, area, arguments)
+        answer = self.answer(session, operation, area, arguments)
+        if self._observer is not None:
+            self._observe(self._observer, session, operation, answer)
+        return answer
 
     def answer(
         self, session: Session, operation: Operation, area: Area, arguments: Mapping[str, Any]
     ) -> Promise[Any]:
-        """The same without authorisation, for a part of an operation that has been authorised."""
+        """Have a part of an operation that was authorised answered, here or by its owner."""
         if self._forwarder is None or not operation.is_routed:
-            answer = perform(operation, area, session, arguments)
-        else:
-            answer = self._forwarder.route(
-                session, operation, arguments, lambda: perform(operation, area, session, arguments)
-            )
-        if self._observer is not None:
-            self._observe(self._observer, session, operation, answer)
-        return answer
+            return perform(operation, area, session, arguments)
+        return self._forwarder.route(
+            session, operation, arguments, lambda: perform(operation, area, session, arguments)
+        )
 
     def _observe(
         self, observer: Observer, session: Session, operation: Operation, answer: Promise[Any]

@@ -20,6 +20,9 @@ def coordinator_of_call(broker: Broker, arguments: Arguments) -> int:
     return broker.coordinator_of(arguments["call"].group_id)
 
 
+coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operations shows it
+
+
 def owner_of_group(broker: Broker, arguments: Arguments) -> int:
     """The owner of a group of either kind."""
     queues, name = broker.queues, arguments["group"]

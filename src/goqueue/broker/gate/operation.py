@@ -169,7 +169,7 @@ def topics(argument: str = "topics") -> Resources:
     def resources(arguments: Arguments) -> Iterable[Resource]:
         return [Resource(ResourceKind.TOPIC, name) for name in arguments.get(argument) or ()]
 
-    resources.__name__ = f"every topic in {argument}"
+    resources.__name__ = "topics" if argument == "topics" else f"topics in {argument}"
     return resources
 
 
@@ -222,7 +222,7 @@ def _named(kind: ResourceKind, argument: str) -> Resources:
         return () if name is None else (Resource(kind, str(name)),)
 
     words = kind.lower()
-    resources.__name__ = words if argument == words else f"{words} in {argument}"
+    resources.__name__ = words if field or argument == words else f"{words} in {argument}"
     return resources
 
 
