@@ -1,4 +1,4 @@
-"""Transactions and queries, asked of any node of a cluster: their coordinator answers."""
+"""Transactions and queries, called at any node of a cluster: their coordinator answers."""
 
 from __future__ import annotations
 

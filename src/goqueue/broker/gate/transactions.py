@@ -99,7 +99,7 @@ def _topics_of_messages(arguments: Arguments) -> Iterable[Resource]:
 
 
 def _producer_or_node(arguments: Arguments) -> Iterable[Resource | Access]:
-    """Another node asks for a producer that it has authorised."""
+    """A node that adds partitions for a producer has authorised the producer itself."""
     if arguments.get("is_from_node"):
         return (Access(Action.CLUSTER_ACTION, CLUSTER),)
     return (Resource(ResourceKind.TRANSACTIONAL_ID, arguments["transactional_id"]),)

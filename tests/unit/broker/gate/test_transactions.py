@@ -74,7 +74,7 @@ def test_an_id_is_checked_by_the_transactional_id_in_it(desk: Desk) -> None:
     ):
         with pytest.raises(AccessDenied, match="WRITE transactional id 'till'"):
             desk.wait(call)
-    assert policy.asked == [TILL] * 3
+    assert policy.checked == [TILL] * 3
     desk.allow(TILL)
     desk.wait(desk.area.commit(ALICE, transaction_id=transaction_id))
     with pytest.raises(UnknownTransaction):
