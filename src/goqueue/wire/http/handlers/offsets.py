@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from goqueue.broker.gate.group_offsets import (
     CommitOffsets,
     OffsetErrors,
     OffsetToCommit,
     ResetTarget,
 )
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import groups as bodies
@@ -21,7 +19,6 @@ from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 
 if TYPE_CHECKING:
-    from goqueue.broker.transactions.ids import Transaction
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -67,26 +64,6 @@ async def committed(
         raise
     results = [_result(one, refused.get((one.topic, one.partition))) for one in body.offsets]
     return bodies.Committed(results=results, failed=sum(not _is_fine(one) for one in results))
-
-
-async def commit_in(
-    front: FrontEnd, group: str, body: bodies.Commit, transaction: Transaction
-) -> bodies.Committed:
-    """Commit with a transaction."""
-    wanted = to_commit(group, body)
-    missing = front.broker.stream_progress.missing(
-        (one.topic, one.partition) for one in body.offsets
-    )
-
-    async def commit() -> OffsetErrors:
-        offsets = [one for one in wanted.offsets if (one.topic, one.partition) not in missing]
-        if not offsets:
-            return OffsetErrors(missing)
-        call = msgspec.structs.replace(wanted, offsets=offsets)
-        result = await front.broker.transacting.commit_offsets(transaction, call)
-        return OffsetErrors({**missing, **result.errors})
-
-    return await committed(group, body, promised(commit()))
 
 
 async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:

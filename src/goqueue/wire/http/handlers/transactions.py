@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from goqueue.broker.gate.transactions import (
-    NO_MEMBER_EPOCH,
     Addressed,
     Listed,
-    OffsetToCommit,
     TransactionState,
     TransactionView,
 )
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
+from goqueue.wire.http.handlers.offsets import committed, to_commit
 from goqueue.wire.http.handlers.publishing import published_many
 from goqueue.wire.http.handlers.queues import settled
 from goqueue.wire.http.messages import check_header_count, to_record
@@ -106,33 +104,12 @@ async def publish(
 async def commit_offsets(
     front: FrontEnd, call: Call, body: bodies.CommitOffsets
 ) -> group_bodies.Committed:
-    if (body.member_id is None) != (body.member_epoch is None):
-        raise InvalidField(
-            "A member commits with its member_id and its member_epoch.", field="member_epoch"
-        )
-    refused = await front.gate.transactions.commit_offsets(
+    result = front.gate.transactions.commit_offsets(
         call.session,
         transaction_id=call.text("transaction_id"),
-        group=body.group,
-        offsets=[
-            OffsetToCommit(
-                topic=one.topic, partition=one.partition, offset=one.offset, metadata=one.metadata
-            )
-            for one in body.offsets
-        ],
-        member_id=body.member_id or "",
-        member_epoch=NO_MEMBER_EPOCH if body.member_epoch is None else body.member_epoch,
+        call=to_commit(body.group, body),
     )
-    results = []
-    failed = 0
-    for one in body.offsets:
-        result = group_bodies.CommitResult(topic=one.topic, partition=one.partition)
-        error = refused.errors.get((one.topic, one.partition))
-        if error is not None:
-            result.problem = problem_of(error)
-            failed += 1
-        results.append(result)
-    return group_bodies.Committed(results=results, failed=failed)
+    return await committed(body.group, body, result)
 
 
 async def ack(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.transactions import CommitOffsets, OffsetToCommit
-from goqueue.model.errors import GoQueueError, InternalTopic, StaleMemberEpoch
+from goqueue.model.errors import GoQueueError, InternalTopic, StaleMemberEpoch, UnknownTopicId
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.wire.kafka.errors import ErrorCode, transaction_code
 from goqueue.wire.kafka.messages.add_offsets_to_txn import (
@@ -256,8 +256,10 @@ def _topic_name(front: FrontEnd, call: Call, wanted: TxnOffsetCommitRequestTopic
     """The name of a topic that is given by name or by id; None where no topic has the id."""
     if call.version < _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
         return wanted.name
-    found = front.broker.topics.find_by_id(wanted.topic_id)
-    return None if found is None else found.name
+    try:
+        return front.gate.topics.get_by_id(call.session, topic_id=wanted.topic_id).name
+    except UnknownTopicId:
+        return None
 
 
 async def _commit_offsets(
@@ -267,7 +269,7 @@ async def _commit_offsets(
         call.session,
         transactional_id=request.transactional_id,
         identity=ProducerIdentity(request.producer_id, request.producer_epoch),
-        commit=CommitOffsets(
+        call=CommitOffsets(
             group_id=request.group_id,
             member_id=request.member_id,
             generation=request.generation_id_or_member_epoch,
