@@ -1,8 +1,9 @@
-"""The schema registry, asked of any node of a cluster: its leader takes the changes."""
+"""The schema registry, called at any node of a cluster: its leader takes the changes."""
 
 from __future__ import annotations
 
 import pytest
+from goqueue.wire.carrier.forwarding import Forwarder
 
 from goqueue.broker.gate.schemas import (
     LATEST,
@@ -18,8 +19,13 @@ from goqueue.broker.gate.schemas import (
 from goqueue.model.errors import InvalidSchema, SchemaRefusal, SchemaRefused
 from goqueue.model.session import Session
 from goqueue.schemas.scopes import Level
+from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.front_end import Limits
+from goqueue.wire.http.front_end import FrontEnd
+from goqueue.wire.http.registry_operations import registry_dialect
 from tests.simulation.cluster_world import ClusterWorld
 from tests.unit.schemas.desk import record
+from tests.unit.wire.http.client import Wire, request
 
 SESSION = Session("test", principal="User:alice")
 PLAIN = record(name="User", a="string")
@@ -38,9 +44,9 @@ def world() -> ClusterWorld:
 def register(
     world: ClusterWorld, gate: SchemasArea, subject: Subject, text: str, **more: object
 ) -> VersionView:
-    request = Request(text, **more)  # type: ignore[arg-type]
+    wanted = Request(text, **more)  # type: ignore[arg-type]
     registered = gate.register(
-        SESSION, subject=subject, request=request, normalize=False, force=False
+        SESSION, subject=subject, request=wanted, normalize=False, force=False
     )
     return world.wait(registered)
 
@@ -69,7 +75,7 @@ def test_every_node_registers_and_finds(world: ClusterWorld) -> None:
             form="",
         )
         assert world.wait(found) == referred
-        # The nodes that were told learn of it before the answer, so any of them shows it.
+        # The other nodes apply a change before it is answered, so any of them shows it.
         for other in world.nodes.values():
             shown = other.broker.gate.schemas.show_version(
                 SESSION, subject=subject, number=LATEST, with_deleted=False, form=""
@@ -141,3 +147,17 @@ def test_an_alias_means_its_subject_at_every_node(world: ClusterWorld) -> None:
     world.wait(first.set_config(SESSION, subject=alias, change=change))
     for entry in world.nodes.values():
         assert register(world, entry.broker.gate.schemas, alias, PLAIN).subject == subject
+
+
+def test_new_fields_are_shown_by_every_node(world: ClusterWorld) -> None:
+    body = {"schema": PLAIN}
+    headers = {"Confluent-Accept-Unknown-Properties": "true"}
+    for number, entry in world.nodes.items():
+        assert entry.broker.peers is not None
+        forwarder = Forwarder(entry.broker, entry.broker.peers)
+        front = FrontEnd(entry.broker, Limits(), (), forwarder)
+        wire = Wire(Application(front, registry_dialect()))
+        path = f"/subjects/users-{number}/versions"
+        wire.feed(request("POST", path, body, headers=headers))
+        world.run_until(lambda wire=wire: bool(wire.answers))  # type: ignore[misc]
+        assert {"guid", "id", "schemaType", "version"} <= wire.answers[0].json.keys()

@@ -1,4 +1,4 @@
-"""Transactions and queries, asked of any node of a cluster: their coordinator answers."""
+"""Transactions and queries, called at any node of a cluster: their coordinator answers."""
 
 from __future__ import annotations
 
@@ -103,12 +103,14 @@ def test_offsets_are_committed_from_any_node(world: ClusterWorld) -> None:
         refused = gate.commit_offsets(
             SESSION,
             transaction_id=transaction_id,
-            group="billing",
-            offsets=[
-                OffsetToCommit(topic="orders", partition=0, offset=0),
-                OffsetToCommit(topic="orders", partition=7, offset=0),
-                OffsetToCommit(topic="nowhere", partition=0, offset=0),
-            ],
+            call=CommitOffsets(
+                group_id="billing",
+                offsets=[
+                    OffsetToCommit(topic="orders", partition=0, offset=0),
+                    OffsetToCommit(topic="orders", partition=7, offset=0),
+                    OffsetToCommit(topic="nowhere", partition=0, offset=0),
+                ],
+            ),
         )
         errors = world.wait(refused).errors
         assert {place: type(one) for place, one in errors.items()} == {
@@ -153,7 +155,7 @@ def test_producers_reach_their_coordinator_through_any_node(world: ClusterWorld)
             group_id="billing", offsets=[OffsetToCommit(topic="orders", partition=0, offset=0)]
         )
         committed = gate.commit_group_offsets(
-            SESSION, **common, commit=commit, joins_transaction=False
+            SESSION, **common, call=commit, joins_transaction=False
         )
         assert world.wait(committed).errors == {}
         view = world.wait(gate.describe(SESSION, transactional_id=name))

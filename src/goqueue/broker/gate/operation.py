@@ -227,6 +227,8 @@ def _named(kind: ResourceKind, argument: str) -> Resources:
 
 
 def _all_of(parts: Sequence[Resources]) -> Resources:
+    if not parts:
+        return named_by_owner
     if len(parts) == 1:
         return parts[0]
 

@@ -343,7 +343,7 @@ class SchemasArea(Area):
     async def show_config(
         self, session: Session, *, subject: Subject, with_inherited: bool
     ) -> Config:
-        """The settings of a subject or context; with those of wider scopes if asked for."""
+        """The settings of a subject or context; or what holds for it."""
 
         def ask(registry: Registry) -> Config | None:
             scopes = registry.scopes
@@ -371,7 +371,7 @@ class SchemasArea(Area):
 
     @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
     async def show_mode(self, session: Session, *, subject: Subject, with_inherited: bool) -> Mode:
-        """The mode of a subject or context; that of a wider scope if asked for."""
+        """The mode of a subject or context; or the one that holds for it."""
 
         def ask(registry: Registry) -> Mode | None:
             scopes = registry.scopes

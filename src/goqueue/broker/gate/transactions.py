@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
+from goqueue.broker.gate.group_owners import coordinator_of_call
 from goqueue.broker.gate.operation import (
     Area,
     Arguments,
@@ -44,14 +45,12 @@ from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import (
     AccessDenied,
     GoQueueError,
-    GroupNotEmpty,
     InternalTopic,
     InvalidRequest,
-    UnknownMember,
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity, TopicPartition
+from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.model.session import Session
 from goqueue.transactions import TransactionState, TransactionView
 
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 __all__ = [
-    "NO_MEMBER_EPOCH",
     "Addressed",
     "Begun",
     "CommitOffsets",
@@ -75,8 +73,6 @@ __all__ = [
     "TransactionView",
     "TransactionsArea",
 ]
-
-NO_MEMBER_EPOCH = -1
 
 
 # Resources and owners
@@ -99,7 +95,7 @@ def _topics_of_messages(arguments: Arguments) -> Iterable[Resource]:
 
 
 def _producer_or_node(arguments: Arguments) -> Iterable[Resource | Access]:
-    """Another node asks for a producer that it has authorised."""
+    """A node that adds partitions for a producer has authorised the producer itself."""
     if arguments.get("is_from_node"):
         return (Access(Action.CLUSTER_ACTION, CLUSTER),)
     return (Resource(ResourceKind.TRANSACTIONAL_ID, arguments["transactional_id"]),)
@@ -120,17 +116,6 @@ def _coordinator_to_begin(broker: Broker, arguments: Arguments) -> int:
 
 def _coordinator(broker: Broker, arguments: Arguments) -> int:
     return broker.transactions.owner_of(arguments["transactional_id"])
-
-
-def _coordinator_of_group(broker: Broker, arguments: Arguments) -> int | None:
-    found = broker.topics.find(OFFSETS_TOPIC)
-    if found is None:
-        return None
-    return broker.leaders.node_of(found, broker.groups.partition_of(arguments["commit"].group_id))
-
-
-def _group_of_commit(arguments: Arguments) -> Iterable[Resource]:
-    return (Resource(ResourceKind.GROUP, arguments["commit"].group_id),)
 
 
 def _one_page(arguments: Arguments, pages: Sequence[TransactionPage]) -> TransactionPage:
@@ -193,7 +178,9 @@ class TransactionsArea(Area):
         }
         for name in {one.topic for one in messages}:
             try:
-                await self._broker.topic_in_use(name)
+                if self._broker.topics.find(name) is None:
+                    self._check_create(session, name)
+                    await self._broker.topic_in_use(name)
             except GoQueueError as error:
                 places = (place for place in range(count) if place not in unreadable)
                 pairs = zip(places, messages, strict=True)
@@ -207,35 +194,20 @@ class TransactionsArea(Area):
     @operation(
         Action.WRITE,
         _transactional_id_of_transaction,
-        also(Action.READ, group()),
+        also(Action.READ, group("call.group_id")),
         owner=_coordinator_of_transaction,
     )
     async def commit_offsets(
-        self,
-        session: Session,
-        *,
-        transaction_id: str,
-        group: str,
-        offsets: Sequence[OffsetToCommit],
-        member_id: str = "",
-        member_epoch: int = NO_MEMBER_EPOCH,
+        self, session: Session, *, transaction_id: str, call: CommitOffsets
     ) -> OffsetErrors:
         """Commit offsets of a stream group with the transaction; the offsets that are refused."""
         transaction = self._transaction(transaction_id)
-        refused, accepted = self._checked(session, offsets)
-        if accepted:
-            commit = CommitOffsets(
-                group_id=group, member_id=member_id, generation=member_epoch, offsets=accepted
-            )
-            try:
-                result = await self._broker.transacting.commit_offsets(transaction, commit)
-            except UnknownMember as error:
-                if not member_id:
-                    # The engine looks for a member without a name, because the group has others.
-                    raise GroupNotEmpty(group) from error
-                raise
-            refused |= result.errors
-        return OffsetErrors(refused)
+        refused, accepted = self._checked(session, call.offsets)
+        if not accepted:
+            return OffsetErrors(refused)
+        call = msgspec.structs.replace(call, offsets=accepted)
+        result = await self._broker.transacting.commit_offsets(transaction, call)
+        return OffsetErrors(refused | result.errors)
 
     @operation(
         Action.WRITE,
@@ -402,8 +374,8 @@ class TransactionsArea(Area):
     @operation(
         Action.WRITE,
         transactional_id(),
-        also(Action.READ, _group_of_commit),
-        owner=_coordinator_of_group,
+        also(Action.READ, group("call.group_id")),
+        owner=coordinator_of_call,
     )
     async def commit_group_offsets(
         self,
@@ -411,21 +383,21 @@ class TransactionsArea(Area):
         *,
         transactional_id: str,
         identity: ProducerIdentity,
-        commit: CommitOffsets,
+        call: CommitOffsets,
         joins_transaction: bool,
     ) -> OffsetErrors:
         """Commit offsets with the transaction, at the coordinator of the group.
 
         The group must take part already, unless `joins_transaction` adds it now.
         """
-        refused, accepted = self._checked(session, commit.offsets)
+        refused, accepted = self._checked(session, call.offsets)
         if not accepted:
             return OffsetErrors(refused)
         try:
             result = await self._broker.transactions.commit_offsets(
                 transactional_id,
                 identity,
-                msgspec.structs.replace(commit, offsets=accepted),
+                msgspec.structs.replace(call, offsets=accepted),
                 joins_transaction=joins_transaction,
             )
         except GoQueueError as error:

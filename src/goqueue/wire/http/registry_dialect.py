@@ -101,12 +101,12 @@ class Given:
         return self._query.get(name, [])
 
     def stretch(self, *, most: int) -> tuple[int, int]:
-        """Where the part of a list begins that the request asks for, and how long it is."""
+        """The offset and the length of the part of a list that the request wants."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
         return offset, most if limit < 0 else min(limit, most)
 
     def page(self, found: Sequence[Any], *, most: int) -> list[Any]:
-        """The part of a list that the request asks for."""
+        """The part of a list that the request wants."""
         offset, limit = self.stretch(most=most)
         return list(found[offset : offset + limit])
 

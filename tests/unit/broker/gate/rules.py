@@ -1,4 +1,4 @@
-"""A policy for tests: only what is listed is allowed, and what was asked is remembered."""
+"""A policy for tests: only what is listed is allowed, and every check is recorded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Only:
     """Allows some accesses and nothing else."""
 
     def __init__(self, *allowed: Access) -> None:
-        self.asked: list[Access] = []
+        self.checked: list[Access] = []
         self._allowed = frozenset(allowed)
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool:
         assert session is ALICE
-        self.asked.append(Access(action, resource))
+        self.checked.append(Access(action, resource))
         return Access(action, resource) in self._allowed

@@ -69,7 +69,7 @@ def test_subjects_are_named_with_their_context(desk: Desk) -> None:
     assert desk.register(":.sales:users").subject == Subject(".sales", "users")
     with pytest.raises(AccessDenied):
         desk.register("users")
-    assert policy.asked == [of(Action.WRITE, ":.sales:users"), of(Action.WRITE, "users")]
+    assert policy.checked == [of(Action.WRITE, ":.sales:users"), of(Action.WRITE, "users")]
 
 
 def test_an_alias_needs_both_subjects(desk: Desk) -> None:

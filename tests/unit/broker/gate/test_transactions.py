@@ -74,7 +74,7 @@ def test_an_id_is_checked_by_the_transactional_id_in_it(desk: Desk) -> None:
     ):
         with pytest.raises(AccessDenied, match="WRITE transactional id 'till'"):
             desk.wait(call)
-    assert policy.asked == [TILL] * 3
+    assert policy.checked == [TILL] * 3
     desk.allow(TILL)
     desk.wait(desk.area.commit(ALICE, transaction_id=transaction_id))
     with pytest.raises(UnknownTransaction):
@@ -97,6 +97,15 @@ def test_publishing_needs_every_topic(desk: Desk) -> None:
         desk.publish(transaction_id, "orders", "secrets")
 
 
+def test_a_topic_that_is_made_by_publishing_needs_permission_to_create_it(desk: Desk) -> None:
+    transaction_id = desk.begin()
+    fresh = access(Action.WRITE, ResourceKind.TOPIC, "fresh")
+    desk.allow(TILL, fresh)
+    assert "may not CREATE topic 'fresh'" in desk.publish(transaction_id, "fresh")[0]
+    desk.allow(TILL, fresh, access(Action.CREATE, ResourceKind.TOPIC, "fresh"))
+    assert desk.publish(transaction_id, "fresh") == [""]
+
+
 def test_messages_that_could_not_be_read_have_the_whole_call_refused(desk: Desk) -> None:
     transaction_id = desk.begin()
     found = desk.publish(transaction_id, "orders", "no/topic", unreadable={1: "Not base64."})
@@ -108,23 +117,18 @@ def test_messages_that_could_not_be_read_have_the_whole_call_refused(desk: Desk)
 
 def test_offsets_are_read_of_their_group_and_topics(desk: Desk) -> None:
     transaction_id = desk.begin()
-    desk.allow(TILL, BILLING, READ_ORDERS)
-    refused = desk.area.commit_offsets(
-        ALICE,
-        transaction_id=transaction_id,
-        group="billing",
+    commit = CommitOffsets(
+        group_id="billing",
         offsets=[OffsetToCommit(topic=one, partition=0, offset=0) for one in ("orders", "secrets")],
     )
+    desk.allow(TILL, BILLING, READ_ORDERS)
+    refused = desk.area.commit_offsets(ALICE, transaction_id=transaction_id, call=commit)
     assert {place: type(one) for place, one in desk.wait(refused).errors.items()} == {
         ("secrets", 0): AccessDenied
     }
     desk.allow(TILL, READ_ORDERS)
     with pytest.raises(AccessDenied, match="READ group 'billing'"):
-        desk.wait(
-            desk.area.commit_offsets(
-                ALICE, transaction_id=transaction_id, group="billing", offsets=[]
-            )
-        )
+        desk.wait(desk.area.commit_offsets(ALICE, transaction_id=transaction_id, call=commit))
 
 
 def test_a_partition_that_is_missing_is_answered_whatever_else_is_wrong(desk: Desk) -> None:
@@ -135,7 +139,7 @@ def test_a_partition_that_is_missing_is_answered_whatever_else_is_wrong(desk: De
     desk.begin()
     identity = desk.wait(desk.area.new_producer(ALICE))
     refused = desk.area.commit_group_offsets(
-        ALICE, transactional_id="till", identity=identity, commit=commit, joins_transaction=False
+        ALICE, transactional_id="till", identity=identity, call=commit, joins_transaction=False
     )
     errors = desk.wait(refused).errors
     assert errors["nowhere", 0].code == UnknownTopic.code

@@ -104,14 +104,10 @@ async def publish(
 async def commit_offsets(
     front: FrontEnd, call: Call, body: bodies.CommitOffsets
 ) -> group_bodies.Committed:
-    wanted = to_commit(body.group, body)
     result = front.gate.transactions.commit_offsets(
         call.session,
         transaction_id=call.text("transaction_id"),
-        group=wanted.group_id,
-        offsets=wanted.offsets,
-        member_id=wanted.member_id,
-        member_epoch=wanted.generation,
+        call=to_commit(body.group, body),
     )
     return await committed(body.group, body, result)
 

@@ -267,7 +267,7 @@ async def _commit_offsets(
         call.session,
         transactional_id=request.transactional_id,
         identity=ProducerIdentity(request.producer_id, request.producer_epoch),
-        commit=CommitOffsets(
+        call=CommitOffsets(
             group_id=request.group_id,
             member_id=request.member_id,
             generation=request.generation_id_or_member_epoch,
