@@ -84,7 +84,11 @@ class Sent:
 
 def _owner(broker: Broker, arguments: Arguments) -> int:
     """The node that has the leases of a queue."""
-    return broker.named_queues.owner_of(arguments["queue"])
+    name = arguments["queue"].name
+    queue = broker.named_queues.find(name)
+    if queue is None:
+        raise UnknownQueue(name)  # It was there when it was found, so it has been deleted since.
+    return broker.named_queues.owner_of(queue)
 
 
 def _owner_if_ordered(broker: Broker, arguments: Arguments) -> int | None:
