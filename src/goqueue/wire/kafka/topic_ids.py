@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import AccessDenied, UnknownTopicId
+
 if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
 
 def find_name(front: FrontEnd, call: Call, topic_id: bytes) -> str | None:
-    """The name of a topic, if there is one with this id."""
-    topic = front.broker.topics.find_by_id(topic_id)
-    return None if topic is None else topic.name
+    """The name of a topic, if there is one with this id that the client may see."""
+    try:
+        return front.gate.topics.get_by_id(call.session, topic_id=topic_id).name
+    except UnknownTopicId:
+        return None
 
 
 def find_id(front: FrontEnd, call: Call, name: str) -> bytes | None:
-    """The id of a topic, if there is one with this name."""
-    topic = front.broker.topics.find(name)
+    """The id of a topic, if there is one with this name that the client may see."""
+    try:
+        topic = front.gate.topics.find(call.session, topic=name)
+    except AccessDenied:
+        return None
     return None if topic is None else topic.id

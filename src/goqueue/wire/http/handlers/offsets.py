@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from goqueue.broker.gate.group_offsets import (
-    CommitOffsets,
-    OffsetErrors,
-    OffsetToCommit,
-    ResetTarget,
-)
-from goqueue.loop.promise import Promise, promised
+from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetErrors, OffsetToCommit
+from goqueue.broker.gate.records import At, Position
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.fields import INT64_MAX
 from goqueue.wire.http.handlers.groups import group_of
-from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
+from goqueue.wire.http.moments import position_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.transactions.ids import Transaction
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -69,26 +62,6 @@ async def committed(
     return bodies.Committed(results=results, failed=sum(not _is_fine(one) for one in results))
 
 
-async def commit_in(
-    front: FrontEnd, group: str, body: bodies.Commit, transaction: Transaction
-) -> bodies.Committed:
-    """Commit with a transaction."""
-    wanted = to_commit(group, body)
-    missing = front.broker.stream_progress.missing(
-        (one.topic, one.partition) for one in body.offsets
-    )
-
-    async def commit() -> OffsetErrors:
-        offsets = [one for one in wanted.offsets if (one.topic, one.partition) not in missing]
-        if not offsets:
-            return OffsetErrors(missing)
-        call = msgspec.structs.replace(wanted, offsets=offsets)
-        result = await front.broker.transacting.commit_offsets(transaction, call)
-        return OffsetErrors({**missing, **result.errors})
-
-    return await committed(group, body, promised(commit()))
-
-
 async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
     group = group_of(call)
     fetched = await front.gate.group_offsets.fetch(call.session, group=group, must_exist=True)
@@ -133,17 +106,13 @@ async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.Reset
     )
 
 
-def _target(to: str, *, now_ms: int) -> ResetTarget:
-    if to == EARLIEST:
-        return ResetTarget("earliest")
-    if to == LATEST:
-        return ResetTarget("latest")
+def _target(to: str, *, now_ms: int) -> Position:
     if not to.startswith(_OFFSET_PREFIX):
-        return ResetTarget("time", time_ms(to, now_ms=now_ms, field="to"))
+        return position_of(to, now_ms=now_ms, field="to")
     text = to.removeprefix(_OFFSET_PREFIX)
     if not (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         raise InvalidField(f"{to!r} is no offset; write offset:42.", field="to")
-    return ResetTarget("offset", int(text))
+    return Position(At.OFFSET, int(text))
 
 
 def _result(one: bodies.OffsetToCommit, error: GoQueueError | None) -> bodies.CommitResult:

@@ -108,7 +108,8 @@ def show_root(front: FrontEnd, call: Call, given: Given) -> Tree:
 
 
 def show_cluster(front: FrontEnd, call: Call, given: Given) -> Tree:
-    clusters = {"kafka-cluster": front.broker.cluster_id, "schema-registry-cluster": "goqueue"}
+    cluster_id = front.gate.node.identity(call.session).cluster_id
+    clusters = {"kafka-cluster": cluster_id, "schema-registry-cluster": "goqueue"}
     return {"id": "", "scope": {"path": [], "clusters": clusters}}
 
 

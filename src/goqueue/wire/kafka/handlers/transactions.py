@@ -33,6 +33,7 @@ from goqueue.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from goqueue.wire.kafka.topic_ids import find_name
 
 if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
@@ -256,8 +257,7 @@ def _topic_name(front: FrontEnd, call: Call, wanted: TxnOffsetCommitRequestTopic
     """The name of a topic that is given by name or by id; None where no topic has the id."""
     if call.version < _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
         return wanted.name
-    found = front.broker.topics.find_by_id(wanted.topic_id)
-    return None if found is None else found.name
+    return find_name(front, call, wanted.topic_id)
 
 
 async def _commit_offsets(
