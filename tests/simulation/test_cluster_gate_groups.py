@@ -8,7 +8,6 @@ from goqueue.broker.gate.group_offsets import (
     CommitOffsets,
     OffsetToCommit,
     ResetOffset,
-    ResetTarget,
 )
 from goqueue.broker.gate.groups import GroupType, QueueGroup, QueueSettings
 from goqueue.broker.gate.members import (
@@ -22,6 +21,7 @@ from goqueue.broker.gate.members import (
     Sync,
 )
 from goqueue.broker.gate.polling import Poll
+from goqueue.broker.gate.records import At, Position
 from goqueue.loop.cancellation import Cancellation
 from goqueue.model.errors import (
     GroupKindMismatch,
@@ -95,7 +95,7 @@ def test_stream_groups_begin_commit_reset_and_go(world: ClusterWorld) -> None:
             group=group,
             topic=TOPIC,
             partitions=[0],
-            target=ResetTarget("offset", 2),
+            target=Position(At.OFFSET, 2),
             is_dry_run=False,
         )
         assert world.wait(reset) == [ResetOffset(0, 1, 2)]

@@ -8,7 +8,8 @@ import msgspec
 
 from goqueue.broker.gate.group_owners import coordinator, coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation, topic
-from goqueue.broker.streams.progress import FetchedOffsets, ResetOffset, ResetTarget
+from goqueue.broker.reading.positions import Position
+from goqueue.broker.streams.progress import FetchedOffsets, ResetOffset
 from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors, OffsetToCommit
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
@@ -22,7 +23,6 @@ __all__ = [
     "OffsetErrors",
     "OffsetToCommit",
     "ResetOffset",
-    "ResetTarget",
 ]
 
 Wanted = dict[str, list[int]]  # partitions by topic
@@ -100,7 +100,7 @@ class GroupOffsetsArea(Area):
         group: str,
         topic: str,
         partitions: list[int] | None,
-        target: ResetTarget,
+        target: Position,
         is_dry_run: bool,
     ) -> list[ResetOffset]:
         """Move the committed offsets of a group without members, or tell where they would go."""

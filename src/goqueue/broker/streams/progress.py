@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from goqueue.broker.reading.positions import At, Position, offset_at, times_of
 from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import Topic, Topics
@@ -70,13 +71,6 @@ class FetchedOffsets(NamedTuple):
     offsets: dict[str, dict[int, CommittedOffset]]
     unstable: Partitions = frozenset()
     refused: Mapping[str, GoQueueError] = {}  # by topic
-
-
-class ResetTarget(msgspec.Struct, frozen=True):
-    """Where to move the committed offsets of a group; `value` is an offset or a time."""
-
-    kind: Literal["earliest", "latest", "offset", "time"]
-    value: int = 0
 
 
 class ResetOffset(NamedTuple):
@@ -155,7 +149,7 @@ class StreamProgress:
         group: str,
         topic_name: str,
         numbers: Sequence[int] | None,
-        target: ResetTarget,
+        target: Position,
         *,
         is_dry_run: bool,
     ) -> list[ResetOffset]:
@@ -164,8 +158,7 @@ class StreamProgress:
         numbers = numbers or range(len(topic.partitions))
         await self._groups.confirm(group)
         before = self._groups.fetch_offsets(group, {topic_name: numbers}).get(topic_name, {})
-        times_ms = [target.value] if target.kind == "time" else []
-        bounds = await self._look(topic, numbers, times_ms=times_ms)
+        bounds = await self._look(topic, numbers, times_ms=times_of([target]))
         targets = {one.name.partition: _offset_at(one, target) for one in bounds}
         if not is_dry_run:
             offsets = [
@@ -216,20 +209,13 @@ class StreamProgress:
             raise GroupNotEmpty(group) from error
 
 
-def _offset_at(partition: Bounds, target: ResetTarget) -> int:
+def _offset_at(partition: Bounds, target: Position) -> int:
     start, end = partition.start_offset, partition.high_watermark
-    if target.kind == "earliest":
-        return start
-    if target.kind == "latest":
-        return partition.last_stable_offset
-    if target.kind == "time":
-        found = partition.find_timestamp(target.value, is_committed_only=True)
-        return partition.last_stable_offset if found is None else found.offset
-    if not start <= target.value <= end:
+    if target.at is At.OFFSET and not start <= target.value <= end:
         raise InvalidRequest(
             f"Offset {target.value} is not in {partition.name}; choose one from {start} to {end}."
         )
-    return target.value
+    return offset_at(partition, target)
 
 
 def _topics_read(group: GroupDescription) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from goqueue.broker.gate import records
 from goqueue.broker.gate.records import At, Position
@@ -11,9 +10,6 @@ from goqueue.model.attributes import parse_moment
 from goqueue.model.errors import InvalidAttribute
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.fields import INT64_MAX
-
-if TYPE_CHECKING:
-    from goqueue.broker.gate.views import Bounds
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -60,33 +56,6 @@ def position_of(text: str, *, now_ms: int, field: str) -> Position:
     if text == LATEST:
         return records.LATEST
     return Position(At.TIME, time_ms(text, now_ms=now_ms, field=field))
-
-
-def offset_at(
-    partition: Bounds, text: str, *, now_ms: int, field: str, is_committed_only: bool = True
-) -> int:
-    """The offset of the first record not before a moment; the end when there is none.
-
-    For whoever reads what is committed only, the end is before the first open transaction: what
-    that has written may be committed yet.
-    """
-    if text == EARLIEST:
-        return partition.start_offset
-    end = partition.last_stable_offset if is_committed_only else partition.high_watermark
-    if text == LATEST:
-        return end
-    moment_ms = time_ms(text, now_ms=now_ms, field=field)
-    found = partition.find_timestamp(moment_ms, is_committed_only=is_committed_only)
-    return end if found is None else found.offset
-
-
-def times_of(*texts: str | None, now_ms: int, field: str) -> list[int]:
-    """The moments among these that have to be looked for in partitions."""
-    return [
-        time_ms(text, now_ms=now_ms, field=field)
-        for text in texts
-        if text is not None and text not in (EARLIEST, LATEST)
-    ]
 
 
 def _rfc_3339(text: str) -> int:

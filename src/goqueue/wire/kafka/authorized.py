@@ -75,4 +75,3 @@ def _bits(actions: Iterable[Action]) -> int:
 
 
 NOT_ASKED_FOR: Final = -(1 << 31)
-OF_GROUP: Final = _bits(_ON_GROUP)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_name(front: FrontEnd, call: Call, topic_id: bytes) -> str | None:
-    """The name of a topic, if there is one with this id."""
+    """The name of a topic, if there is one with this id that the client may see."""
     try:
         return front.gate.topics.get_by_id(call.session, topic_id=topic_id).name
     except UnknownTopicId:
@@ -23,7 +23,7 @@ def find_name(front: FrontEnd, call: Call, topic_id: bytes) -> str | None:
 
 
 def find_id(front: FrontEnd, call: Call, name: str) -> bytes | None:
-    """The id of a topic, if there is one with this name."""
+    """The id of a topic, if there is one with this name that the client may see."""
     try:
         topic = front.gate.topics.find(call.session, topic=name)
     except AccessDenied:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetToCommit, ResetTarget
+from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetToCommit
 from goqueue.broker.gate.groups import ListedGroup, QueueSettings
 from goqueue.broker.gate.members import JOIN_EPOCH, ConsumerHeartbeat
 from goqueue.broker.gate.operation import OPERATIONS
 from goqueue.broker.gate.polling import Poll
+from goqueue.broker.gate.records import EARLIEST
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
@@ -164,7 +165,7 @@ def test_a_group_with_members_is_neither_reset_nor_begun(node: Node) -> None:
         group="readers",
         topic="orders",
         partitions=None,
-        target=ResetTarget("earliest"),
+        target=EARLIEST,
         is_dry_run=False,
     )
     assert isinstance(error_of(reset), GroupNotEmpty)

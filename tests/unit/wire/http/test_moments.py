@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.reading.positions import offset_at
 from goqueue.wire.carrier.problems import InvalidField
-from goqueue.wire.http.moments import offset_at, time_ms
+from goqueue.wire.http.moments import position_of, time_ms
 from tests.simulation.world import World
 
 NOW_MS = 1_900_000_000_000
@@ -48,7 +49,7 @@ def test_a_moment_finds_its_place() -> None:
     world.produce("orders", ["c"])
     now_ms = world.broker.scheduler.now_ms()
     places = {
-        text: offset_at(partition, text, now_ms=now_ms, field="from")
+        text: offset_at(partition, position_of(text, now_ms=now_ms, field="from"))
         for text in ("earliest", "latest", str(between), "5s", "1h", str(now_ms + 1))
     }
     assert places == {

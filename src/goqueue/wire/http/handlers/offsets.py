@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.group_offsets import (
-    CommitOffsets,
-    OffsetErrors,
-    OffsetToCommit,
-    ResetTarget,
-)
+from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetErrors, OffsetToCommit
+from goqueue.broker.gate.records import At, Position
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.fields import INT64_MAX
 from goqueue.wire.http.handlers.groups import group_of
-from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
+from goqueue.wire.http.moments import position_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -110,17 +106,13 @@ async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.Reset
     )
 
 
-def _target(to: str, *, now_ms: int) -> ResetTarget:
-    if to == EARLIEST:
-        return ResetTarget("earliest")
-    if to == LATEST:
-        return ResetTarget("latest")
+def _target(to: str, *, now_ms: int) -> Position:
     if not to.startswith(_OFFSET_PREFIX):
-        return ResetTarget("time", time_ms(to, now_ms=now_ms, field="to"))
+        return position_of(to, now_ms=now_ms, field="to")
     text = to.removeprefix(_OFFSET_PREFIX)
     if not (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         raise InvalidField(f"{to!r} is no offset; write offset:42.", field="to")
-    return ResetTarget("offset", int(text))
+    return Position(At.OFFSET, int(text))
 
 
 def _result(one: bodies.OffsetToCommit, error: GoQueueError | None) -> bodies.CommitResult:

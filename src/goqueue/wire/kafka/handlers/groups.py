@@ -287,7 +287,7 @@ async def describe_groups(
 ) -> DescribeGroupsResponse:
     groups = [await _describe_classic(front, call, group) for group in request.groups]
     if request.include_authorized_operations:
-        _authorize(groups)
+        _authorize(front, call, groups)
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -332,15 +332,17 @@ async def consumer_group_describe(
 ) -> described.ConsumerGroupDescribeResponse:
     groups = [await _describe_consumer(front, call, group) for group in request.group_ids]
     if request.include_authorized_operations:
-        _authorize(groups)
+        _authorize(front, call, groups)
     return described.ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _authorize(groups: Iterable[DescribedGroup | described.DescribedGroup]) -> None:
+def _authorize(
+    front: FrontEnd, call: Call, groups: Iterable[DescribedGroup | described.DescribedGroup]
+) -> None:
     """Say what may be done with the groups that were found."""
     for one in groups:
         if one.error_code == ErrorCode.NONE:
-            one.authorized_operations = authorized.OF_GROUP
+            one.authorized_operations = authorized.on_group(front.gate, call.session, one.group_id)
 
 
 async def _describe_consumer(
