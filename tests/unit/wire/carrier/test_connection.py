@@ -319,7 +319,7 @@ def test_an_escaped_slash_is_part_of_a_name(small: Client) -> None:
 def test_a_fault_of_ours_is_answered_without_details(
     small: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(small.front.broker, "node_id", object())  # cannot be written as JSON
+    monkeypatch.setattr(small.world.broker, "node_id", object())  # cannot be written as JSON
     answer = small.send("GET", "/v1/topics/orders/partitions")
     assert (answer.status, answer.json["code"]) == (500, "internal_error")
     assert "object" not in answer.json["detail"]
@@ -357,7 +357,7 @@ def test_stopping_ends_what_waits_and_finishes_what_does_not(small: Client) -> N
 
 
 def test_stopping_does_not_wait_for_ever(small: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small.front.broker, "publish", lambda *_, **__: Promise())
+    monkeypatch.setattr(small.world.broker, "publish", lambda *_, **__: Promise())
     wire = small.wire()
     wire.feed(request("POST", PUBLISH, {"value": "never answered"}))
     stopped: list[bool] = []

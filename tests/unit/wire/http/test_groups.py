@@ -169,7 +169,7 @@ def test_an_answer_that_is_taken_back_brings_back_no_partition_that_others_had(
     epoch = join(client, "one")["member_epoch"]
     world.produce("orders", ["a"], partition=3)
     seen = poll(client, "one", epoch, after=0)
-    positions = client.front.broker.stream_polling.positions.of("billing", "one")
+    positions = client.world.broker.stream_polling.positions.of("billing", "one")
     positions.assign(frozenset({("orders", 0)}))
     positions.assign(frozenset({("orders", 0), ("orders", 3)}))
     commit = {"topic": "orders", "partition": 3, "offset": 1}  # by whoever had it meanwhile
@@ -235,7 +235,7 @@ def test_a_member_that_is_silent_is_out(world: World, client: Client) -> None:
     query = {"member_id": "one", "member_epoch": epoch}
     refused = client.refused("GET", f"{GROUP}/poll", **query)
     assert (refused.status, refused.json["code"]) == (404, "unknown_member")
-    assert len(client.front.broker.stream_polling.positions) == 0
+    assert len(client.world.broker.stream_polling.positions) == 0
 
 
 def test_a_member_with_an_old_epoch_is_fenced(client: Client) -> None:
