@@ -16,6 +16,7 @@ _NEIGHBOURS = {"groups", "delivery", "schemas", "transactions", "cluster", "tena
 _PARTITION = {"partition", "storage", "model"}
 _CORE = {"broker", "loop", *_NEIGHBOURS, *_PARTITION}
 _CODECS = "wire codecs"
+_GATE = "broker gate"  # the one way from a front end into the core
 
 # What each room may import, besides itself. Neighbours are absent from each other's rows.
 MAY_IMPORT: Mapping[str, set[str]] = {
@@ -26,7 +27,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     **dict.fromkeys(_NEIGHBOURS, _PARTITION),
     "broker": {"loop", *_NEIGHBOURS, *_PARTITION},
     _CODECS: {"model"},
-    "wire": {_CODECS, *_CORE},
+    "wire": {_CODECS, _GATE, "loop", "model"},
     "runtime": {"wire", _CODECS, *_CORE, "config"},
     "client": {_CODECS, "model"},
     "console": {"client", "model"},
@@ -161,6 +162,8 @@ def _complaint(found: Import) -> str | None:
     is_carried = ends[0] in CARRIED and ends[1] == CARRIER
     if all(ends) and ends[0] != ends[1] and not is_carried:
         return f"{place}: wire/{ends[0]} > wire/{ends[1]} is no arrow; front ends are neighbours."
+    if here == "wire" and _is_gate(found):
+        there = _GATE
     if there == here:
         return _broker_complaint(found, place) if here == "broker" else None
     if there == "config" and here not in CONFIG_READERS:
@@ -168,6 +171,10 @@ def _complaint(found: Import) -> str | None:
     if there not in MAY_IMPORT[here]:
         return f"{place}: {here} > {there} is no arrow; {found.importer} imports {found.module}."
     return None
+
+
+def _is_gate(found: Import) -> bool:
+    return f"{found.module}.{found.name}".startswith("goqueue.broker.gate.")
 
 
 def _broker_complaint(found: Import, place: str) -> str | None:
@@ -267,6 +274,9 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ("storage/log.py", "from goqueue.config import load", "storage takes 'load'"),
         ("storage/log.py", "import goqueue.config", "storage > config"),
         ("attic/old.py", "from goqueue.model import names", "'attic' has no row"),
+        ("wire/kafka/server.py", "from goqueue.broker import Broker", "wire > broker"),
+        ("wire/http/server.py", "from goqueue.broker.queues.host import X", "wire > broker"),
+        ("wire/sqs/server.py", "from goqueue.delivery import Lease", "wire > delivery"),
         (
             "broker/topics/topics.py",
             "from goqueue.broker.replication.leaders import Leaders",
@@ -311,6 +321,9 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),
         ("broker/queues/host.py", "from goqueue.broker.topics.topics import Topic"),
+        ("wire/kafka/server.py", "from goqueue.broker.gate.queues import Received"),
+        ("wire/http/server.py", "from goqueue.broker.gate import Gate"),
+        ("wire/http/server.py", "from goqueue.loop.promise import Promise"),
         ("broker/administration.py", "from goqueue.broker.queues.queues import Queues"),
     ],
 )
