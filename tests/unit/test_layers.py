@@ -65,8 +65,17 @@ CODEC_MODULES = (
 # is handed all sections. Reading the sources is for those who start a process.
 CONFIG_READERS = {"runtime", "cli"}
 CONFIG_FOR_READERS = {"SETTINGS", "SECTIONS", "load", "render", "contradictions"}
-ROOMS_WITH_ALL_SECTIONS = {"broker", "wire"}
-ROOMS_WITHOUT_CONFIG = {"model", _CODECS, "client", "console", "spark", "setting_kinds"}
+ROOMS_WITH_ALL_SECTIONS = {"broker"}
+ROOMS_WITHOUT_CONFIG = {
+    "model",
+    "loop",
+    "wire",
+    _CODECS,
+    "client",
+    "console",
+    "spark",
+    "setting_kinds",
+}
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
 # all of them, and no room imports those.
