@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from goqueue.wire.carrier.forwarding import Forwarder
 
 from goqueue.broker.gate.schemas import (
     LATEST,
@@ -153,9 +152,7 @@ def test_new_fields_are_shown_by_every_node(world: ClusterWorld) -> None:
     body = {"schema": PLAIN}
     headers = {"Confluent-Accept-Unknown-Properties": "true"}
     for number, entry in world.nodes.items():
-        assert entry.broker.peers is not None
-        forwarder = Forwarder(entry.broker, entry.broker.peers)
-        front = FrontEnd(entry.broker, Limits(), (), forwarder)
+        front = FrontEnd(entry.broker.gate, Limits(), ())
         wire = Wire(Application(front, registry_dialect()))
         path = f"/subjects/users-{number}/versions"
         wire.feed(request("POST", path, body, headers=headers))
