@@ -126,6 +126,7 @@ class DeadLettersArea(Area):
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def show_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Redrive:
+        """A job, and how far it is."""
         return self._broker.redrives.get(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)
@@ -135,6 +136,7 @@ class DeadLettersArea(Area):
 
     @operation(Action.WRITE, topic(), owner=_owner)
     def resume_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+        """Let a paused job go on."""
         return self._broker.redrives.resume(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)
