@@ -126,7 +126,7 @@ class DeadLettersArea(Area):
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def show_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Redrive:
-        """A job, with its progress and what was done to it."""
+        """A job, and how far it is."""
         return self._broker.redrives.get(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from goqueue.broker.gate.group_owners import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
 from goqueue.broker.queues.received import Received, ReceivedRun
@@ -25,7 +26,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    pass
 
 __all__ = [
     "LANE_NAMES",
@@ -56,18 +57,6 @@ class AckedAndReceived(NamedTuple):
     received: Received
 
 
-def _owner(broker: Broker, arguments: Arguments) -> int:
-    """The owner of a queue group, or who knows whether a stream group has its name.
-
-    A receive makes a group that is not there at the latter node. It is not the owner of the new
-    group unless by chance, and refuses; the entry node then finds the owner.
-    """
-    name = arguments["group"]
-    if broker.queues.is_known(name):
-        return broker.queues.owner_of(name)
-    return broker.named_queues.maker_of(name)
-
-
 def _merge_lanes(_: Arguments, answers: Sequence[TopicLanes]) -> TopicLanes:
     """Every node counts in the replicas that it has, and knows the groups that it owns."""
     whole = answers[-1]
@@ -86,7 +75,7 @@ class QueuesArea(Area):
 
     # Receiving
 
-    @operation(Action.READ, group(), topic(), owner=_owner)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group)
     def receive(
         self,
         session: Session,
@@ -99,7 +88,11 @@ class QueuesArea(Area):
         visibility_ms: int | None,
         cancellation: Cancellation,
     ) -> Promise[Received]:
-        """Lease messages, now or when there are some. A group that is not there is made."""
+        """Lease messages, now or when there are some. A group that is not there is made.
+
+        It is made where it is known whether a stream group has the name. That node then refuses
+        unless it owns the new group, too, and the entry node finds the owner.
+        """
         receive = partial(
             self._receive,
             group,
@@ -143,7 +136,7 @@ class QueuesArea(Area):
         cancellation.on_cancel(receiver.cancel)
         return receiver.promise
 
-    @operation(Action.READ, group(), topic(), owner=_owner)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group)
     async def ack_and_receive(
         self,
         session: Session,
@@ -179,26 +172,26 @@ class QueuesArea(Area):
 
     # Settling
 
-    @operation(Action.READ, group(), owner=_owner)
+    @operation(Action.READ, group(), owner=owner_of_group)
     def ack(self, session: Session, *, group: str, receipts: Sequence[str]) -> Promise[Outcomes]:
         """These messages are done."""
         return self._broker.queues.ack(group, receipts)
 
-    @operation(Action.READ, group(), owner=_owner)
+    @operation(Action.READ, group(), owner=owner_of_group)
     def nack(
         self, session: Session, *, group: str, receipts: Sequence[str], delay_ms: int | None
     ) -> Promise[Outcomes]:
         """These messages are delivered again, after a delay or after the group's backoff."""
         return self._broker.queues.nack(group, receipts, delay_ms=delay_ms)
 
-    @operation(Action.READ, group(), owner=_owner)
+    @operation(Action.READ, group(), owner=owner_of_group)
     def reject(
         self, session: Session, *, group: str, receipts: Sequence[str], reason: str
     ) -> Promise[Outcomes]:
         """These messages go to the dead-letter topic."""
         return self._broker.queues.reject(group, receipts, reason=reason)
 
-    @operation(Action.READ, group(), owner=_owner)
+    @operation(Action.READ, group(), owner=owner_of_group)
     def extend(
         self, session: Session, *, group: str, receipts: Sequence[str], visibility_ms: int | None
     ) -> Promise[Outcomes]:
@@ -207,7 +200,7 @@ class QueuesArea(Area):
 
     # Position
 
-    @operation(Action.READ, group(), topic(), owner=_owner)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group)
     async def rewind(
         self,
         session: Session,
@@ -231,14 +224,14 @@ class QueuesArea(Area):
             for number, one in enumerate(bounds)
         }
 
-    @operation(Action.READ, group(), topic(), owner=_owner)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group)
     def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
         """Finish everything that is there now; where each partition goes on."""
         return self._broker.queues.purge(group, topic)
 
     # Inspection
 
-    @operation(Action.READ, group(), topic(), owner=_owner, is_reading=True)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group, is_reading=True)
     def peek(
         self,
         session: Session,
@@ -252,7 +245,7 @@ class QueuesArea(Area):
         """Messages with their state, of one partition or of all; nothing changes."""
         return self._broker.queues.peek(group, topic, partition, offset=offset, count=limit)
 
-    @operation(Action.DESCRIBE, group(), topic(), owner=_owner, is_reading=True)
+    @operation(Action.DESCRIBE, group(), topic(), owner=owner_of_group, is_reading=True)
     async def stats(self, session: Session, *, group: str, topic: str) -> QueueStats:
         """What is ready, in flight and waiting."""
         return self._broker.queues.stats(group, topic)

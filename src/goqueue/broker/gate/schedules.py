@@ -77,9 +77,20 @@ class SchedulesArea(Area):
         return self._broker.schedules.cancel(schedule_id)
 
     @operation(Action.WRITE, named_by_owner)
-    def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Promise[Outcomes]:
+    async def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Outcomes:
         """Let messages never appear; an error for each that cannot be cancelled."""
-        return self._broker.schedules.cancel_many(schedule_ids)
+        if self._gate.policy is None:
+            return await self._broker.schedules.cancel_many(schedule_ids)
+        # Only the owner of a message knows its topic, and so whether this is allowed.
+        calls = [self.cancel(session, schedule_id=one) for one in schedule_ids]
+        outcomes: Outcomes = []
+        for call in calls:
+            try:
+                await call
+                outcomes.append(None)
+            except GoQueueError as error:
+                outcomes.append(error)
+        return outcomes
 
     def _check_write(self, session: Session, schedule_id: str) -> None:
         if self._gate.policy is not None:

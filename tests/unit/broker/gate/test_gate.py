@@ -85,3 +85,12 @@ def test_what_only_the_owner_can_name_is_checked_there(node: Node) -> None:
     assert node.wait(schedules.show(ALICE, schedule_id=schedule_id)).value == b"v"
     node.wait(schedules.cancel(ALICE, schedule_id=schedule_id))
     assert isinstance(error_of(schedules.show(ALICE, schedule_id=schedule_id)), UnknownSchedule)
+
+
+def test_each_of_many_is_checked(node: Node) -> None:
+    node.create("secrets")
+    ids = [schedule(node, "orders"), schedule(node, "secrets")]
+    node.broker.gate.policy = OnlyTopics("orders")
+    cancelled, refused = node.wait(node.broker.gate.schedules.cancel_many(ALICE, schedule_ids=ids))
+    assert cancelled is None
+    assert isinstance(refused, AccessDenied)
