@@ -10,9 +10,9 @@ import uvloop
 
 from goqueue.loop.peers import Answer, Answered
 from goqueue.loop.promise import Promise
+from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.listening import Listener
-from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
@@ -58,8 +58,8 @@ class EchoNode:
     """Gives back what it is sent, in two pieces."""
 
     def __init__(self, port: int = 0, *, tls: NodeTls | None = None) -> None:
-        scheduler = LoopScheduler(asyncio.get_running_loop())
-        self.server = PeerServer(scheduler, lambda: Hello("c", 2), new_credentials())
+        clock = LoopClock(asyncio.get_running_loop())
+        self.server = PeerServer(clock, lambda: Hello("c", 2), new_credentials())
         self.server.handlers[ECHO] = self._echo
         self.listener = new_listener(self.server, tls=tls)
         self.address = self.listener.listen("127.0.0.1", port)
@@ -75,8 +75,8 @@ class EchoCaller:
 
     def __init__(self, address: tuple[str, int], *, tls: NodeTls | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.scheduler = LoopScheduler(loop)
-        self.calling = Calling(self.scheduler, 2, lambda: Hello("c", 1), new_credentials())
+        self.clock = LoopClock(loop)
+        self.calling = Calling(self.clock, 2, lambda: Hello("c", 1), new_credentials())
         self.gone = 0
         self.dialer = Dialer(
             loop, self.calling, *address, random=Random(0), on_gone=self._note_gone, tls=tls
@@ -108,4 +108,4 @@ class EchoCaller:
 
     def stop(self) -> None:
         self.dialer.stop()
-        self.scheduler.close()
+        self.clock.close()

@@ -10,8 +10,8 @@ import pytest
 
 from goqueue.loop.peers import Contact
 from goqueue.runtime import dialing
+from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.peers import PeerConnections
-from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.wire.peers.frames import Hello
 from tests.credentials import new_credentials
 
@@ -119,10 +119,10 @@ class Peer:
 
     def __init__(self, node: int, port: int = 0) -> None:
         loop = asyncio.get_running_loop()
-        self.scheduler = LoopScheduler(loop)
+        self.clock = LoopClock(loop)
         self.connections = PeerConnections(
             loop,
-            self.scheduler,
+            self.clock,
             Random(0),
             hello=lambda: Hello("c", node),
             credentials=new_credentials(),
@@ -137,7 +137,7 @@ class Peer:
     def stop(self) -> None:
         self.connections.stop()
         self.listener.close()
-        self.scheduler.close()
+        self.clock.close()
 
 
 def test_a_node_that_calls_is_called_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.listening import Listener
-from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
 from tests.credentials import new_credentials
@@ -94,7 +94,7 @@ def test_discovery_tells_who_is_at_each_address_and_passes_over_who_is_silent() 
         addresses = []
         for number in (1, 2):
             server = PeerServer(
-                LoopScheduler(loop),
+                LoopClock(loop),
                 lambda number=number: Hello("c", number),  # type: ignore[misc]
                 new_credentials(),
             )

@@ -20,7 +20,7 @@ STEPS_MAX = 10_000_000
 Done = Callable[[Any, BaseException | None], None]
 
 
-class Scheduler(Protocol):
+class Clock(Protocol):
     """What a node asks of time."""
 
     def now_ms(self) -> int: ...

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.simulation.test_cluster_queues_afar import ack, owner, receive, send, values_of
 
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.records import Source
-from goqueue.broker.queues.remote_partitions import DistantCopy
+from goqueue.broker.queues.remote_partitions import RemoteCopy
 from goqueue.broker.topics.topics import Topic
 from goqueue.loop.peers import Answer, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from tests.simulation.cluster_queues import TOPIC, begin, begin_far_away
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
-from tests.simulation.test_cluster_queues_afar import ack, owner, receive, send, values_of
 
 TAKEN_MS = 20_000
 
@@ -67,7 +67,7 @@ def test_a_queue_reads_on_where_it_did_until_a_new_copy_knows_as_much() -> None:
     world.run_until(lambda: node.broker.topics.keeps(topic.partition(0)))
     world.run_until(lambda: topic.partition(0).high_watermark > 10)
     assert topic.partition(0).high_watermark < 30
-    assert isinstance(source_of(node), DistantCopy)
+    assert isinstance(source_of(node), RemoteCopy)
     assert known_of(node) == 30
     ack(world, node, first)
     assert sorted(take_all(world, node), key=int) == sent[1:]
@@ -125,7 +125,7 @@ def test_what_a_former_leader_could_not_read_is_had_from_the_next() -> None:
     receiver = node.broker.queues.receive("one", TOPIC, consumer="a", wait_ms=60_000)
     world.run_until(lambda: bool(held))
     copy = source_of(node)
-    assert isinstance(copy, DistantCopy)
+    assert isinstance(copy, RemoteCopy)
     world.run_until(lambda: copy.led_by is not None and copy.led_by[0] != leader.number)
     for answer in held:
         answer()

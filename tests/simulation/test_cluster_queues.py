@@ -213,7 +213,7 @@ def test_a_dead_letter_is_as_safe_as_the_message_was() -> None:
     world = begin(5)
     kill_messages(world)
     topics = world.up()[0].broker.topics
-    source, grave = topics.get(TOPIC), topics.get(TOPIC + DEAD_LETTER_SUFFIX)
-    assert grave.fact.settings == {"min_insync_replicas": "2"} == source.fact.settings
+    source, letter_topic = topics.get(TOPIC), topics.get(TOPIC + DEAD_LETTER_SUFFIX)
+    assert letter_topic.fact.settings == {"min_insync_replicas": "2"} == source.fact.settings
     leaders = world.up()[0].broker.leaders
-    assert leaders.copies_of(grave) == leaders.copies_of(source) == 3
+    assert leaders.copies_of(letter_topic) == leaders.copies_of(source) == 3

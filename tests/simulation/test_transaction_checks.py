@@ -38,7 +38,7 @@ def skip_a_marker(monkeypatch: pytest.MonkeyPatch) -> None:
         *some, last = effect.partitions
         if some:
             effect = msgspec.structs.replace(effect, partitions=tuple(some))
-            self._scheduler.call_soon(partial(self._marked, effect, last))
+            self._clock.call_soon(partial(self._marked, effect, last))
         write_markers(self, effect)
 
     monkeypatch.setattr(HostedCoordinator, "_write_markers", write_all_but_one)
@@ -54,7 +54,7 @@ def answer_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
             self._partition.write(memoryview(batch), now_ms=0)
         except GoQueueError as error:
             failure = error
-        self._scheduler.call_soon(partial(self._persisted, effect, -1, failure))
+        self._clock.call_soon(partial(self._persisted, effect, -1, failure))
 
     monkeypatch.setattr(HostedCoordinator, "_persist", persist)
 

@@ -32,7 +32,7 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.reading.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.reading.gathered import GatheredReading
 from goqueue.broker.reading.records import Place, Reading
-from goqueue.broker.reading.remote import Bounds, DistantReader
+from goqueue.broker.reading.remote import Bounds, RemoteReader
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
 from goqueue.broker.replication.clustering import Addresses, Clustering
@@ -43,7 +43,7 @@ from goqueue.broker.replication.single_to_cluster import facts_of_single_node
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
-from goqueue.broker.shards.leadership import Offices
+from goqueue.broker.shards.leadership import CoordinatorLifecycle
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.streams.polling import StreamPolling
 from goqueue.broker.streams.progress import StreamProgress
@@ -61,7 +61,7 @@ from goqueue.broker.transactions.sessions import Transacting
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.cluster.metadata import Metadata
 from goqueue.config import Settings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.attributes import (
@@ -122,7 +122,7 @@ class Broker:
         self,
         settings: Settings,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         random: Random,
         *,
         peers: Peers | None = None,
@@ -131,7 +131,7 @@ class Broker:
     ) -> None:
         """With `peers` it is one node of a cluster, and tells the others its `addresses`."""
         self.settings = settings
-        self.scheduler = scheduler
+        self.clock = clock
         self.random = random
         self.peers = peers
         self.node_id = settings.node.id
@@ -140,22 +140,22 @@ class Broker:
         self._own_cluster_id = self._identify()
         self._keep_topics(addresses)
         self.topics.observer = observer
-        self.leaders = Leaders(self.node_id, self.topics, scheduler, self.cluster, peers)
+        self.leaders = Leaders(self.node_id, self.topics, clock, self.cluster, peers)
         self.leaders.is_full = self._is_full
-        self.topics.internal = InternalTopics(scheduler, self.topics, self.leaders, settings)
+        self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
         self.administration = Administration(
-            self.node_id, self.topics, self.cluster, addresses, scheduler.wall_ms
+            self.node_id, self.topics, self.cluster, addresses, clock.wall_ms
         )
         self.nearest = NearestReplicas(self.node_id, self.cluster, settings.cluster.rack)
-        self.distant = None if peers is None else self._distant_reader(peers)
+        self.remote = None if peers is None else self._remote_reader(peers)
         self._coordinate_groups()
         self.upkeep = Upkeep(
-            disk, scheduler, self.topics, self.flusher, settings.storage, settings.producers
+            disk, clock, self.topics, self.flusher, settings.storage, settings.producers
         )
         self._schedule_and_validate()
-        self._bury_and_redrive()
+        self._redrive_dead_letters()
         self._take_messages()
-        self.compactor = Compactor(disk, scheduler, self.topics, self.flusher, settings.compaction)
+        self.compactor = Compactor(disk, clock, self.topics, self.flusher, settings.compaction)
         self.gate = Gate(self)
         self.local_gate = Gate(self, routes=False)
 
@@ -164,11 +164,11 @@ class Broker:
 
     def _keep_topics(self, addresses: Addresses) -> None:
         """The logs of topics, and who decides about them: this node, or a quorum."""
-        disk, scheduler, storage = self._disk, self.scheduler, self.settings.storage
+        disk, clock, storage = self._disk, self.clock, self.settings.storage
         commit_journal = CommitJournal(disk, file_bytes=storage.commit_journal_bytes // 2)
         is_every = storage.fsync == "every"
         self.flusher = Flusher(
-            scheduler,
+            clock,
             mode=storage.fsync,
             interval_ms=storage.fsync_interval_ms,
             # Whatever the mode, an earlier process with another one may have left a journal.
@@ -176,7 +176,7 @@ class Broker:
         )
         files = PartitionFiles(
             disk,
-            scheduler,
+            clock,
             self.flusher,
             commit_journal,
             waits_for_sync=is_every,
@@ -184,7 +184,7 @@ class Broker:
         )
 
         def single_node() -> Metadata | None:
-            return facts_of_single_node(disk, scheduler, self.flusher, commit_journal, files)
+            return facts_of_single_node(disk, clock, self.flusher, commit_journal, files)
 
         peers = self.peers
         self.cluster = None if peers is None else self._clustering(peers, addresses, single_node)
@@ -192,7 +192,7 @@ class Broker:
             files,
             self.cluster.quorum
             if self.cluster is not None
-            else LocalLog(disk, scheduler, self.flusher, commit_journal),
+            else LocalLog(disk, clock, self.flusher, commit_journal),
             TopicDefaults(storage, self.settings.compaction, self.settings.topics),
             keeps_all=self.cluster is None,
             node_id=self.node_id,
@@ -201,8 +201,8 @@ class Broker:
         if self.cluster is not None:
             self.cluster.attach(self.topics, self.flusher, self.settings.replication)
 
-    def _distant_reader(self, peers: Peers) -> DistantReader:
-        return DistantReader(
+    def _remote_reader(self, peers: Peers) -> RemoteReader:
+        return RemoteReader(
             self.topics,
             self.leaders,
             peers,
@@ -211,15 +211,13 @@ class Broker:
 
     def _coordinate_groups(self) -> None:
         """Stream groups, transactions and queue groups."""
-        settings, scheduler = self.settings, self.scheduler
+        settings, clock = self.settings, self.clock
         self.dynamic_settings = DynamicSettings(self.topics.facts.log, settings.groups)
-        self.groups = Groups(
-            scheduler, self.topics, settings.groups, self.dynamic_settings.group_times
-        )
+        self.groups = Groups(clock, self.topics, settings.groups, self.dynamic_settings.group_times)
         if self.cluster is not None:
             quorum = self.cluster.quorum
             confirming = Confirming(
-                scheduler, lambda: quorum.catch_up(timeout_ms=settings.cluster.session_ms // 2)
+                clock, lambda: quorum.catch_up(timeout_ms=settings.cluster.session_ms // 2)
             )
             self.groups.catch_up = confirming.confirm
         self.stream_progress = StreamProgress(self.groups, self.topics, self.look)
@@ -231,14 +229,14 @@ class Broker:
             heartbeat_ms=settings.groups.consumer_heartbeat_ms,
         )
         self.transactions = Transactions(
-            scheduler, self.topics, self.groups, settings.transactions, self.leaders
+            clock, self.topics, self.groups, settings.transactions, self.leaders
         )
         self.epochs = Epochs(self.transactions)
         self._entry = TransactionEntry(
             self.topics, self.transactions, is_alone=self.cluster is None
         )
         self.queues = Queues(
-            scheduler,
+            clock,
             self._disk,
             self.topics,
             settings.delivery,
@@ -254,9 +252,9 @@ class Broker:
 
     def _schedule_and_validate(self) -> None:
         """What holds messages back until they are due, and what refuses those that do not fit."""
-        scheduler, peers = self.scheduler, self.peers
+        clock, peers = self.clock, self.peers
         self.schedules = Schedules(
-            scheduler,
+            clock,
             self._disk,
             self.topics,
             self.settings.schedules,
@@ -266,11 +264,11 @@ class Broker:
             cluster=None if peers is None else (self.leaders, peers, self.random),
         )
         self._pending = PendingBatches(
-            scheduler, self.schedules, bytes_max=self.settings.schedules.waiting_bytes_max
+            clock, self.schedules, bytes_max=self.settings.schedules.waiting_bytes_max
         )
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.schemas = Schemas(
-            scheduler,
+            clock,
             self.topics,
             is_full=self._is_full,
             cluster=None
@@ -280,12 +278,12 @@ class Broker:
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
 
-    def _bury_and_redrive(self) -> None:
+    def _redrive_dead_letters(self) -> None:
         self.dead_letters = DeadLetters(
             self.topics, self.queues.journal, look=self.look, read=self.read
         )
         self.redrives = Redrives(
-            self.scheduler,
+            self.clock,
             self.topics,
             self.dead_letters,
             new_id=self.new_id,
@@ -295,20 +293,20 @@ class Broker:
 
     def _take_messages(self) -> None:
         """What publishes, in transactions and without."""
-        scheduler = self.scheduler
+        clock = self.clock
         self._publisher = Publisher(
-            scheduler,
+            clock,
             self.topics,
             self.schedules,
             self.random,
             is_full=self._is_full,
             outbox=None
             if self.cluster is None
-            else Outbox(scheduler, self.leaders, self.new_producer_id),
+            else Outbox(clock, self.leaders, self.new_producer_id),
         )
         self._name_queues()
         self.transacting = Transacting(
-            scheduler,
+            clock,
             self.topics,
             self.transactions,
             self.groups,
@@ -322,20 +320,20 @@ class Broker:
 
     def _name_queues(self) -> None:
         """What makes queues by name, and sends to them."""
-        scheduler, quorum = self.scheduler, None if self.cluster is None else self.cluster.quorum
+        clock, quorum = self.clock, None if self.cluster is None else self.cluster.quorum
         wait_ms = self.settings.cluster.session_ms // 2
         self._queue_sender = QueueSender(
-            scheduler,
+            clock,
             self.topics,
             self.queues,
             self.publish,
-            RecentIds(scheduler, look=self.look, read=self.read),
+            RecentIds(clock, look=self.look, read=self.read),
             NoClaims(self.publish)
             if quorum is None
-            else ClusterClaims(scheduler, self.topics, self.leaders, self._owners_publisher),
+            else ClusterClaims(clock, self.topics, self.leaders, self._owners_publisher),
         )
         self.named_queues = NamedQueues(
-            scheduler,
+            clock,
             self.topics,
             self.queues,
             self._queue_sender,
@@ -345,11 +343,11 @@ class Broker:
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
             maker_of=self.coordinator_of,
         )
-        self.queue_receiving = QueueReceiving(scheduler, self.queues)
-        self.queue_purging = QueuePurging(scheduler, self.named_queues, self.queues, self.schedules)
+        self.queue_receiving = QueueReceiving(clock, self.queues)
+        self.queue_purging = QueuePurging(clock, self.named_queues, self.queues, self.schedules)
         self.queue_counting = QueueCounting(self.topics, self.queues, self.schedules, self.look)
         self.named_queue_moves = NamedQueueMoves(
-            scheduler,
+            clock,
             self.topics.facts,
             self.named_queues,
             self.queues,
@@ -362,7 +360,7 @@ class Broker:
     def _owners_publisher(self, outbox: OwnersOutbox) -> Publish:
         """What the owner of a queue stores with, so that others are turned away."""
         publisher = Publisher(
-            self.scheduler,
+            self.clock,
             self.topics,
             self.schedules,
             self.random,
@@ -388,7 +386,7 @@ class Broker:
             self.node_id,
             settings.cluster,
             self._disk,
-            self.scheduler,
+            self.clock,
             peers,
             self.random,
             internal_topics=internal_topics(settings),
@@ -437,8 +435,8 @@ class Broker:
 
     def _open_in_cluster(self, cluster: Clustering) -> None:
         """What this node coordinates follows from which internal partitions it leads."""
-        offices = Offices(self.scheduler, cluster, self._role_changed)
-        cluster.replicas.on_role(offices.role_changed)
+        lifecycle = CoordinatorLifecycle(self.clock, cluster, self._role_changed)
+        cluster.replicas.on_role(lifecycle.role_changed)
         self.transactions.open_in_cluster()
         self.queues.open()
         # Folders of topics that were deleted meanwhile: by now this node knows which those are.
@@ -511,7 +509,7 @@ class Broker:
         if topic.is_internal:
             raise InternalTopic(topic.name)
         if topic.settings.has_schemas:
-            self.validation.check_batch(topic, batch, now_ms=self.scheduler.wall_ms())
+            self.validation.check_batch(topic, batch, now_ms=self.clock.wall_ms())
         if not is_transactional(batch):
             return self._store(topic, partition, batch, session)
         if transactional_id is None:
@@ -555,7 +553,7 @@ class Broker:
         """Where the delayed records of a transactional batch wait, if it has any."""
         if not (topic.settings.has_attributes and may_have_attributes(batch)):
             return []
-        now_ms = self.scheduler.wall_ms()
+        now_ms = self.clock.wall_ms()
         name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
         return [] if name is None else [name]
 
@@ -573,7 +571,7 @@ class Broker:
     ) -> Appended | Split:
         if self.upkeep.is_full:
             raise StorageFull("The disk is full; retry when there is room again.")
-        now_ms = self.scheduler.wall_ms()
+        now_ms = self.clock.wall_ms()
         payload = produced_payload(batch) if topic.settings.has_attributes else None
         if payload is not None and payload_has_attributes(payload):
             return self._pending.append(topic, partition, batch, now_ms=now_ms)
@@ -609,7 +607,7 @@ class Broker:
         done: FetchDone,
     ) -> Fetch:
         """Read committed batches, now or when enough have come; `done` gets a result for each."""
-        fetch = Fetch(self.scheduler, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
+        fetch = Fetch(self.clock, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
         fetch.start(wait_ms)
         return fetch
 
@@ -626,9 +624,9 @@ class Broker:
 
         Unless `is_committed_only`, also those of transactions that are open or were aborted.
         """
-        if self.distant is not None:
+        if self.remote is not None:
             gathered = GatheredReading(
-                self.distant,
+                self.remote,
                 places,
                 records_max=records_max,
                 bytes_max=bytes_max,
@@ -660,9 +658,9 @@ class Broker:
         looked for in partitions of other nodes. Who `may_guess` gets those of this node's copy
         where no leader answers.
         """
-        if self.distant is None:
+        if self.remote is None:
             return [topic.partition(number) for number in numbers]
-        return await self.distant.look(
+        return await self.remote.look(
             topic,
             numbers,
             times_ms=times_ms,
@@ -688,7 +686,7 @@ class Broker:
             if found is not None:
                 return found
             pause: Promise[None] = Promise()
-            self.scheduler.call_later(_KNOWN_CHECK_MS, partial(pause.resolve, None))
+            self.clock.call_later(_KNOWN_CHECK_MS, partial(pause.resolve, None))
             await pause
         raise UnknownTopic(name)
 
@@ -707,8 +705,8 @@ class Broker:
     ) -> Promise[int]:
         """Forget the records before an offset, or with -1 all that are committed.
 
-        Kept when no copy in sync has them any more; the answer is the first offset that is left in
-        any of these.
+        Resolves when no replica in sync has them any more, with the first offset that any of these
+        still has.
         """
         found = self.topics.get(topic)
         if found.is_internal:

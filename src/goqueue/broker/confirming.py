@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 
@@ -21,15 +21,15 @@ RETRY_MS = 50
 class Confirming:
     """Asks once for all who have come since the last asking; one question is out at a time."""
 
-    def __init__(self, scheduler: Scheduler, catch_up: Callable[[], Promise[None]]) -> None:
+    def __init__(self, clock: Clock, catch_up: Callable[[], Promise[None]]) -> None:
         """`catch_up` tries to learn all that was decided before it was called."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._catch_up = catch_up
         self._next: Promise[None] | None = None
         self._is_asking = False
 
     def confirm(self) -> Promise[None]:
-        """Kept when this node knows all that the cluster had decided when this was called."""
+        """Resolves when this node knows all that the cluster had decided when this was called."""
         confirmed = self._next
         if confirmed is None:
             confirmed = self._next = Promise()
@@ -48,7 +48,7 @@ class Confirming:
         def told(_: None, error: Exception | None) -> None:
             is_passing = isinstance(error, GoQueueError) and error.retryable
             if is_passing and not confirmed.is_done:
-                self._scheduler.call_later(RETRY_MS, lambda: self._ask(confirmed))
+                self._clock.call_later(RETRY_MS, lambda: self._ask(confirmed))
                 return
             self._ask_next()
             if not confirmed.is_done:
@@ -63,5 +63,5 @@ class Confirming:
                     RequestTimedOut("This node cannot learn what its cluster has decided; retry.")
                 )
 
-        timer = self._scheduler.call_later(CONFIRM_MS_MAX, give_up)
+        timer = self._clock.call_later(CONFIRM_MS_MAX, give_up)
         confirmed.then(lambda _, error: timer.cancel())

@@ -1,9 +1,8 @@
 """How a new cluster begins, such that the same nodes can never form two.
 
 Each node asks the others what they are. A node that belongs to a cluster says so, and whoever is
-new joins it. If all that answer are new, they agree on a cluster among themselves, by the rounds
-of `founding`: what it is called, who votes, and which disks the first voters have. What keeps
-this safe:
+new joins it. If all that answer are new, they agree on a cluster among themselves, in rounds (see
+`formation_round`): its id, who votes, and which disks the first voters have. What keeps this safe:
 
 - The nodes of the list in the settings agree by majority, and so can do without the rest. Nodes
   that discovery has found know no such list, so all of them must agree. What a node has promised
@@ -35,7 +34,7 @@ VOTERS_MAX = 5  # more only make every decision slower
 VOTERS_WANTED = 3  # survives the loss of one
 
 
-class Founder(msgspec.Struct, frozen=True, array_like=True):
+class InitialVoter(msgspec.Struct, frozen=True, array_like=True):
     """A first voter: a node with this very disk."""
 
     id: int
@@ -46,12 +45,12 @@ class Formed(msgspec.Struct, frozen=True, array_like=True):
     """A cluster that exists, as it was agreed on."""
 
     cluster_id: str
-    founders: tuple[Founder, ...]
+    initial_voters: tuple[InitialVoter, ...]
     absent: tuple[int, ...] = ()  # voters too, as soon as the cluster knows their disks
 
     @property
     def voters(self) -> tuple[int, ...]:
-        return tuple(sorted([*(one.id for one in self.founders), *self.absent]))
+        return tuple(sorted([*(one.id for one in self.initial_voters), *self.absent]))
 
 
 class Ballot(NamedTuple):
@@ -140,12 +139,12 @@ def next_step(
     formed = _only_cluster([one.formed for one in everyone.values() if one.formed is not None])
     _check_names(everyone, formed)
     if formed is not None:
-        is_founder = Founder(me.id, me.disk) in formed.founders
-        return Found(formed) if is_founder else Join(formed)
+        is_initial_voter = InitialVoter(me.id, me.disk) in formed.initial_voters
+        return Found(formed) if is_initial_voter else Join(formed)
     _check_lists(me, answers)
     able = tuple(sorted(number for number in me.known if _agrees(me, everyone.get(number))))
     silent = tuple(number for number in me.known if number not in everyone)
-    is_enough = len(able) >= founding_quorum(me) and len(me.known) >= nodes_min
+    is_enough = len(able) >= initial_quorum(me) and len(me.known) >= nodes_min
     # One of them is enough, and two would only get in each other's way.
     is_mine = me.id in able and (me.id == able[0] or not is_polite)
     if not is_enough or not is_mine or (is_patient and silent):
@@ -153,7 +152,7 @@ def next_step(
     return Stand(able)
 
 
-def founding_quorum(me: Self) -> int:
+def initial_quorum(me: Self) -> int:
     """How many of the nodes that one knows must agree on a new cluster."""
     count = len(me.known)
     return count // 2 + 1 if me.is_listed else count
@@ -189,8 +188,8 @@ def new_cluster(cluster_id: str, known: Collection[int], present: Mapping[int, S
     count = _voter_count(len(known))
     voters = sorted(present)[:count]
     absent = sorted(set(known) - set(present))[: count - len(voters)]
-    founders = tuple(Founder(one, present[one].disk) for one in voters)
-    return Formed(cluster_id, founders, tuple(absent))
+    initial_voters = tuple(InitialVoter(one, present[one].disk) for one in voters)
+    return Formed(cluster_id, initial_voters, tuple(absent))
 
 
 def _voter_count(node_count: int) -> int:

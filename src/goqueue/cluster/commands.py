@@ -251,7 +251,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     applied_index: Version
     wants_drain: bool = False
     # In-sync copies that may have lost something, said by a node until it is trusted.
-    doubts: tuple[CopyClaim, ...] = ()
+    integrity: tuple[CopyClaim, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):

@@ -38,10 +38,10 @@ def left(
     return after
 
 
-def trusted(metadata: Metadata, fact: NodeFact, doubts: Sequence[CopyClaim]) -> list[Change]:
+def trusted(metadata: Metadata, fact: NodeFact, integrity: Sequence[CopyClaim]) -> list[Change]:
     """A node that is fenced no longer, and the partitions that nobody could lead without it."""
     standing = Standing({**metadata.nodes, fact.id: fact})
-    return [fact, *partition_changes.weighed(metadata, fact.id, doubts, standing)]
+    return [fact, *partition_changes.weighed(metadata, fact.id, integrity, standing)]
 
 
 def drained(metadata: Metadata, fact: NodeFact) -> list[Change]:

@@ -139,11 +139,11 @@ class Controller:
         applied_index: int,
         wants_drain: bool,
         now_ms: int,
-        doubts: Sequence[CopyClaim] = (),
+        integrity: Sequence[CopyClaim] = (),
     ) -> Decision:
         """A node lives, has read the log up to `applied_index`, and may want to stop.
 
-        `doubts` are its in-sync copies that may lack what they had, as of that index.
+        `integrity` are its in-sync copies that may lack what they had, as of that index.
         """
         fact = self._registered(node, incarnation)
         session = self._sessions.heard(node, now_ms)
@@ -155,7 +155,7 @@ class Controller:
         # Who is about to stop will start again, with a new incarnation, and be trusted then.
         if fact.is_fenced and has_read and not fact.is_stopping:
             free = msgspec.structs.replace(fact, is_fenced=False)
-            changes += consequences.trusted(self.metadata, free, doubts)
+            changes += consequences.trusted(self.metadata, free, integrity)
         return self._decide(changes)
 
     def leave(self, node: int, incarnation: bytes) -> Decision:

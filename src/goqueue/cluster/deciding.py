@@ -84,7 +84,7 @@ def _heartbeat(controller: Controller, command: Heartbeat, now_ms: int) -> Decis
         command.incarnation,
         applied_index=command.applied_index,
         wants_drain=command.wants_drain,
-        doubts=command.doubts,
+        integrity=command.integrity,
         now_ms=now_ms,
     )
 

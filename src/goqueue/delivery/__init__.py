@@ -9,7 +9,6 @@ from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.grants import Shifted
-from goqueue.delivery.handing import SETTLED, Handed, Preparation, Run, Settled
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -25,18 +24,19 @@ from goqueue.delivery.lanes import (
     LaneIndex,
     LaneState,
 )
+from goqueue.delivery.leased_runs import SETTLED, LeasedRun, Preparation, Run, Settled
 from goqueue.delivery.leases import Delivery, Lease, Unacked
 from goqueue.delivery.ledger import (
-    Buried,
-    Burying,
+    DeadLettered,
+    DeadLetterIntent,
     Done,
-    Dying,
     Ended,
     Event,
     Finish,
     Forgotten,
     Ledger,
     Moved,
+    PendingLetter,
     Prepared,
     Sealed,
 )
@@ -69,18 +69,16 @@ __all__ = [
     "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",
-    "Buried",
-    "Burying",
     "DeadLetter",
+    "DeadLetterIntent",
+    "DeadLettered",
     "Deduplication",
     "Delivery",
     "Done",
-    "Dying",
     "Ended",
     "Event",
     "Finish",
     "Forgotten",
-    "Handed",
     "IdRoom",
     "Kept",
     "LaneIndex",
@@ -88,11 +86,13 @@ __all__ = [
     "LaneState",
     "LaneStats",
     "Lease",
+    "LeasedRun",
     "Ledger",
     "LedgerKey",
     "MessageState",
     "Moved",
     "PartitionStats",
+    "PendingLetter",
     "Pick",
     "Preparation",
     "Prepared",

@@ -20,15 +20,15 @@ from typing import Any, NamedTuple
 from goqueue.delivery.grants import Extended, Granted, Shifted, Voided
 from goqueue.delivery.ledger import (
     ATTEMPTS_MAX,
-    Buried,
-    Burying,
     Dead,
+    DeadLettered,
+    DeadLetterIntent,
     Done,
-    Dying,
     Event,
     Finish,
     Forgotten,
     Moved,
+    PendingLetter,
     Prepared,
     Retried,
     Retry,
@@ -49,8 +49,16 @@ _TOPIC_ID = struct.Struct(">16s")
 # Of a lease: flags, serial number, when it was granted, and for how long.
 _GRANT_START = struct.Struct(">BQQI")
 
-_RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _BURIED, _PREPARED = 16, 17, 18, 19, 20, 21, 22
-_BURYING = 23
+_RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _DEAD_LETTERED, _PREPARED = (
+    16,
+    17,
+    18,
+    19,
+    20,
+    21,
+    22,
+)
+_LETTER_INTENT = 23
 # The same with the time of the first delivery of each retry.
 _RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE = 24, 25, 26
 # Leases, and what receipts are told from invented ones by.
@@ -94,12 +102,12 @@ def _encode(event: Event, parts: list[bytes]) -> None:
     if isinstance(event, Done):
         parts.append(bytes((event.why,)))
         _encode_ranges(event.ranges, parts)
-    elif isinstance(event, Buried):
-        parts.append(bytes((_BURIED,)))
+    elif isinstance(event, DeadLettered):
+        parts.append(bytes((_DEAD_LETTERED,)))
         _encode_ranges(event.ranges, parts)
         parts += (_TOPIC_ID.pack(event.topic_id), varint(event.end))
-    elif isinstance(event, Burying):
-        parts += (bytes((_BURYING,)), _TOPIC_ID.pack(event.topic_id), varint(event.partition))
+    elif isinstance(event, DeadLetterIntent):
+        parts += (bytes((_LETTER_INTENT,)), _TOPIC_ID.pack(event.topic_id), varint(event.partition))
         parts += (varint(event.producer_id), varint(event.sequence), varint(len(event.letters)))
         for letter in event.letters:
             reason = letter.reason.encode()
@@ -124,8 +132,8 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         parts += (varint(event.part), varint(event.part_count), varint(event.floor))
         _encode_ranges(event.ranges, parts)
         _encode_retries(event.retries, parts, has_first=has_first)
-        parts.append(varint(len(event.graves)))
-        for topic_id, end in event.graves:
+        parts.append(varint(len(event.letter_ends)))
+        for topic_id, end in event.letter_ends:
             parts += (_TOPIC_ID.pack(topic_id), varint(end))
     elif isinstance(event, Granted):
         _encode_granted(event, parts)
@@ -217,12 +225,14 @@ def _decode(reader: _Reader) -> Event:
     kind = reader.byte()
     if kind in _FINISHES:
         return Done(Finish(kind), reader.ranges())
-    if kind == _BURIED:
-        return Buried(reader.ranges(), reader.topic_id(), reader.count())
-    if kind == _BURYING:
+    if kind == _DEAD_LETTERED:
+        return DeadLettered(reader.ranges(), reader.topic_id(), reader.count())
+    if kind == _LETTER_INTENT:
         topic_id, partition = reader.topic_id(), reader.count()
         producer_id, sequence = reader.count(), reader.count()
-        return Burying(reader.dying(), topic_id, partition, producer_id, sequence)
+        return DeadLetterIntent(
+            reader.pending_letters(), topic_id, partition, producer_id, sequence
+        )
     has_first = kind in (_RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE)
     if kind in (_RETRIED, _RETRIED_SINCE):
         return Retried(reader.retries(has_first=has_first))
@@ -239,7 +249,7 @@ def _decode(reader: _Reader) -> Event:
             reader.count(),
             reader.ranges(),
             reader.retries(has_first=has_first),
-            reader.graves(),
+            reader.letter_ends(),
         )
     if kind == _FORGOTTEN:
         return Forgotten()
@@ -343,13 +353,13 @@ class _Reader:
         start, self.position = self.position, self.position + length
         return self._data[start : self.position]
 
-    def dying(self) -> list[Dying]:
+    def pending_letters(self) -> list[PendingLetter]:
         return [
-            Dying(self.count(), self.count(), self._text(self.length()))
+            PendingLetter(self.count(), self.count(), self._text(self.length()))
             for _ in range(self.length())
         ]
 
-    def graves(self) -> list[tuple[bytes, int]]:
+    def letter_ends(self) -> list[tuple[bytes, int]]:
         return [(self.topic_id(), self.count()) for _ in range(self.length())]
 
     def topic_id(self) -> bytes:

@@ -47,7 +47,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class DeadLettered:
     """These messages are in a dead-letter topic, whose records before `end` have all been noted.
 
     A restart compares that with the topic: a dead letter from `end` on was written just before
@@ -59,7 +59,7 @@ class Buried:
     end: int
 
 
-class Dying(NamedTuple):
+class PendingLetter(NamedTuple):
     """A message on its way to a dead-letter topic."""
 
     offset: int
@@ -68,14 +68,14 @@ class Dying(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Burying:
+class DeadLetterIntent:
     """These messages are about to be written to a dead-letter topic, as one batch of a producer.
 
-    Whoever finds this and no `Buried` after it writes the batch once more; by the producer's
+    Whoever finds this and no `DeadLettered` after it writes the batch once more; by the producer's
     numbers the partition there knows whether it has it already.
     """
 
-    letters: list[Dying]
+    letters: list[PendingLetter]
     topic_id: bytes
     partition: int
     producer_id: int
@@ -137,7 +137,7 @@ class Snapshot:
     floor: int
     ranges: list[Range]
     retries: list[tuple[int, Retry]]
-    graves: list[tuple[bytes, int]]
+    letter_ends: list[tuple[bytes, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class Forgotten:
 
 Event = (
     Done
-    | Burying
-    | Buried
+    | DeadLetterIntent
+    | DeadLettered
     | Retried
     | Prepared
     | Ended
@@ -177,7 +177,7 @@ Event = (
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
 DEAD_RANGES_MAX = 4096  # of dead letters, to know those who settle them again
-GRAVES_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
+LETTER_ENDS_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
 
 
 class Ledger:
@@ -185,7 +185,7 @@ class Ledger:
 
     What a transaction has acknowledged is in `prepared`, by producer, until the transaction ends.
     A snapshot leaves that alone: the journal keeps the records of open transactions themselves.
-    What is `burying`, by dead-letter topic, is written again beside a snapshot.
+    What is `letter_intents`, by dead-letter topic, is written again beside a snapshot.
 
     Leases are in `grants` while the ledger is read. A queue that is opened takes them from there;
     it knows them from then on, and `live_leases` asks it.
@@ -193,13 +193,13 @@ class Ledger:
 
     __slots__ = (
         "_parts",
-        "burying",
         "dead",
         "done",
         "floor",
         "grants",
-        "graves",
         "is_known",
+        "letter_ends",
+        "letter_intents",
         "live_leases",
         "prepared",
         "retries",
@@ -212,8 +212,8 @@ class Ledger:
         self.dead = RangeSet()  # of those done, the ones that were given up, as far as is known
         self.retries: dict[int, Retry] = {}
         self.prepared: dict[int, dict[int, Retry]] = {}
-        self.graves: dict[bytes, int] = {}
-        self.burying: dict[bytes, Burying] = {}
+        self.letter_ends: dict[bytes, int] = {}
+        self.letter_intents: dict[bytes, DeadLetterIntent] = {}
         self.grants = Grants()
         self.live_leases: Callable[[], list[LeaseEvent]] | None = None
         self.secret = b""
@@ -223,8 +223,22 @@ class Ledger:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
             return NotImplemented
-        mine = (self.floor, self.done, self.retries, self.prepared, self.graves, self.burying)
-        its = (other.floor, other.done, other.retries, other.prepared, other.graves, other.burying)
+        mine = (
+            self.floor,
+            self.done,
+            self.retries,
+            self.prepared,
+            self.letter_ends,
+            self.letter_intents,
+        )
+        its = (
+            other.floor,
+            other.done,
+            other.retries,
+            other.prepared,
+            other.letter_ends,
+            other.letter_intents,
+        )
         return mine == its
 
     __hash__ = None  # type: ignore[assignment]
@@ -253,24 +267,24 @@ class Ledger:
         beside: list[Event] = [Sealed(self.secret)] if self.secret else []
         if self.dead:
             beside.append(Dead(list(self.dead)))
-        return [*self.snapshot(), *beside, *self.burying.values(), *self.leases()]
+        return [*self.snapshot(), *beside, *self.letter_intents.values(), *self.leases()]
 
     def apply(self, event: Event) -> None:
         if isinstance(event, Done):
             self._finish(event.ranges)
-        elif isinstance(event, Buried):
+        elif isinstance(event, DeadLettered):
             self._finish(event.ranges)
             self._note_dead(event.ranges)
-            self.burying.pop(event.topic_id, None)
-            self.graves.pop(event.topic_id, None)
-            self.graves[event.topic_id] = event.end
-            if len(self.graves) > GRAVES_MAX:
-                del self.graves[next(iter(self.graves))]
-        elif isinstance(event, Burying):
-            self.burying.pop(event.topic_id, None)
-            self.burying[event.topic_id] = event
-            if len(self.burying) > GRAVES_MAX:
-                del self.burying[next(iter(self.burying))]
+            self.letter_intents.pop(event.topic_id, None)
+            self.letter_ends.pop(event.topic_id, None)
+            self.letter_ends[event.topic_id] = event.end
+            if len(self.letter_ends) > LETTER_ENDS_MAX:
+                del self.letter_ends[next(iter(self.letter_ends))]
+        elif isinstance(event, DeadLetterIntent):
+            self.letter_intents.pop(event.topic_id, None)
+            self.letter_intents[event.topic_id] = event
+            if len(self.letter_intents) > LETTER_ENDS_MAX:
+                del self.letter_intents[next(iter(self.letter_intents))]
         elif isinstance(event, Retried):
             for offset, retry in event.retries:
                 if not self.is_done(offset):
@@ -292,8 +306,8 @@ class Ledger:
         elif isinstance(event, Granted | Extended | Voided | Shifted):
             self.grants.apply(event, self.is_out)
         else:
-            self.floor, self.done, self.retries, self.graves = 0, RangeSet(), {}, {}
-            self.prepared, self.burying, self.secret = {}, {}, b""
+            self.floor, self.done, self.retries, self.letter_ends = 0, RangeSet(), {}, {}
+            self.prepared, self.letter_intents, self.secret = {}, {}, b""
             self.dead = RangeSet()
             self.grants.clear()
         self.is_known = not isinstance(event, Forgotten)
@@ -315,7 +329,7 @@ class Ledger:
                 self.floor,
                 ranges[part * step : (part + 1) * step],
                 retries[part * step : (part + 1) * step],
-                list(self.graves.items()),
+                list(self.letter_ends.items()),
             )
             for part in range(part_count)
         ]
@@ -381,9 +395,9 @@ class Ledger:
     def _rewind(self, offset: int, still_open: list[Range]) -> None:
         kept = RangeSet(still_open)
         # What is called back lives on, whatever becomes of its dead letter.
-        self.burying = {
+        self.letter_intents = {
             topic_id: event
-            for topic_id, event in self.burying.items()
+            for topic_id, event in self.letter_intents.items()
             if all(letter.offset < offset for letter in event.letters)
         }
         self._keep_prepared(lambda one: one < offset and one in kept)
@@ -418,7 +432,7 @@ class Ledger:
         self.floor = part.floor
         self.done = RangeSet(one for each in self._parts for one in each.ranges)
         self.retries = {offset: one for each in self._parts for offset, one in each.retries}
-        self.graves = dict(part.graves)
+        self.letter_ends = dict(part.letter_ends)
         self._parts = []
         self.dead = RangeSet()
         self.grants.clear()  # They are written again behind it.

@@ -66,7 +66,7 @@ def _state(
         return MessageState(
             partition=number, offset=offset, lane=lane, state="prepared", attempts=attempts
         )
-    letter = partition.dying.get(offset)
+    letter = partition.pending_letters.get(offset)
     if letter is not None:
         attempts = letter.attempts
         return MessageState(
@@ -112,9 +112,9 @@ def stats(queue: Queue, now_ms: int) -> QueueStats:
 
 
 def _delayed(partition: PartitionQueue) -> int:
-    if partition.ripening is None:
+    if partition.initial_delays is None:
         return 0
-    first, end = partition.high_watermark, partition.ripening.known_end
+    first, end = partition.high_watermark, partition.initial_delays.known_end
     return sum(partition.index.counts(first, end)) if end > first else 0
 
 
@@ -143,7 +143,7 @@ def _partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
         in_flight=sum(partition.in_flight),
         retrying=partition.retrying_count,
         parked=partition.lines.parked_count,
-        dead_lettering=len(partition.dying),
+        dead_lettering=len(partition.pending_letters),
         prepared=len(partition.prepared),
         delayed=_delayed(partition),
         in_total=sum(partition.in_total),

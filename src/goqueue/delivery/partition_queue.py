@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.grants import LeaseEvent
+from goqueue.delivery.initial_delays import InitialDelays
 from goqueue.delivery.key_lines import KeyLines
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
 from goqueue.delivery.leases import Unacked
 from goqueue.delivery.ledger import (
-    Buried,
+    DeadLettered,
     Done,
     Ended,
     Event,
@@ -27,7 +28,6 @@ from goqueue.delivery.ledger import (
 )
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.rates import Rates
-from goqueue.delivery.ripening import Ripening
 from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 
 # Whoever has handed an ack over to a transaction does not hold the message any more.
@@ -36,7 +36,7 @@ NOBODY = ""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeadLetter:
-    """A message to be written to the dead-letter topic, and then reported as buried."""
+    """A message to be written to the dead-letter topic, and then reported as dead-lettered."""
 
     partition: int
     offset: int
@@ -55,7 +55,7 @@ class Burden:
     """What a queue carries besides leases, over all its partitions."""
 
     retrying: int = 0
-    dying: int = 0
+    pending_letters: int = 0
 
 
 class PartitionQueue:
@@ -95,10 +95,10 @@ class PartitionQueue:
         self.prepared: dict[int, int] = {}
         # Messages that were out when the queue was opened, whatever has become of them since.
         self.resumed: set[int] = set()
-        self.ripening: Ripening | None = None  # where the group holds messages back
+        self.initial_delays: InitialDelays | None = None  # where the group holds messages back
         self._burden = burden
         self._unacked = unacked
-        self.dying: dict[int, DeadLetter] = {}
+        self.pending_letters: dict[int, DeadLetter] = {}
         self.events: list[Event] = []
         self.cursors = [0] * LANE_COUNT
         self.ready = [0] * LANE_COUNT
@@ -404,30 +404,30 @@ class PartitionQueue:
             if one not in ledger.retries and one not in self.prepared and not ledger.is_done(one)
         ]
 
-    def die(self, offset: int, attempts: int, reason: str) -> DeadLetter:
+    def make_dead_letter(self, offset: int, attempts: int, reason: str) -> DeadLetter:
         """The message is to go to the dead-letter topic; it is done when it is there."""
         letter = DeadLetter(self.number, offset, attempts, reason)
-        self.dying[offset] = letter
-        self._burden.dying += 1
+        self.pending_letters[offset] = letter
+        self._burden.pending_letters += 1
         return letter
 
-    def bury(self, letters: Iterable[DeadLetter], topic_id: bytes, end: int) -> list[int]:
+    def discard(self, letters: Iterable[DeadLetter], topic_id: bytes, end: int) -> list[int]:
         """These are in a dead-letter topic, before its offset `end`; return who may go on."""
-        offsets = sorted(self._leave_dying(letters))
-        self.record(Buried(ranges_of(offsets), topic_id, end))
+        offsets = sorted(self._leave_pending(letters))
+        self.record(DeadLettered(ranges_of(offsets), topic_id, end))
         return self._followers(offsets)
 
     def give_up(self, letters: Iterable[DeadLetter]) -> list[int]:
         """There is no record to write any more; return who may go on."""
-        offsets = self._leave_dying(letters)
+        offsets = self._leave_pending(letters)
         return self.finish(offsets, Finish.SKIPPED) if offsets else []
 
-    def _leave_dying(self, letters: Iterable[DeadLetter]) -> list[int]:
-        """The offsets that are dying still: a rewind may have called some back meanwhile."""
-        offsets = [one.offset for one in letters if self.dying.get(one.offset) is one]
+    def _leave_pending(self, letters: Iterable[DeadLetter]) -> list[int]:
+        """The offsets that still wait to be dead-lettered: a rewind may have called some back."""
+        offsets = [one.offset for one in letters if self.pending_letters.get(one.offset) is one]
         for offset in offsets:
-            del self.dying[offset]
-        self._burden.dying -= len(offsets)
+            del self.pending_letters[offset]
+        self._burden.pending_letters -= len(offsets)
         return offsets
 
     # Transactions
@@ -472,11 +472,19 @@ class PartitionQueue:
         What a transaction has acknowledged from there on is delivered again like everything that
         was acknowledged, and is no longer the transaction's.
         """
-        under_way = [*self.waiting, *self.lines.parked(), *self.dying, *self.prepared, *leased]
+        under_way = [
+            *self.waiting,
+            *self.lines.parked(),
+            *self.pending_letters,
+            *self.prepared,
+            *leased,
+        ]
         gone = {one for one in under_way if one >= offset}
         before = sorted({one for one in under_way if one < offset})
         self.record(Rewound(offset, ranges_of(before)))
-        self._leave_dying([letter for one, letter in self.dying.items() if one >= offset])
+        self._leave_pending(
+            [letter for one, letter in self.pending_letters.items() if one >= offset]
+        )
         gone.update(one for one in self.lines.held() if one >= offset)
         self._let_go([one for one in self.prepared if one >= offset])
         followers = self._drop(gone)
@@ -492,7 +500,7 @@ class PartitionQueue:
         self._let_go(list(self.prepared))
         self.waiting.clear()
         self._count_retrying(0)
-        self._leave_dying(list(self.dying.values()))
+        self._leave_pending(list(self.pending_letters.values()))
         self.lines = KeyRuns() if self.lines.has_batches else KeyLines()
         self.cursors = [end] * LANE_COUNT
         self.ready = [0] * LANE_COUNT

@@ -3,7 +3,7 @@
 It decides which messages are handed out, remembers who has them, and takes them back. It never
 holds a message, only offsets. What must last is collected as events, per partition, and taken by
 the caller with `take_events`; messages that must be moved to the dead-letter topic are taken with
-`take_dead_letters`, and reported with `buried` when they are there.
+`take_dead_letters`, and reported with `note_dead_lettered` when they are there.
 
 A receive call has two steps, because the choice is made by offset and the keys, times and lives
 of messages are in the records: `choose`, then, with what was read, `lease`.
@@ -16,9 +16,9 @@ from functools import lru_cache
 
 from goqueue.delivery.choosing import Pick
 from goqueue.delivery.grants import Voided
-from goqueue.delivery.handing import SETTLED, Draft, Handed, Preparation, Run, Settled
 from goqueue.delivery.key_lines import key_number
 from goqueue.delivery.lanes import lane_counts
+from goqueue.delivery.leased_runs import SETTLED, Draft, LeasedRun, Preparation, Run, Settled
 from goqueue.delivery.leases import Lease
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Prepared, Retry
 from goqueue.delivery.partition_queue import PartitionQueue
@@ -61,7 +61,7 @@ class Queue(QueueFairness):
     def choose(self, now_ms: int, consumer: str, count_max: int) -> list[Pick]:
         """Candidates in the order of delivery. Read them and call `lease` before anything else.
 
-        Where tenants have fair shares (`is_looking`) they may be more than are handed out.
+        Where tenants have fair shares (`is_scanning`) they may be more than are handed out.
         """
         assert not self._chosen, "the last choice has not been answered"
         room = min(count_max, self.room_for(consumer))
@@ -85,7 +85,7 @@ class Queue(QueueFairness):
         visibility_ms: int,
         gone: Iterable[tuple[int, int]] = (),
         call: int | None = None,
-    ) -> list[Handed]:
+    ) -> list[LeasedRun]:
         """Hand out the chosen messages that were read; those `gone` (partition, offset) are done.
 
         Whoever leases several times for one receive gives its `call`, so that all of them may have
@@ -120,7 +120,7 @@ class Queue(QueueFairness):
                 leases[number].tenants = draft.tenants
             self._close_draft(self.partitions[number], draft, now_ms)
         return [
-            Handed(run_number, places, leases[runs[run_number].partition], first)
+            LeasedRun(run_number, places, leases[runs[run_number].partition], first)
             for run_number, places, first in kept
         ]
 
@@ -316,7 +316,9 @@ class Queue(QueueFairness):
     def _retry_all(self, partition: PartitionQueue, retries: dict[int, Retry]) -> None:
         for offset, retry in retries.items():
             if self._is_last(retry.attempts):
-                self._dead_letters.append(partition.die(offset, retry.attempts, EXHAUSTED))
+                self._dead_letters.append(
+                    partition.make_dead_letter(offset, retry.attempts, EXHAUSTED)
+                )
             elif offset in partition.ledger.retries:
                 self._resume(partition, partition.come_again(offset), 0)
 

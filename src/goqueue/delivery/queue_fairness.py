@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.fairness import ASIDE_MS, Place, Tenant
-from goqueue.delivery.handing import Draft, Run
+from goqueue.delivery.leased_runs import Draft, Run
 from goqueue.delivery.ledger import Finish
 from goqueue.delivery.queue_settling import QueueSettling
 
@@ -23,12 +23,12 @@ class QueueFairness(QueueSettling):
     _keep_max = 0  # how many of the chosen messages may be handed out
     _is_turn = False  # whether they were set aside before
     _looks = 0  # of this receive
-    is_looking = False  # whether more may have been chosen than are to be handed out
+    is_scanning = False  # whether more may have been chosen than are to be handed out
 
     def _choose_fairly(self, now_ms: int, room: int, fresh_max: int) -> list[Pick]:
         """What others than noisy tenants may have, as far as one looks, or else what is aside."""
         tenants = self.tenants
-        self._keep_max, self._is_turn, self.is_looking = room, False, False
+        self._keep_max, self._is_turn, self.is_scanning = room, False, False
         picks: list[Pick] = []
         if tenants.are_waiting and room > 0:
             if tenants.is_turn_due:
@@ -38,7 +38,7 @@ class QueueFairness(QueueSettling):
             else:
                 count = max(room, min(room * LOOK_GROWTH**self._looks, LOOK_MESSAGES_MAX))
                 picks = self.chooser.choose(now_ms, count, fresh_max=fresh_max)
-                self.is_looking = bool(picks)
+                self.is_scanning = bool(picks)
                 self._looks += 1
                 picks = picks or self._choose_aside(room)
         if not picks:
@@ -46,9 +46,9 @@ class QueueFairness(QueueSettling):
             picks = self.chooser.choose(now_ms, room, fresh_max=fresh_max)
         return picks
 
-    def stop_looking(self) -> bool:
+    def stop_scanning(self) -> bool:
         """What was looked for cannot be read now: whether this receive can have what is aside."""
-        if not self.is_looking:
+        if not self.is_scanning:
             return False
         self._looks = LOOKS_MAX
         return self.tenants.are_waiting
@@ -103,7 +103,7 @@ class QueueFairness(QueueSettling):
 
     def _is_contended(self, now_ms: int) -> bool:
         """Whether anybody could have to wait for what is chosen; else all of it may go."""
-        if self.tenants.are_waiting or self.is_looking or self.chooser.has_ready:
+        if self.tenants.are_waiting or self.is_scanning or self.chooser.has_ready:
             return True
         due_ms = self.chooser.next_due_ms()
         return due_ms is not None and due_ms <= now_ms

@@ -10,6 +10,7 @@ from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import Chooser, Pick
 from goqueue.delivery.fairness import ASIDE_MS, Tenants
 from goqueue.delivery.grants import LeaseEvent
+from goqueue.delivery.initial_delays import InitialDelays
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LaneIndex
 from goqueue.delivery.late_receipts import LateReceipts
@@ -17,7 +18,6 @@ from goqueue.delivery.leases import Leases, Unacked
 from goqueue.delivery.ledger import Event, Finish, Ledger, Sealed
 from goqueue.delivery.partition_queue import Burden, DeadLetter, PartitionQueue
 from goqueue.delivery.receipts import SECRET_BYTES, Receipts
-from goqueue.delivery.ripening import Ripening
 from goqueue.delivery.settings import LaneSettings, QueueSettings
 from goqueue.delivery.views import Totals
 
@@ -78,10 +78,10 @@ class QueuePartitions:
         the offset before which all had come.
         """
         number, delay_ms = len(self.partitions), self.settings.delay_ms
-        ripening = Ripening(arrived) if delay_ms else None
-        if ripening is not None:
-            ripening.note(high_watermark, now_ms, delay_ms)
-            high_watermark = ripening.ripe_end(now_ms, delay_ms)
+        initial_delays = InitialDelays(arrived) if delay_ms else None
+        if initial_delays is not None:
+            initial_delays.note(high_watermark, now_ms, delay_ms)
+            high_watermark = initial_delays.visible_end(now_ms, delay_ms)
         partition = PartitionQueue(
             number,
             ledger,
@@ -95,12 +95,12 @@ class QueuePartitions:
             now_ms=now_ms,
             has_key_batches=self.settings.key_batches,
         )
-        partition.ripening = ripening
+        partition.initial_delays = initial_delays
         self.partitions.append(partition)
         if not number:
             self._seal(partition)
         self._resume_leases(partition)
-        self._resume_dying(partition)
+        self._resume_pending(partition)
         if partition.events:
             self._changed[number] = None
         self.chooser.add(partition)
@@ -124,12 +124,12 @@ class QueuePartitions:
         partition.grants = []
         ledger.live_leases = partial(self._lease_events, partition)
 
-    def _resume_dying(self, partition: PartitionQueue) -> None:
+    def _resume_pending(self, partition: PartitionQueue) -> None:
         """What was delivered as often as it may be was about to be a dead letter."""
         retries, most = partition.ledger.retries, self.settings.deliveries_max
         for offset in [one for one in partition.waiting if 0 < most <= retries[one].attempts]:
             partition.take_waiting(offset)
-            letter = partition.die(offset, retries[offset].attempts, EXHAUSTED)
+            letter = partition.make_dead_letter(offset, retries[offset].attempts, EXHAUSTED)
             self._dead_letters.append(letter)
 
     def _lease_events(self, partition: PartitionQueue) -> list[LeaseEvent]:
@@ -143,27 +143,29 @@ class QueuePartitions:
     def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
         """There are messages up to `high_watermark`, and the lane index knows them."""
         partition = self.partitions[number]
-        if partition.ripening is not None:
-            partition.ripening.note(high_watermark, now_ms, self.settings.delay_ms)
-            high_watermark = partition.ripening.ripe_end(now_ms, self.settings.delay_ms)
+        if partition.initial_delays is not None:
+            partition.initial_delays.note(high_watermark, now_ms, self.settings.delay_ms)
+            high_watermark = partition.initial_delays.visible_end(now_ms, self.settings.delay_ms)
         partition.advance(high_watermark, now_ms)
         self._refresh(partition)
 
-    def ripen(self, now_ms: int) -> None:
+    def end_initial_delays(self, now_ms: int) -> None:
         """Let messages be chosen that have been held back for long enough."""
-        for partition in self._ripening():
+        for partition in self._delayed():
             self.advance(partition.number, 0, now_ms)
             if not self.settings.delay_ms:
-                partition.ripening = None
+                partition.initial_delays = None
 
-    def next_ripe_ms(self) -> int | None:
+    def next_visible_ms(self) -> int | None:
         """When the next message has been held back for long enough."""
         delay_ms = self.settings.delay_ms
-        times = [one.ripening.next_ms(delay_ms) for one in self._ripening() if one.ripening]
+        times = [
+            one.initial_delays.next_ms(delay_ms) for one in self._delayed() if one.initial_delays
+        ]
         return min((one for one in times if one is not None), default=None)
 
-    def _ripening(self) -> list[PartitionQueue]:
-        return [one for one in self.partitions if one.ripening is not None]
+    def _delayed(self) -> list[PartitionQueue]:
+        return [one for one in self.partitions if one.initial_delays is not None]
 
     def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
         """The log begins later now. Tell it before the lane index forgets what went."""
@@ -179,8 +181,8 @@ class QueuePartitions:
             self._end_fairness()
         if settings.delay_ms:
             for partition in self.partitions:
-                if partition.ripening is None:
-                    partition.ripening = Ripening(((0, partition.high_watermark),))
+                if partition.initial_delays is None:
+                    partition.initial_delays = InitialDelays(((0, partition.high_watermark),))
         self.chooser.configure(lanes)
         for partition in self.partitions:
             partition.set_key_batches(settings.key_batches)

@@ -7,9 +7,9 @@ from itertools import chain
 
 from goqueue.delivery.backoff import backoff_ms
 from goqueue.delivery.grants import Extended, LeaseEvent
-from goqueue.delivery.handing import SETTLED, Settled
 from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.late_receipts import Late
+from goqueue.delivery.leased_runs import SETTLED, Settled
 from goqueue.delivery.leases import Lease
 from goqueue.delivery.ledger import Finish, Retried, Retry
 from goqueue.delivery.partition_queue import DeadLetter, PartitionQueue
@@ -74,7 +74,7 @@ class QueueSettling(QueuePartitions):
             self.expire(now_ms)  # A lease may be over without anybody having looked.
         if partition.ledger.is_done(offset):
             return Settled(StaleReceipt()) if offset in partition.ledger.dead else SETTLED
-        if offset in partition.dying:
+        if offset in partition.pending_letters:
             return Settled(DeadLettering())
         if not self._may_end_late(partition, offset, attempt):
             return Settled(StaleReceipt())
@@ -108,7 +108,7 @@ class QueueSettling(QueuePartitions):
             partition, offset, _ = self._find_message(receipt)
         except GoQueueError as error:
             return Settled(error)
-        if offset in partition.dying:
+        if offset in partition.pending_letters:
             return Settled(DeadLettering())
         return Settled(StaleReceipt()) if offset in partition.prepared else SETTLED
 
@@ -119,7 +119,7 @@ class QueueSettling(QueuePartitions):
             return Settled(error)
         if offset in partition.ledger.dead:
             return SETTLED
-        return Settled(DeadLettering() if offset in partition.dying else StaleReceipt())
+        return Settled(DeadLettering() if offset in partition.pending_letters else StaleReceipt())
 
     def _find_late(self, receipt: str, now_ms: int) -> Late | None:
         """The message of a lease that is over, if it waits to be handed out again."""
@@ -186,7 +186,7 @@ class QueueSettling(QueuePartitions):
             lease, index = found
             self.totals.rejected += 1
             self._take_back(lease, index)
-            settled.append(Settled(None, self._die(lease, index, reason)))
+            settled.append(Settled(None, self._dead_letter(lease, index, reason)))
         return settled
 
     def extend(
@@ -277,14 +277,14 @@ class QueueSettling(QueuePartitions):
         self.totals.leases_expired += count
         return count
 
-    def buried(
+    def note_dead_lettered(
         self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
     ) -> None:
         """These, all of one partition, are in a dead-letter topic, durably, before offset `end`."""
         letters = list(letters)
         partition = self.partitions[letters[0].partition]
         self.totals.dead_lettered += len(letters)
-        self._resume(partition, partition.bury(letters, topic_id, end), now_ms)
+        self._resume(partition, partition.discard(letters, topic_id, end), now_ms)
         self._changed[partition.number] = None
         self._refresh(partition)
 
@@ -300,7 +300,7 @@ class QueueSettling(QueuePartitions):
     def room_for(self, consumer: str) -> int:
         """How many more messages the consumer may have."""
         settings = self.settings
-        group_room = settings.unacked_max - self.unacked.total - self._burden.dying
+        group_room = settings.unacked_max - self.unacked.total - self._burden.pending_letters
         return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
 
     def _take_back(self, lease: Lease, index: int) -> None:
@@ -315,7 +315,7 @@ class QueueSettling(QueuePartitions):
         self._take_back(lease, index)
         attempts = lease.attempts[index]
         if self._is_last(attempts):
-            return self._die(lease, index, EXHAUSTED)
+            return self._dead_letter(lease, index, EXHAUSTED)
         partition, offset = self.partitions[lease.partition], lease.offsets[index]
         if partition.ledger.is_done(offset):  # retention has taken it meanwhile
             self._resume(partition, partition.lines.followers((offset,)), due_ms)
@@ -331,7 +331,7 @@ class QueueSettling(QueuePartitions):
     def _is_last(self, attempts: int) -> bool:
         return 0 < self.settings.deliveries_max <= attempts
 
-    def _die(self, lease: Lease, index: int, reason: str) -> DeadLetter:
+    def _dead_letter(self, lease: Lease, index: int, reason: str) -> DeadLetter:
         partition, offset = self.partitions[lease.partition], lease.offsets[index]
         attempts = lease.attempts[index]
         if not partition.ledger.is_done(offset):
@@ -339,6 +339,6 @@ class QueueSettling(QueuePartitions):
             key = partition.lines.key_of(offset)
             partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
             self._changed[partition.number] = None
-        letter = partition.die(offset, attempts, reason)
+        letter = partition.make_dead_letter(offset, attempts, reason)
         self._dead_letters.append(letter)
         return letter

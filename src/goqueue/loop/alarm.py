@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 
 RETRY_MS = 1000
 
@@ -17,13 +17,13 @@ class Alarm:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         *,
         name: str,
         next_deadline_ms: Callable[[], int | None],
         ring: Callable[[int], None],
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._name = name
         self._next_deadline_ms = next_deadline_ms
         self._ring = ring
@@ -40,8 +40,8 @@ class Alarm:
             self._timer = None
         self._timer_at = deadline
         if deadline is not None:
-            delay = max(0, deadline - self._scheduler.now_ms())
-            self._timer = self._scheduler.call_later(delay, self._fire)
+            delay = max(0, deadline - self._clock.now_ms())
+            self._timer = self._clock.call_later(delay, self._fire)
 
     def stop(self) -> None:
         """Ring no more."""
@@ -52,9 +52,9 @@ class Alarm:
     def _fire(self) -> None:
         self._timer, self._timer_at = None, None
         try:
-            self._ring(self._scheduler.now_ms())
+            self._ring(self._clock.now_ms())
         except Exception:
             # One fault must not stop the clock of all the others.
             _log.exception("a deadline in %s failed", self._name)
-            self._timer_at = self._scheduler.now_ms() + RETRY_MS
-            self._timer = self._scheduler.call_later(RETRY_MS, self._fire)
+            self._timer_at = self._clock.now_ms() + RETRY_MS
+            self._timer = self._clock.call_later(RETRY_MS, self._fire)

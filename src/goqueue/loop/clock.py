@@ -18,7 +18,7 @@ class Handle(Protocol):
     def cancel(self) -> None: ...
 
 
-class Scheduler(Protocol):
+class Clock(Protocol):
     def now_ms(self) -> int:
         """For whatever lasts: it never goes back or jumps, and is near the wall clock's time."""
 
@@ -39,17 +39,17 @@ class Scheduler(Protocol):
         """Run `work` outside the event loop, then `done(result, error)` inside it."""
 
 
-class MonotonicScheduler:
+class MonotonicClock:
     """A scheduler whose `now_ms` is monotonic time, for those who measure leases."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.now_ms = self.monotonic_ms = scheduler.monotonic_ms
-        self.wall_ms = scheduler.wall_ms
-        self.call_soon = scheduler.call_soon
-        self.call_later = scheduler.call_later
-        self.run_blocking = scheduler.run_blocking
+    def __init__(self, clock: Clock) -> None:
+        self.now_ms = self.monotonic_ms = clock.monotonic_ms
+        self.wall_ms = clock.wall_ms
+        self.call_soon = clock.call_soon
+        self.call_later = clock.call_later
+        self.run_blocking = clock.run_blocking
 
 
-def earlier_ms(scheduler: Scheduler) -> int:
+def earlier_ms(clock: Clock) -> int:
     """A time that both clocks agree has come."""
-    return min(scheduler.now_ms(), scheduler.wall_ms())
+    return min(clock.now_ms(), clock.wall_ms())

@@ -57,7 +57,7 @@ class Promise(Generic[T]):
         return cast(T, self._value)
 
     def _settle(self, value: T | None, error: Exception | None) -> None:
-        assert not self._is_done, "a promise is kept once"
+        assert not self._is_done, "a promise resolves once"
         self._is_done, self._value, self._error = True, value, error
         waiting, self._waiting = self._waiting, []
         for done in waiting:

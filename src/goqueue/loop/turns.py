@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Turns:
     """A line of coroutines of which one runs at a time."""
 
-    def __init__(self, scheduler: Scheduler, *, waiting_max: int) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, *, waiting_max: int) -> None:
+        self._clock = clock
         self._waiting_max = waiting_max
         self._waiting: deque[Promise[None]] = deque()
         self._is_taken = False
@@ -42,4 +42,4 @@ class Turns:
             return
         turn = self._waiting.popleft()
         # Not at once: a long line would be a deep stack.
-        self._scheduler.call_soon(lambda: turn.resolve(None))
+        self._clock.call_soon(lambda: turn.resolve(None))

@@ -64,9 +64,9 @@ class Copy:
         "epochs",
         "failure",
         "high_watermark",
-        "is_doubted",
         "is_following",
         "is_gone",
+        "is_suspect",
         "key",
         "leader_epoch",
         "log",
@@ -135,7 +135,7 @@ class Copy:
         self.damaged_from: int | None = None
         # Whether this copy may have lost what it had reported as durable. It is in doubt until
         # there is a leader, by which time it does not count as in sync any more.
-        self.is_doubted = False
+        self.is_suspect = False
         self.observer: Observer | None = None
         self.on_durable: Callable[[], None] | None = None
         self.on_written: Callable[[], None] | None = None

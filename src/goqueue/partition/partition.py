@@ -130,7 +130,7 @@ class Partition(CuttableCopy):
         )
         partition._epochs_saved = epochs_saved
         partition.damaged_from = log.damaged_from
-        partition.is_doubted = is_replica and is_cut
+        partition.is_suspect = is_replica and is_cut
         return partition, reports
 
     @classmethod
@@ -385,7 +385,7 @@ class Partition(CuttableCopy):
             )
         self._begin_epoch(leader_epoch)
         self.is_following, self._refusal = False, self.failure
-        self.is_doubted = False
+        self.is_suspect = False
 
     def become_follower(self, leader_epoch: int, *, leader: int) -> None:
         """Take only what the leader sends. Whoever waits here is told to go there."""
@@ -399,7 +399,7 @@ class Partition(CuttableCopy):
         self.is_following, self._refusal = True, refusal
         self.damaged_from = self.first_damage
         if leader != NO_LEADER:
-            self.is_doubted = False
+            self.is_suspect = False
         self._disappoint(refusal)
         self._tell_watchers()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answered, Contact, Handler, NoticeHandler, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
@@ -26,7 +26,7 @@ class PeerConnections:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        scheduler: Scheduler,
+        clock: Clock,
         random: Random,
         *,
         hello: Callable[[], Hello],
@@ -35,10 +35,10 @@ class PeerConnections:
     ) -> None:
         """Other nodes are authenticated by credentials, by TLS, or by both; never by nothing."""
         assert credentials is not None or tls is not None, "nodes must be authenticated"
-        self.server = PeerServer(scheduler, hello, credentials)
+        self.server = PeerServer(clock, hello, credentials)
         self.server.on_met = self._hurry
         self._loop = loop
-        self._scheduler = scheduler
+        self._clock = clock
         self._random = random
         self._hello = hello
         self._credentials = credentials
@@ -58,7 +58,7 @@ class PeerConnections:
         calling = self._callings.get(node)
         if calling is None:
             calling = self._callings[node] = Calling(
-                self._scheduler, node, self._hello, self._credentials
+                self._clock, node, self._hello, self._credentials
             )
         host, _, port = address.rpartition(":")
         self._dialers[node] = Dialer(

@@ -24,6 +24,7 @@ from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, Settings
 from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
@@ -32,7 +33,6 @@ from goqueue.runtime.listening import Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
-from goqueue.runtime.scheduler import LoopScheduler
 from goqueue.runtime.tls import NodeTls
 from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.carrier.application import Application
@@ -78,18 +78,18 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
         open_files_max=open_files_max,
         write_piece_bytes=settings.storage.write_chunk_bytes,
     )
-    scheduler = LoopScheduler(loop)
+    clock = LoopClock(loop)
     try:
         with explained(Path(settings.node.data_dir)):
-            node = _Node(loop, settings, disk, scheduler)
+            node = _Node(loop, settings, disk, clock)
             node.open()
     except Exception:
         # What was begun ends first: a thread that outlives the event loop complains on its own.
-        scheduler.close()
+        clock.close()
         raise
     if not await _either(node.ready, stopping):
         await node.close()
-        scheduler.close()
+        clock.close()
         return
     node.become_ready()
     keeper = MemoryKeeper(loop)
@@ -99,7 +99,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     _log.info("stopping")
     keeper.stop()
     await node.close()
-    scheduler.close()
+    clock.close()
     _log.info("stopped")
 
 
@@ -120,12 +120,12 @@ class _Node:
         loop: asyncio.AbstractEventLoop,
         settings: Settings,
         disk: LocalDisk,
-        scheduler: LoopScheduler,
+        clock: LoopClock,
     ) -> None:
         self.addresses: dict[str, str] = {}
         self.ready = asyncio.Event()
         self._settings = settings
-        self._scheduler = scheduler
+        self._clock = clock
         random = SystemRandom()
         self._peers: PeerConnections | None = None
         self._discovery: Discovery | None = None
@@ -137,12 +137,12 @@ class _Node:
         else:
             credentials = credentials_of(settings.cluster)
             self._peers = PeerConnections(
-                loop, scheduler, random, hello=self._hello, credentials=credentials, tls=tls
+                loop, clock, random, hello=self._hello, credentials=credentials, tls=tls
             )
         self.broker = Broker(
             settings,
             disk,
-            scheduler,
+            clock,
             random,
             peers=self._peers,
             addresses=lambda: self._told_addresses(),

@@ -13,7 +13,7 @@ power may fail during that too.
 
 Nobody is told of a frame that the power cut short, but one that rotted afterwards looks the same.
 A frame names its generation at both ends, so that at least a trace of it is left; where there is
-one the journal `is_doubtful`, and only other nodes can tell whether anything is missing. For the
+one the journal `is_suspect`, and only other nodes can tell whether anything is missing. For the
 same reason each of the two headers is written twice, side by side.
 """
 
@@ -75,7 +75,7 @@ class CommitJournal:
                 if tail.log_key != _END_KEY:
                     self._left[tail.log_key].append(tail)
         # Whether there is something that cannot be read and that somebody may have been told of.
-        self.is_doubtful = any(file.is_doubtful for file in self._files)
+        self.is_suspect = any(file.is_suspect for file in self._files)
         self.current = 0
 
     # After a crash
@@ -103,9 +103,9 @@ class CommitJournal:
         """Forget everything: all logs are durable without the journal. Blocks."""
         self._left.clear()
         for number, file in enumerate(self._files):
-            if not file.is_empty or file.is_doubtful:
+            if not file.is_empty or file.is_suspect:
                 self.free(number)
-        self.is_doubtful = False
+        self.is_suspect = False
         self.current = 0
 
     # While running
@@ -184,7 +184,7 @@ class _JournalFile:
         self._size = self._file.size() if self._file is not None else 0
         self._end = _FRAMES_START
         self._slot = 0
-        self.is_doubtful = False
+        self.is_suspect = False
         self.is_growing = False
         self.generation = 0
         for slot in range(2):
@@ -195,7 +195,7 @@ class _JournalFile:
         if self._is_header_due:
             self.generation = 1
             # A file that nobody has used yet has no header, or half of one.
-            self.is_doubtful = self._has_frames()
+            self.is_suspect = self._has_frames()
 
     @property
     def is_empty(self) -> bool:
@@ -249,14 +249,14 @@ class _JournalFile:
         if at + _FRAME_HEAD_BYTES <= len(data):
             length, generation, _ = _FRAME.unpack_from(data, at)
             if generation == self.generation:
-                self.is_doubtful = True
+                self.is_suspect = True
                 following: int = at + _FRAME_HEAD_BYTES + length
                 if self._frame_at(data, following) is not None:
                     return following
         end = data.find(_END_KEY + _GENERATION.pack(self.generation), at)
         if end < 0:
             return None
-        self.is_doubtful = True
+        self.is_suspect = True
         return end + _TAIL.size
 
     def _has_frames(self) -> bool:
@@ -272,7 +272,7 @@ class _JournalFile:
         file = self._reserve(_FRAMES_START)
         self._write_slot(file, 1 - self._slot, self.generation + 1)
         self._end = _FRAMES_START
-        self.is_doubtful = False
+        self.is_suspect = False
 
     def _reserve(self, end: int) -> File:
         """Let the file reach at least as far as `end`; overwriting is cheaper than growing."""

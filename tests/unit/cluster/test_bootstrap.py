@@ -9,7 +9,7 @@ from goqueue.cluster import Metadata, NodeFact, TopicFact
 from goqueue.cluster.bootstrap import (
     Formed,
     Found,
-    Founder,
+    InitialVoter,
     Join,
     Self,
     Stand,
@@ -93,7 +93,7 @@ def test_a_node_that_is_told_to_join_founds_nothing_and_is_not_counted() -> None
 
 
 def test_a_founder_that_has_lost_its_disk_joins_like_a_stranger() -> None:
-    formed = Formed("c", (Founder(1, b"disk1"), Founder(2, b"before")), (3,))
+    formed = Formed("c", (InitialVoter(1, b"disk1"), InitialVoter(2, b"before")), (3,))
     first = msgspec.structs.replace(new(1, 1, 2, 3), formed=formed)
     assert next_step(new(2, 1, 2, 3), answers(first)) == Join(formed)
     assert next_step(new(3, 1, 2, 3), answers(first)) == Join(formed)
@@ -117,8 +117,8 @@ def test_discovery_waits_for_the_number_of_nodes_it_was_told() -> None:
 
 
 def test_two_clusters_are_not_made_one_by_mistake() -> None:
-    one = msgspec.structs.replace(new(1, 1, 2, 3), formed=Formed("a", (Founder(1, b"disk1"),)))
-    two = msgspec.structs.replace(new(2, 1, 2, 3), formed=Formed("b", (Founder(2, b"disk2"),)))
+    one = msgspec.structs.replace(new(1, 1, 2, 3), formed=Formed("a", (InitialVoter(1, b"disk1"),)))
+    two = msgspec.structs.replace(new(2, 1, 2, 3), formed=Formed("b", (InitialVoter(2, b"disk2"),)))
     with pytest.raises(ForeignCluster):
         next_step(new(3, 1, 2, 3), answers(one, two))
 
@@ -134,13 +134,13 @@ def test_the_names_in_the_settings_must_agree() -> None:
 
 
 def test_a_single_node_with_data_is_a_cluster_that_others_join() -> None:
-    formed = Formed("c", (Founder(1, b"disk1"),))
+    formed = Formed("c", (InitialVoter(1, b"disk1"),))
     alone = msgspec.structs.replace(new(1), formed=formed)
     assert next_step(new(2, 1, 2, 3), answers(alone, new(3, 1, 2, 3))) == Join(formed)
 
 
 @pytest.mark.parametrize(
-    ("known", "present", "founders", "absent"),
+    ("known", "present", "initial_voters", "absent"),
     [
         ((1, 2, 3), (1, 2, 3), (1, 2, 3), ()),
         ((1, 2, 3), (2, 3), (2, 3), (1,)),
@@ -153,13 +153,15 @@ def test_a_single_node_with_data_is_a_cluster_that_others_join() -> None:
 def test_whoever_is_there_at_the_beginning_votes_before_those_who_are_not(
     known: tuple[int, ...],
     present: tuple[int, ...],
-    founders: tuple[int, ...],
+    initial_voters: tuple[int, ...],
     absent: tuple[int, ...],
 ) -> None:
     formed = new_cluster("c", known, {one: new(one, *known) for one in present})
-    assert formed == Formed("c", tuple(Founder(one, b"disk%d" % one) for one in founders), absent)
-    assert formed.voters == tuple(sorted(founders + absent))
-    assert 2 * len(founders) > len(formed.voters)
+    assert formed == Formed(
+        "c", tuple(InitialVoter(one, b"disk%d" % one) for one in initial_voters), absent
+    )
+    assert formed.voters == tuple(sorted(initial_voters + absent))
+    assert 2 * len(initial_voters) > len(formed.voters)
 
 
 @pytest.mark.parametrize(("count", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)])

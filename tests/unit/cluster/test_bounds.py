@@ -39,7 +39,7 @@ from goqueue.cluster.facts import (
     encode_decision,
     encode_readable,
 )
-from goqueue.cluster.founding import Prepare, decode_question, encode_question
+from goqueue.cluster.formation_round import Prepare, decode_question, encode_question
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.replication.messages import (
     FollowerNotice,

@@ -99,7 +99,7 @@ class Desk:
         self.number = number
         self.random = random.Random(seed)
         self.journal: list[tuple[bytes, bytes] | Ended] = []
-        self.buried: list[tuple[int, int, str, int]] = []
+        self.note_dead_lettered: list[tuple[int, int, str, int]] = []
         self.topic.queues.append(self)
         self.open()
 
@@ -142,12 +142,12 @@ class Desk:
             key = encode_key(LedgerKey(self.group, TOPIC_ID, number))
             self.journal.append((key, encode_events(events)))
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Move the dead letters, as the broker does."""
         for one in self.queue.take_dead_letters():
-            self.buried.append((one.partition, one.offset, one.reason, one.attempts))
-            end = len(self.buried)
-            self.queue.buried([one], self.topic.now_ms, topic_id=GRAVE_ID, end=end)
+            self.note_dead_lettered.append((one.partition, one.offset, one.reason, one.attempts))
+            end = len(self.note_dead_lettered)
+            self.queue.note_dead_lettered([one], self.topic.now_ms, topic_id=GRAVE_ID, end=end)
         self.save()
 
     def receive(

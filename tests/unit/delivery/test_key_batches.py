@@ -163,7 +163,7 @@ def test_dead_letters_hold_up_their_key_until_they_are_buried() -> None:
     first = one.receive(2)
     one.nack(first, 0)
     assert one.receive() == []
-    one.bury()
+    one.discard()
     assert one.offsets() == [2, 3]
 
 

@@ -146,7 +146,7 @@ class QueueMachine(RuleBasedStateMachine):
         """
         self.desk.queue.expire(self.now_ms)
         self.expire_model()
-        self.bury()
+        self.discard()
         for place, delivery in list(self.late.items())[:: share + 1]:
             partition = self.desk.queue.partitions[delivery.partition]
             how = self.done.get(place)
@@ -164,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         """What waits to be handed out again can be had again by its last receipt."""
         self.desk.queue.expire(self.now_ms)
         self.expire_model()
-        self.bury()
+        self.discard()
         queue = self.desk.queue
         for place, delivery in list(self.late.items())[:: share + 1]:
             is_waiting = delivery.offset in queue.partitions[delivery.partition].waiting
@@ -184,7 +184,7 @@ class QueueMachine(RuleBasedStateMachine):
         for one in chosen:
             del self.out[one.partition, one.offset]
             self.late[one.partition, one.offset] = one
-        self.bury()
+        self.discard()
 
     @rule(share=st.integers(1, 4))
     def reject(self, share: int) -> None:
@@ -192,7 +192,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert errors(self.desk.reject(chosen)) == [None] * len(chosen)
         for one in chosen:
             del self.out[one.partition, one.offset]
-        self.bury()
+        self.discard()
 
     @rule(share=st.integers(0, 3), visibility_ms=st.sampled_from([1, 300, 2000]))
     def extend(self, share: int, visibility_ms: int) -> None:
@@ -217,13 +217,13 @@ class QueueMachine(RuleBasedStateMachine):
             del self.prepared[place]
             if is_commit:
                 self.finish(place, "acked")
-        self.bury()
+        self.discard()
 
     @rule(ms=st.sampled_from([1, 100, 400, 1000, 2500]))
     def pass_time(self, ms: int) -> None:
         self.desk.pass_time(ms)
         self.expire_model()
-        self.bury()
+        self.discard()
 
     @rule(partition=st.integers(0, PARTITIONS - 1), data=st.data())
     def rewind(self, partition: int, data: st.DataObject) -> None:
@@ -274,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Whoever opens the queue again knows who has what, and until when."""
         self.desk.open()
         self.late.clear()
-        self.bury()
+        self.discard()
         for place, (delivery, _) in self.out.items():
             partition = self.desk.queue.partitions[place[0]]
             assert place[1] not in partition.waiting
@@ -312,10 +312,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.done[place] = how
         self.out.pop(place, None)
 
-    def bury(self) -> None:
-        before = len(self.desk.buried)
-        self.desk.bury()
-        for partition, offset, reason, attempts in self.desk.buried[before:]:
+    def discard(self) -> None:
+        before = len(self.desk.note_dead_lettered)
+        self.desk.discard()
+        for partition, offset, reason, attempts in self.desk.note_dead_lettered[before:]:
             if offset < self.topic.starts[partition]:
                 continue
             self.finish((partition, offset), "dead")

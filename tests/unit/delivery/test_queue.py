@@ -87,9 +87,9 @@ def test_an_extended_message_keeps_its_receipt_and_the_others_their_time() -> No
     assert one.offsets() == []
     assert errors(one.ack(deliveries[1:2])) == [None]
     one.pass_time(1000)
-    assert one.buried == []
-    one.bury()
-    assert [offset for _, offset, _, _ in one.buried] == [0, 2]
+    assert one.note_dead_lettered == []
+    one.discard()
+    assert [offset for _, offset, _, _ in one.note_dead_lettered] == [0, 2]
 
 
 def test_a_whole_lease_is_extended_and_can_be_shortened() -> None:
@@ -155,7 +155,7 @@ def test_a_receipt_of_an_earlier_life_is_good_until_its_time(key_order: bool) ->
     assert errors(one.reject(old[2:3])) == [None]
     assert errors(one.extend(old[3:4], 5000)) == [None]
     assert [(each.offset, each.attempt) for each in one.receive()] == [(1, 2)]
-    one.bury()
+    one.discard()
     one.open()
     one.pass_time(600)
     assert [(each.offset, each.attempt) for each in one.receive()] == [(4, 2)]
@@ -171,7 +171,7 @@ def test_a_settled_message_stays_settled_whoever_asks_again() -> None:
     one.nack([nacked], 0)
     one.reject([rejected])
     assert errors(one.reject([rejected])) == ["dead_lettering"], "it is not settled yet"
-    one.bury()
+    one.discard()
     for _ in range(2):
         assert errors(one.ack([acked])) == [None]
         assert errors(one.nack([nacked], 0)) == [None]
@@ -236,8 +236,8 @@ def test_a_nacked_message_rests_longer_each_time_and_then_dies() -> None:
     (settled,) = one.nack([last])
     assert settled.dead_letter is not None
     assert states(one, 1) == ["dead_lettering"]
-    one.bury()
-    assert one.buried == [(0, 0, "deliveries_exhausted", 3)]
+    one.discard()
+    assert one.note_dead_lettered == [(0, 0, "deliveries_exhausted", 3)]
     assert states(one, 1) == ["done"]
     one.pass_time(1_000_000)
     assert one.receive() == []
@@ -251,8 +251,8 @@ def test_attempts_survive_a_crash_so_that_a_poisoned_message_dies_in_the_end() -
         one.pass_time(1000)
         if attempt < 3:
             one.open()
-    one.bury()
-    assert one.buried == [(0, 0, "deliveries_exhausted", 3)]
+    one.discard()
+    assert one.note_dead_lettered == [(0, 0, "deliveries_exhausted", 3)]
 
 
 def test_a_nack_may_name_its_own_delay() -> None:
@@ -272,8 +272,8 @@ def test_a_rejected_message_dies_at_once_with_the_reason_of_its_consumer() -> No
     one = desk()
     one.topic.produce(2)
     one.reject(one.receive(1), "cannot be parsed")
-    one.bury()
-    assert one.buried == [(0, 0, "cannot be parsed", 1)]
+    one.discard()
+    assert one.note_dead_lettered == [(0, 0, "cannot be parsed", 1)]
     one.open()
     assert one.offsets() == [1]
 
@@ -378,7 +378,7 @@ def test_dead_letters_on_their_way_count_as_out() -> None:
     one.topic.produce(10)
     one.reject(one.receive())
     assert one.receive() == []
-    one.bury()
+    one.discard()
     assert one.offsets() == [2, 3]
 
 
@@ -422,7 +422,7 @@ def test_a_key_is_free_again_when_its_message_dies_or_expires() -> None:
     one.topic.produce(1, key=b"a")
     one.reject(one.receive())
     assert one.receive() == []
-    one.bury()
+    one.discard()
     one.pass_time(100)
     assert one.receive() == []  # the second is over when it is looked at
     assert one.offsets() == [2]

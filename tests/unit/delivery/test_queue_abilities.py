@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from goqueue.delivery import RECEIVE_MESSAGES_MAX, QueueSettings, stats
+from goqueue.delivery.initial_delays import STEPS, InitialDelays
 from goqueue.delivery.late_receipts import LATE_RECEIPTS_MAX, Late, LateReceipts
 from goqueue.delivery.leases import Leases, Unacked
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Retried, Retry
 from goqueue.delivery.receipts import TAILS, Receipts
-from goqueue.delivery.ripening import STEPS, Ripening
 from tests.unit.delivery.desk import Desk, errors, receipts
 
 
@@ -28,8 +28,8 @@ def test_without_a_limit_no_message_dies() -> None:
         received = one.receive()
         assert [each.attempt for each in received] == [attempt]
         one.nack(received)
-    one.bury()
-    assert one.buried == []
+    one.discard()
+    assert one.note_dead_lettered == []
 
 
 def test_a_transaction_that_fails_over_and_over_kills_nothing_either() -> None:
@@ -38,8 +38,8 @@ def test_a_transaction_that_fails_over_and_over_kills_nothing_either() -> None:
     for _ in range(5):
         one.prepare(one.receive())
         one.end(is_commit=False)
-    one.bury()
-    assert (one.buried, one.offsets()) == ([], [0])
+    one.discard()
+    assert (one.note_dead_lettered, one.offsets()) == ([], [0])
 
 
 def test_attempts_are_counted_up_to_a_bound() -> None:
@@ -151,8 +151,8 @@ def test_a_dead_message_cannot_be_acked_late() -> None:
     first = one.receive()
     one.pass_time(one.settings.visibility_ms)
     assert errors(one.ack(first)) == ["dead_lettering"]
-    one.bury()
-    assert [offset for _, offset, _, _ in one.buried] == [0]
+    one.discard()
+    assert [offset for _, offset, _, _ in one.note_dead_lettered] == [0]
     assert errors(one.ack(first)) == ["stale_receipt"]
 
 
@@ -304,14 +304,14 @@ def test_messages_are_held_back_for_a_while_and_come_in_order() -> None:
     assert one.receive() == []
     figures = stats(one.queue, one.topic.now_ms)
     assert (figures.ready, figures.delayed) == (0, 3)
-    assert one.queue.next_ripe_ms() == one.topic.now_ms + 600
+    assert one.queue.next_visible_ms() == one.topic.now_ms + 600
     one.topic.now_ms += 600
-    one.queue.ripen(one.topic.now_ms)
+    one.queue.end_initial_delays(one.topic.now_ms)
     assert one.offsets() == [0, 1]
     one.topic.now_ms += 400
-    one.queue.ripen(one.topic.now_ms)
+    one.queue.end_initial_delays(one.topic.now_ms)
     assert one.offsets() == [2]
-    assert one.queue.next_ripe_ms() is None
+    assert one.queue.next_visible_ms() is None
 
 
 def test_another_delay_goes_for_what_is_there_too() -> None:
@@ -319,10 +319,10 @@ def test_another_delay_goes_for_what_is_there_too() -> None:
     one.topic.produce(1)
     one.queue.configure(QueueSettings(delay_ms=3000), one.lanes)
     one.topic.now_ms += 1000
-    one.queue.ripen(one.topic.now_ms)
+    one.queue.end_initial_delays(one.topic.now_ms)
     assert one.receive() == []
     one.queue.configure(QueueSettings(delay_ms=0), one.lanes)
-    one.queue.ripen(one.topic.now_ms)
+    one.queue.end_initial_delays(one.topic.now_ms)
     assert one.offsets() == [0]
 
 
@@ -333,30 +333,30 @@ def test_a_delay_that_comes_later_holds_nothing_back_that_could_be_had() -> None
     one.topic.produce(1)
     assert one.offsets() == [0]
     one.topic.now_ms += 1000
-    one.queue.ripen(one.topic.now_ms)
+    one.queue.end_initial_delays(one.topic.now_ms)
     assert one.offsets() == [1]
 
 
 def test_whoever_opens_a_queue_tells_how_old_its_messages_are() -> None:
-    ripening = Ripening([(1000, 10), (1500, 20)])
-    ripening.note(15, 2000, 1000)  # so far its lanes are known
-    assert ripening.ripe_end(2000, 1000) == 10
-    assert ripening.next_ms(1000) == 2500
-    assert ripening.ripe_end(2500, 1000) == 15
-    ripening.note(25, 2600, 1000)
-    assert ripening.ripe_end(2600, 1000) == 20
-    assert ripening.ripe_end(3600, 1000) == 25
+    initial_delays = InitialDelays([(1000, 10), (1500, 20)])
+    initial_delays.note(15, 2000, 1000)  # so far its lanes are known
+    assert initial_delays.visible_end(2000, 1000) == 10
+    assert initial_delays.next_ms(1000) == 2500
+    assert initial_delays.visible_end(2500, 1000) == 15
+    initial_delays.note(25, 2600, 1000)
+    assert initial_delays.visible_end(2600, 1000) == 20
+    assert initial_delays.visible_end(3600, 1000) == 25
 
 
 @pytest.mark.parametrize("delay_ms", [1, 1000, 900_000])
 def test_what_is_remembered_of_arrivals_is_bounded_and_nothing_comes_too_soon(
     delay_ms: int,
 ) -> None:
-    ripening = Ripening()
+    initial_delays = InitialDelays()
     for step in range(10_000):
         now_ms = step * delay_ms // 5000
-        ripening.note(step + 1, now_ms, delay_ms)
-        ripe = ripening.ripe_end(now_ms, delay_ms)
+        initial_delays.note(step + 1, now_ms, delay_ms)
+        ripe = initial_delays.visible_end(now_ms, delay_ms)
         assert ripe <= max(0, step + 1 - 5000 + 5000 // max(1, delay_ms))
-    assert len(ripening._entries) <= STEPS + 2
-    assert ripening.ripe_end(now_ms + delay_ms, delay_ms) == 10_000
+    assert len(initial_delays._entries) <= STEPS + 2
+    assert initial_delays.visible_end(now_ms + delay_ms, delay_ms) == 10_000

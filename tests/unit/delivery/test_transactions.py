@@ -53,8 +53,8 @@ def test_an_abort_is_a_failed_delivery_and_the_message_is_there_at_once() -> Non
     assert [(each.offset, each.attempt) for each in again] == [(0, 2), (1, 2)]
     one.prepare(again[:1])
     one.end(is_commit=False)
-    one.bury()
-    assert one.buried == [(0, 0, "deliveries_exhausted", 2)]
+    one.discard()
+    assert one.note_dead_lettered == [(0, 0, "deliveries_exhausted", 2)]
     assert states(one, 2) == ["done", "leased"]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.partition.shard import Shelf
 
 from goqueue.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from goqueue.partition import PartitionSettings
 from goqueue.partition import copy as copy_module
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
-from tests.unit.partition.shelf import Shelf
 
 ENTRIES = [(0, 0), (2, 10), (5, 30)]
 
@@ -67,90 +67,90 @@ def test_a_new_start_forgets_the_epochs_that_ended_before_it(start: int, left: i
 
 
 def test_every_batch_bears_the_epoch_of_its_leader() -> None:
-    shelf = Shelf(leader_epoch=4)
-    shelf.append("a", "b")
-    shelf.sync()
-    assert [one.leader_epoch for one in shelf.partition.log.headers(0)] == [4]
-    assert shelf.partition.epochs.entries == [(4, 0)]
+    shard = Shelf(leader_epoch=4)
+    shard.append("a", "b")
+    shard.sync()
+    assert [one.leader_epoch for one in shard.partition.log.headers(0)] == [4]
+    assert shard.partition.epochs.entries == [(4, 0)]
 
 
 def test_epochs_are_known_again_after_a_crash() -> None:
-    shelf = Shelf()
+    shard = Shelf()
     for epoch in (0, 1, 3):
-        shelf.leader_epoch = epoch
-        shelf.crash()
-        shelf.append("a", "b")
-        shelf.sync()
-    shelf.crash()
-    assert shelf.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
-    assert shelf.partition.epoch_end(1) == (1, 4)
-    assert shelf.partition.epoch_end(3) == (3, 6)
+        shard.leader_epoch = epoch
+        shard.crash()
+        shard.append("a", "b")
+        shard.sync()
+    shard.crash()
+    assert shard.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
+    assert shard.partition.epoch_end(1) == (1, 4)
+    assert shard.partition.epoch_end(3) == (3, 6)
 
 
 def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf()
+    shard = Shelf()
     for epoch in (0, 1, 3):
-        shelf.leader_epoch = epoch
-        shelf.crash()
-        shelf.append("a", "b")
-        shelf.sync()
-        shelf.append("c")
-        shelf.sync()
-        shelf.keep_snapshot()
-    shelf.crash()
-    assert shelf.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
+        shard.leader_epoch = epoch
+        shard.crash()
+        shard.append("a", "b")
+        shard.sync()
+        shard.append("c")
+        shard.sync()
+        shard.keep_snapshot()
+    shard.crash()
+    assert shard.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
 
 
 def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
-    shelf = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
+    shard = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
     for value in "abcd":
-        shelf.append(value)
-        shelf.sync()
-    shelf.keep_snapshot()
-    shelf.crash()
-    assert shelf.partition.end_offset == 4
-    assert shelf.partition.epochs.entries == [(0, 0)]
+        shard.append(value)
+        shard.sync()
+    shard.keep_snapshot()
+    shard.crash()
+    assert shard.partition.end_offset == 4
+    assert shard.partition.epochs.entries == [(0, 0)]
 
 
 def test_an_epoch_whose_records_were_lost_is_lost_with_them() -> None:
-    shelf = Shelf()
-    shelf.append("a")
-    shelf.sync()
-    shelf.leader_epoch = 1
-    shelf.crash()
-    shelf.append("never synced")
-    shelf.crash()
-    assert shelf.partition.epochs.entries == [(0, 0)]
+    shard = Shelf()
+    shard.append("a")
+    shard.sync()
+    shard.leader_epoch = 1
+    shard.crash()
+    shard.append("never synced")
+    shard.crash()
+    assert shard.partition.epochs.entries == [(0, 0)]
 
 
 def test_epochs_survive_a_clean_stop() -> None:
-    shelf = Shelf(leader_epoch=2)
-    shelf.append("a")
-    state = shelf.stop()
-    shelf.leader_epoch = 3
-    shelf.reopen(state)
-    shelf.append("b")
-    assert shelf.partition.epochs.entries == [(2, 0), (3, 1)]
+    shard = Shelf(leader_epoch=2)
+    shard.append("a")
+    state = shard.stop()
+    shard.leader_epoch = 3
+    shard.reopen(state)
+    shard.append("b")
+    assert shard.partition.epochs.entries == [(2, 0), (3, 1)]
 
 
 def test_a_saved_epoch_that_replaced_another_is_saved_too() -> None:
-    shelf = Shelf(leader_epoch=1)
-    shelf.append("a")
-    shelf.partition.leader_epoch = 2
-    shelf.append("b")
-    shelf.sync()
-    shelf.partition.delete_before(1)
-    assert shelf.partition.epochs.entries == [(2, 1)]
-    shelf.partition.leader_epoch = 3
-    shelf.append("c")
-    shelf.sync()
-    saved = shelf.disk.read_whole("logs/orders/0/leader-epochs")
+    shard = Shelf(leader_epoch=1)
+    shard.append("a")
+    shard.partition.leader_epoch = 2
+    shard.append("b")
+    shard.sync()
+    shard.partition.delete_before(1)
+    assert shard.partition.epochs.entries == [(2, 1)]
+    shard.partition.leader_epoch = 3
+    shard.append("c")
+    shard.sync()
+    saved = shard.disk.read_whole("logs/orders/0/leader-epochs")
     assert saved.endswith(b"\x92\x92\x02\x01\x92\x03\x02"), "[[2, 1], [3, 2]]"
 
 
@@ -169,14 +169,14 @@ def test_an_epoch_that_was_found_in_the_log_is_saved_before_a_snapshot_hides_it(
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     settings = PartitionSettings(log=LogSettings(index_interval_bytes=1))
-    shelf = Shelf(settings, leader_epoch=1)
-    shelf.append("a")
-    shelf.partition.log.active.file.sync()
-    shelf.crash()  # in the middle of a flush: the records are safe, the epochs are not saved
-    assert shelf.partition.epochs.entries == [(1, 0)]
+    shard = Shelf(settings, leader_epoch=1)
+    shard.append("a")
+    shard.partition.log.active.file.sync()
+    shard.crash()  # in the middle of a flush: the records are safe, the epochs are not saved
+    assert shard.partition.epochs.entries == [(1, 0)]
     for value in "bcd":
-        shelf.append(value)
-        shelf.sync()
-    shelf.keep_snapshot()
-    shelf.crash()
-    assert shelf.partition.epochs.entries == [(1, 0)]
+        shard.append(value)
+        shard.sync()
+    shard.keep_snapshot()
+    shard.crash()
+    assert shard.partition.epochs.entries == [(1, 0)]

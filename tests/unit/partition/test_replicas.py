@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.partition.shard import FOLDER, NAME, NOW_MS, Shelf, batch_of
 
 from goqueue.model.errors import CorruptBatch, FencedLeaderEpoch, NotLeader, StorageFailed
 from goqueue.partition import Partition, PartitionSettings
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
-from tests.unit.partition.shelf import FOLDER, NAME, NOW_MS, Shelf, batch_of
 from tests.unit.partition.till import SMALL, Till, known, truth
 
 ERROR = StorageFailed("gone")
@@ -38,7 +38,7 @@ class Copy(Shelf):
             is_sole=self.is_sole,
             before_cut=lambda: self.cuts.append(self.size),
         )
-        self.was_doubted = partition.is_doubted
+        self.was_doubted = partition.is_suspect
         partition.become_follower(3, leader=1)
         return partition
 
@@ -135,14 +135,14 @@ def test_a_restarted_replica_counts_as_committed_only_what_it_knows_to_be() -> N
 
 
 def test_a_lone_copy_is_opened_as_before() -> None:
-    shelf = Shelf()
-    shelf.append("a")
-    shelf.sync()
-    shelf.crash()
-    assert shelf.partition.high_watermark == 1
-    shelf.append("b")
-    shelf.sync()
-    assert shelf.partition.high_watermark == 2
+    shard = Shelf()
+    shard.append("a")
+    shard.sync()
+    shard.crash()
+    assert shard.partition.high_watermark == 1
+    shard.append("b")
+    shard.sync()
+    assert shard.partition.high_watermark == 2
 
 
 def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
@@ -174,16 +174,16 @@ def test_a_replica_cuts_there_also_if_its_last_batch_is_torn_as_well() -> None:
 
 
 def test_a_lone_copy_keeps_what_follows_a_torn_batch() -> None:
-    shelf = Shelf()
-    shelf.append("a")
-    size = shelf.partition.log.active.size
-    shelf.append("b")
-    shelf.append("c")
-    shelf.sync()
-    shelf.disk.flip_bit(shelf.partition.log.active.file.path, 8 * (size + 70))
-    shelf.crash()
-    assert shelf.partition.end_offset == 3
-    assert shelf.partition.damaged_from == 1
+    shard = Shelf()
+    shard.append("a")
+    size = shard.partition.log.active.size
+    shard.append("b")
+    shard.append("c")
+    shard.sync()
+    shard.disk.flip_bit(shard.partition.log.active.file.path, 8 * (size + 70))
+    shard.crash()
+    assert shard.partition.end_offset == 3
+    assert shard.partition.damaged_from == 1
 
 
 def test_index_entries_of_what_was_cut_off_do_not_come_back() -> None:
@@ -238,11 +238,11 @@ def test_a_copy_that_begins_anew_forgets_its_producers_and_epochs() -> None:
 
 
 def test_whoever_waits_for_a_record_that_is_cut_off_is_told_in_whatever_order_they_came() -> None:
-    shelf = Shelf()
+    shard = Shelf()
     for value in "abc":
-        shelf.append(value)
-    last, first, middle = shelf.ack(2), shelf.ack(0), shelf.ack(1)
-    shelf.partition.truncate(1, ERROR, now_ms=NOW_MS)
+        shard.append(value)
+    last, first, middle = shard.ack(2), shard.ack(0), shard.ack(1)
+    shard.partition.truncate(1, ERROR, now_ms=NOW_MS)
     assert (last, middle, first) == ([ERROR], [ERROR], [])
 
 
@@ -261,19 +261,19 @@ def test_a_followers_old_segments_go_when_the_leaders_log_begins_later() -> None
 
 
 def test_a_crash_amid_the_removal_of_old_segments_does_not_bring_them_back() -> None:
-    shelf = Shelf(
+    shard = Shelf(
         PartitionSettings(log=LogSettings(segment_bytes=300, retention_bytes=600)), survival=0.5
     )
     for number in range(40):
-        shelf.append(f"{number}" * 20)
-    shelf.sync()
-    for segment in shelf.partition.take_expired(now_ms=NOW_MS):
+        shard.append(f"{number}" * 20)
+    shard.sync()
+    for segment in shard.partition.take_expired(now_ms=NOW_MS):
         segment.remove()
-    start = shelf.partition.start_offset
+    start = shard.partition.start_offset
     assert start > 20
-    shelf.crash()
-    assert shelf.partition.start_offset == start
-    assert shelf.records()[0].offset == start
+    shard.crash()
+    assert shard.partition.start_offset == start
+    assert shard.records()[0].offset == start
 
 
 def test_the_rest_of_a_half_deleted_batch_still_belongs_to_its_transaction() -> None:
@@ -381,14 +381,14 @@ def test_a_replica_is_in_doubt_once_something_is_cut_off_which_is_said_before() 
 def test_a_replica_is_in_doubt_until_there_is_a_leader() -> None:
     copy = Copy()
     partition = copy.partition
-    partition.is_doubted = True
+    partition.is_suspect = True
     partition.become_follower(4, leader=-1)
-    assert partition.is_doubted
+    assert partition.is_suspect
     partition.become_follower(5, leader=2)
-    assert not partition.is_doubted
-    partition.is_doubted = True
+    assert not partition.is_suspect
+    partition.is_suspect = True
     partition.become_leader(6)
-    assert not partition.is_doubted
+    assert not partition.is_suspect
 
 
 def test_a_replica_that_nobody_else_has_keeps_what_follows_damage() -> None:

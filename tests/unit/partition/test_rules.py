@@ -8,6 +8,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.partition.shard import NOW_MS, Shelf, batch_of
 
 from goqueue.model.batch import (
     CONTROL,
@@ -35,17 +36,16 @@ from goqueue.model.errors import (
 from goqueue.partition import PartitionSettings
 from goqueue.partition.rules import FAULTS_MAX
 from goqueue.storage.log import LogSettings
-from tests.unit.partition.shelf import NOW_MS, Shelf, batch_of
 
 HOUR_MS = 3_600_000
 COMPACTED = PartitionSettings(log=LogSettings(is_compacting=True))
 quickly = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 
 
-def stored(shelf: Shelf) -> bytes:
+def stored(shard: Shelf) -> bytes:
     """The one batch in the log, whose checksum must be right."""
-    shelf.sync()
-    part = shelf.partition.read(0, bytes_max=1 << 20)
+    shard.sync()
+    part = shard.partition.read(0, bytes_max=1 << 20)
     assert part is not None
     data = part.read()
     check_batch(data)
@@ -72,13 +72,13 @@ def test_a_batch_at_the_limit_is_taken_and_one_above_is_not() -> None:
 
 
 def test_a_batch_is_stamped_with_its_offset_and_kept_as_it_is_otherwise() -> None:
-    shelf = Shelf(leader_epoch=3)
-    shelf.append("a", "b")
+    shard = Shelf(leader_epoch=3)
+    shard.append("a", "b")
     sent = batch_of("c")
     original = bytes(sent)
-    shelf.append_batch(sent)
-    shelf.sync()
-    part = shelf.partition.read(2, bytes_max=1 << 20)
+    shard.append_batch(sent)
+    shard.sync()
+    part = shard.partition.read(2, bytes_max=1 << 20)
     assert part is not None
     data = part.read()
     assert read_header(data).base_offset == 2
@@ -154,7 +154,7 @@ def test_two_batches_at_once_are_refused() -> None:
 def test_no_batch_whatever_its_bytes_raises_anything_but_an_answer(
     place: int, value: int, is_resealed: bool, is_strict: bool
 ) -> None:
-    shelf = Shelf(
+    shard = Shelf(
         PartitionSettings(
             log=LogSettings(is_compacting=is_strict),
             compression=Compression.LZ4 if is_strict else None,
@@ -165,9 +165,9 @@ def test_no_batch_whatever_its_bytes_raises_anything_but_an_answer(
     if is_resealed:
         with_header(batch, 0, ">b", batch[0] if batch[0] < 128 else 0)
     try:
-        shelf.append_batch(batch)
+        shard.append_batch(batch)
     except GoQueueError:
-        assert shelf.partition.end_offset == 0
+        assert shard.partition.end_offset == 0
 
 
 # Time
@@ -184,21 +184,21 @@ def test_a_timestamp_may_lie_an_hour_ahead(ahead_ms: int, is_taken: bool) -> Non
 def test_a_timestamp_may_lie_as_far_back_as_the_topic_allows(
     behind_ms: int, is_taken: bool
 ) -> None:
-    shelf = Shelf(PartitionSettings(timestamp_before_ms_max=1000))
-    _expect_taken(shelf, NOW_MS - behind_ms, is_taken, "in the past")
+    shard = Shelf(PartitionSettings(timestamp_before_ms_max=1000))
+    _expect_taken(shard, NOW_MS - behind_ms, is_taken, "in the past")
 
 
-def _expect_taken(shelf: Shelf, timestamp_ms: int, is_taken: bool, reason: str) -> None:
+def _expect_taken(shard: Shelf, timestamp_ms: int, is_taken: bool, reason: str) -> None:
     if is_taken:
-        assert shelf.append("a", timestamp_ms=timestamp_ms).timestamp_ms == -1
+        assert shard.append("a", timestamp_ms=timestamp_ms).timestamp_ms == -1
     else:
         with pytest.raises(InvalidTimestamp, match=reason):
-            shelf.append("a", timestamp_ms=timestamp_ms)
+            shard.append("a", timestamp_ms=timestamp_ms)
 
 
 def test_a_batch_without_timestamps_is_taken_however_strict_the_topic_is() -> None:
-    shelf = Shelf(PartitionSettings(timestamp_before_ms_max=0, timestamp_after_ms_max=0))
-    assert shelf.append("a", timestamp_ms=-1).base_offset == 0
+    shard = Shelf(PartitionSettings(timestamp_before_ms_max=0, timestamp_after_ms_max=0))
+    assert shard.append("a", timestamp_ms=-1).base_offset == 0
 
 
 def test_a_producer_may_not_claim_that_its_times_are_the_brokers() -> None:
@@ -208,9 +208,9 @@ def test_a_producer_may_not_claim_that_its_times_are_the_brokers() -> None:
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1, NOW_MS + 10 * HOUR_MS])
 def test_in_a_topic_of_append_times_the_broker_stamps_every_record(timestamp_ms: int) -> None:
-    shelf = Shelf(PartitionSettings(is_append_time=True))
-    assert shelf.append("a", "b", timestamp_ms=timestamp_ms).timestamp_ms == NOW_MS
-    batch = stored(shelf)
+    shard = Shelf(PartitionSettings(is_append_time=True))
+    assert shard.append("a", "b", timestamp_ms=timestamp_ms).timestamp_ms == NOW_MS
+    batch = stored(shard)
     assert read_header(batch).attributes & LOG_APPEND_TIME
     assert read_header(batch).max_timestamp == NOW_MS
     assert [record.timestamp_ms for record in decode_batch(batch)] == [NOW_MS, NOW_MS]
@@ -224,14 +224,14 @@ def test_in_a_topic_of_append_times_the_broker_stamps_every_record(timestamp_ms:
 def test_a_topic_with_a_codec_of_its_own_keeps_every_batch_in_it(
     sent: Compression, wanted: Compression
 ) -> None:
-    shelf = Shelf(PartitionSettings(compression=wanted))
-    shelf.append("a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0)
-    batch = stored(shelf)
+    shard = Shelf(PartitionSettings(compression=wanted))
+    shard.append("a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0)
+    batch = stored(shard)
     header = read_header(batch)
     assert header.codec is wanted
     assert (header.producer_id, header.base_sequence, header.record_count) == (3, 0, 2)
     assert [record.value for record in decode_batch(batch)] == [b"a" * 500, b"b" * 500]
-    again = shelf.append(
+    again = shard.append(
         "a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0
     )
     assert again.base_offset == 0, "a repetition is one whatever became of the first"
@@ -239,15 +239,15 @@ def test_a_topic_with_a_codec_of_its_own_keeps_every_batch_in_it(
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_topic_without_a_codec_keeps_what_was_sent(codec: Compression) -> None:
-    shelf = Shelf()
-    shelf.append("a" * 500, codec=codec)
-    assert read_header(stored(shelf)).codec is codec
+    shard = Shelf()
+    shard.append("a" * 500, codec=codec)
+    assert read_header(stored(shard)).codec is codec
 
 
 def test_recompression_and_append_times_go_together() -> None:
-    shelf = Shelf(PartitionSettings(compression=Compression.ZSTD, is_append_time=True))
-    shelf.append("a" * 500, timestamp_ms=5)
-    (record,) = decode_batch(stored(shelf))
+    shard = Shelf(PartitionSettings(compression=Compression.ZSTD, is_append_time=True))
+    shard.append("a" * 500, timestamp_ms=5)
+    (record,) = decode_batch(stored(shard))
     assert (record.value, record.timestamp_ms) == (b"a" * 500, NOW_MS)
 
 
@@ -269,10 +269,10 @@ def test_more_records_than_bytes_are_refused(
 ) -> None:
     packed = compress(codec, bytes(13))
     batch = build_batch(packed, record_count=2**31 - 1, attributes=codec)
-    shelf = Shelf(settings)
+    shard = Shelf(settings)
     with pytest.raises(InvalidRecord, match="more bytes than its batch has"):
-        shelf.append_batch(batch)
-    assert shelf.partition.end_offset == 0
+        shard.append_batch(batch)
+    assert shard.partition.end_offset == 0
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -280,9 +280,9 @@ def test_a_batch_has_the_time_of_its_newest_record(codec: Compression) -> None:
     records = [(0, Record(b"k", b"v", (), NOW_MS - 9)), (1, Record(b"k", b"v", (), NOW_MS - 5))]
     payload = compress(codec, encode_records(records, base_timestamp=NOW_MS - 9))
     times = {"base_timestamp": NOW_MS - 9, "max_timestamp": NOW_MS + 100 * HOUR_MS}
-    shelf = Shelf()
-    shelf.append_batch(build_batch(payload, record_count=2, attributes=codec, **times))
-    assert read_header(stored(shelf)).max_timestamp == NOW_MS - 5
+    shard = Shelf()
+    shard.append_batch(build_batch(payload, record_count=2, attributes=codec, **times))
+    assert read_header(stored(shard)).max_timestamp == NOW_MS - 5
 
 
 def test_the_records_with_bad_times_are_named() -> None:
@@ -316,11 +316,11 @@ def test_other_topics_take_records_without_a_key() -> None:
 
 @pytest.mark.parametrize("is_append_time", [False, True])
 def test_a_batch_for_which_there_was_no_room_can_be_tried_again(is_append_time: bool) -> None:
-    shelf = Shelf(PartitionSettings(is_append_time=is_append_time))
-    shelf.append("a")
+    shard = Shelf(PartitionSettings(is_append_time=is_append_time))
+    shard.append("a")
     batch = batch_of("b")
-    shelf.disk.fill_after(0)
+    shard.disk.fill_after(0)
     with pytest.raises(StorageFull):
-        shelf.append_batch(batch)
-    shelf.disk.make_room()
-    assert shelf.append_batch(batch).base_offset == 1
+        shard.append_batch(batch)
+    shard.disk.make_room()
+    assert shard.append_batch(batch).base_offset == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.partition.shard import NOW_MS
 
 from goqueue.model.batch import decode_marker
 from goqueue.model.errors import (
@@ -15,7 +16,6 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import OpenTransaction, Partition
 from goqueue.partition import transactions as transactions_module
-from tests.unit.partition.shelf import NOW_MS
 from tests.unit.partition.till import SMALL, Till, known, truth
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tests.unit.partition.shard import Shelf
+
 from goqueue.model.batch import (
     BatchHeader,
     add_sequence,
@@ -14,7 +16,6 @@ from goqueue.model.batch import (
 from goqueue.partition import AbortedSpans, AbortedTransaction, Appended, Partition
 from goqueue.partition.rules import PartitionSettings
 from goqueue.storage.log import LogSettings
-from tests.unit.partition.shelf import Shelf
 
 SMALL = PartitionSettings(log=LogSettings(segment_bytes=700, index_interval_bytes=150))
 

@@ -69,7 +69,7 @@ class QueueWorld:
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 
     def _now_s(self) -> float:
-        return self.world.broker.scheduler.now_ms() / 1000
+        return self.world.broker.clock.now_ms() / 1000
 
     def _sleep(self, seconds: float) -> None:
         self.world.run_for(seconds * 1000)

@@ -178,10 +178,10 @@ def test_a_flipped_bit_anywhere_in_a_frame_is_noticed_and_costs_no_other_frame()
     for bit in range(8192 * 8, end * 8):
         disk.flip_bit(JOURNAL, bit)
         journal = journal_on(disk)
-        assert journal.is_doubtful, bit
+        assert journal.is_suspect, bit
         assert len(journal._left[LOG]) == 2, bit
         disk.flip_bit(JOURNAL, bit)
-    assert not journal_on(disk).is_doubtful
+    assert not journal_on(disk).is_suspect
 
 
 def test_a_flipped_bit_in_the_header_loses_nothing_and_brings_nothing_back() -> None:
@@ -200,7 +200,7 @@ def test_a_journal_that_was_cleared_is_in_doubt_no_longer() -> None:
     disk, _ = rotten_journal()
     disk.flip_bit(JOURNAL, 8192 * 8 + 300)
     journal_on(disk).clear()
-    assert not journal_on(disk).is_doubtful
+    assert not journal_on(disk).is_suspect
     assert journal_on(disk).is_redone
 
 
@@ -211,4 +211,4 @@ def test_a_journal_that_was_written_and_freed_is_not_in_doubt() -> None:
         write(journal, Tail(LOG, 0, 7, bytes(range(256)) * (size // 256 + 1)))
     journal.free(0)
     write(journal, Tail(LOG, 0, 7, b"short."))
-    assert not journal_on(disk).is_doubtful
+    assert not journal_on(disk).is_suspect

@@ -1,4 +1,4 @@
-"""The controller's office, which one node at a time holds: the one where Raft leads.
+"""The active controller: the one node where Raft leads decides for the cluster.
 
 What is decided here is proposed in the order in which it was decided, and whoever asked is told
 when it is committed. When another node leads, the controller is thrown away, and all who wait are
@@ -28,7 +28,7 @@ from goqueue.cluster.raft.messages import Entry
 from goqueue.cluster.raft.ready import Proposal
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotController
@@ -50,7 +50,7 @@ class _Proposed:
     result: Result
 
 
-class Office:
+class ActiveController:
     """Holds the controller while this node is it, and what it has proposed."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Office:
         raft: Callable[[], Raft],
         metadata: Metadata,
         settings: ClusterSettings,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         members: QuorumMembers,
         *,
@@ -73,7 +73,7 @@ class Office:
         self._raft = raft
         self._metadata = metadata
         self._settings = settings
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         self._members = members
         self._internal_topics = internal_topics
@@ -103,7 +103,7 @@ class Office:
 
     def _take(self, index: int) -> None:
         """Raft leads, and all that earlier leaders have decided is applied: decide from here on."""
-        raft, now_ms = self._raft(), self._scheduler.now_ms()
+        raft, now_ms = self._raft(), self._clock.now_ms()
         self.controller = Controller(
             self._metadata,
             self._settings,
@@ -148,7 +148,7 @@ class Office:
         self._tick()
 
     def _tick(self) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         self._decide_own(lambda controller: controller.tick(now_ms))
 
     def tick(self) -> None:
@@ -168,7 +168,7 @@ class Office:
         members = self._raft().members
         # Whoever registers a moment later should have copies too: with too few of them, the next
         # node that is lost would be one too many.
-        is_late = self._scheduler.now_ms() - self._since_ms >= FIRST_NODES_MS_MAX
+        is_late = self._clock.now_ms() - self._since_ms >= FIRST_NODES_MS_MAX
         wanted = members.majority if is_late else len(members.voters)
         return alive >= wanted and any(
             known.topic(topic.name) is None for topic in self._internal_topics
@@ -192,7 +192,7 @@ class Office:
             self.controller,
             command,
             replication_factor=self._settings.replication_factor,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._clock.now_ms(),
         )
         return self._propose(decision, result)
 
@@ -219,7 +219,7 @@ class Office:
             self.controller = None
             done.reject(error)
             return done
-        outcome = self._raft().propose(data, self._scheduler.now_ms())
+        outcome = self._raft().propose(data, self._clock.now_ms())
         if not isinstance(outcome, Proposal):
             # It has decided what will never be: let another begin with what is committed.
             self.controller = None

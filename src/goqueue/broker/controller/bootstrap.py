@@ -1,8 +1,8 @@
 """A node's attempts to have new nodes agree on a cluster, over the network and in time.
 
-The rules are those of `cluster/founding.py`. An attempt that is overruled or gets no answers is
-given up. The next one comes after a pause of random length, which grows, and after whoever else is
-trying has had its time: so nodes that try at once do not go on getting in each other's way.
+The rules are in `cluster/formation_round.py`. An attempt that is overruled or gets no answers is
+given up. The next one comes after a random pause, which grows, and after any other node that tries
+has had its time, so that nodes do not keep overruling one another.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from random import Random
 import msgspec
 
 from goqueue.cluster.bootstrap import Ballot, Formed, Self
-from goqueue.cluster.founding import Attempt, Question, answer_question, encode_question
-from goqueue.loop.clock import Scheduler
+from goqueue.cluster.formation_round import Attempt, Question, answer_question, encode_question
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answered, PeerKind, Peers
 from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError
@@ -30,12 +30,12 @@ _log = logging.getLogger(__name__)
 _decoder = msgspec.msgpack.Decoder(Self)
 
 
-class Founding:
+class FormationRound:
     """Tries to found a cluster when it is told to; one attempt at a time."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         random: Random,
         *,
@@ -45,7 +45,7 @@ class Founding:
         decided: Callable[[Formed], None],
     ) -> None:
         """`keep` writes down what this node is; `heard` is told what others are."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         self._random = random
         self._me = me
@@ -58,13 +58,13 @@ class Founding:
 
     def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
         """Begin an attempt with these nodes, unless one is under way or was just given up."""
-        if self._attempt is not None or self._scheduler.now_ms() < self._rest_until_ms:
+        if self._attempt is not None or self._clock.now_ms() < self._rest_until_ms:
             return
         me = self._me()
         latest = max(one.promised.round for one in (me, *others))
         if latest >= VERSION_MAX:
             _log.error("no cluster can be founded: some node has promised round %d", latest)
-            self._rest_until_ms = self._scheduler.now_ms() + PAUSE_MS_MAX
+            self._rest_until_ms = self._clock.now_ms() + PAUSE_MS_MAX
             return
         ballot = Ballot(latest + 1, me.id, me.disk)
         self._attempt = attempt = Attempt(me, ballot, list(nodes))
@@ -73,7 +73,7 @@ class Founding:
 
     def give_way(self) -> None:
         """Another node is trying, and takes two questions to come to an end."""
-        self._rest_until_ms = self._scheduler.now_ms() + 2 * ANSWER_MS_MAX
+        self._rest_until_ms = self._clock.now_ms() + 2 * ANSWER_MS_MAX
 
     def stop(self) -> None:
         self._attempt = None
@@ -81,7 +81,7 @@ class Founding:
     def _ask_all(self, attempt: Attempt) -> None:
         """Put the question of the attempt to everyone, this node first of all."""
         question = attempt.question
-        self._scheduler.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
+        self._clock.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
         me = answer_question(self._me(), question)
         try:
             self._keep(me)
@@ -101,7 +101,7 @@ class Founding:
             if node != me.id:
                 asked = self._peers.call(node, PeerKind.JOIN, head, timeout_ms=ANSWER_MS_MAX)
                 asked.then(partial(self._answered, attempt, node))
-        self._scheduler.call_later(REPEAT_MS, partial(self._send, attempt, question))
+        self._clock.call_later(REPEAT_MS, partial(self._send, attempt, question))
 
     def _answered(
         self, attempt: Attempt, node: int, answer: Answered | None, error: Exception | None
@@ -148,5 +148,5 @@ class Founding:
         self._attempt = None
         pause_ms = self._random.randint(1, min(PAUSE_MS << self._failures, PAUSE_MS_MAX))
         self._failures = min(self._failures + 1, PAUSE_MS_MAX // PAUSE_MS)
-        until_ms = self._scheduler.now_ms() + pause_ms
+        until_ms = self._clock.now_ms() + pause_ms
         self._rest_until_ms = max(self._rest_until_ms, until_ms)

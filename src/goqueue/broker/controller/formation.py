@@ -2,7 +2,7 @@
 
 This goes before the quorum, whose voters must agree on who they are. The rules are those of
 `cluster/bootstrap.py`; here nodes are asked what they are, and what is told is on disk before.
-`founding` is for nodes that are all new.
+`formation_round` is for nodes that are all new.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from random import Random
 
 import msgspec
 
-from goqueue.broker.controller.bootstrap import Founding
+from goqueue.broker.controller.bootstrap import FormationRound
 from goqueue.broker.controller.membership import identify_disk, rename_disk
 from goqueue.cluster.bootstrap import (
     Formed,
     Found,
-    Founder,
+    InitialVoter,
     Join,
     Self,
     Stand,
-    founding_quorum,
+    initial_quorum,
     learned,
     listed,
     next_step,
     snapshot_of_single_node,
 )
-from goqueue.cluster.founding import answer_question, decode_question
+from goqueue.cluster.formation_round import answer_question, decode_question
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
@@ -71,7 +71,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 Begun = Callable[[RaftState, bool], None]
 
 
-class Forming:
+class Formation:
     """This node's way into a cluster; afterwards it tells newcomers about that cluster."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Forming:
         node_id: int,
         disk: Disk,
         storage: RaftStorage,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         random: Random,
         *,
@@ -101,16 +101,16 @@ class Forming:
         self._node_id = node_id
         self._disk = disk
         self._storage = storage
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         self._nodes_min = nodes_min
         self._answers: dict[int, Self] = {}
         self._begun: Begun | None = None
         self._problem = ""  # why what was answered so far does not do
-        self._asked_ms = self._told_ms = scheduler.now_ms()
+        self._asked_ms = self._told_ms = clock.now_ms()
         self._is_stopped = False
-        self._founding = Founding(
-            scheduler,
+        self._round = FormationRound(
+            clock,
             peers,
             random,
             me=lambda: self.me,
@@ -162,10 +162,10 @@ class Forming:
     def may_vote(self) -> bool:
         return self._kept.may_vote
 
-    def founder_disk(self, node: int) -> bytes | None:
+    def initial_disk(self, node: int) -> bytes | None:
         """The disk with which a node was one of the first voters, if it was."""
-        founders = () if self.formed is None else self.formed.founders
-        return next((one.disk for one in founders if one.id == node), None)
+        initial_voters = () if self.formed is None else self.formed.initial_voters
+        return next((one.disk for one in initial_voters if one.id == node), None)
 
     def start(self, begun: Begun) -> None:
         """Have `begun` called with the state to begin with, as soon as there is one."""
@@ -178,7 +178,7 @@ class Forming:
 
     def stop(self) -> None:
         self._is_stopped = True
-        self._founding.stop()
+        self._round.stop()
 
     def learn(self, nodes: Collection[int]) -> None:
         """There are these nodes, as discovery has found."""
@@ -201,7 +201,7 @@ class Forming:
             text += f"; nodes that have not answered: {', '.join(silent)}"
         if self.me.joins_only:
             return f"{text}. It is told to join one and not to found one."
-        needed = max(founding_quorum(self.me), self._nodes_min)
+        needed = max(initial_quorum(self.me), self._nodes_min)
         return f"{text}. A new cluster takes {needed} of the nodes {_listing(self.me.known)}."
 
     def admit(self) -> None:
@@ -220,7 +220,7 @@ class Forming:
         if self._is_time_to_tell():
             _log.warning("%s", self.waits_for)
         self._step()
-        self._scheduler.call_later(ASK_MS, self._ask)
+        self._clock.call_later(ASK_MS, self._ask)
 
     def _answered(self, node: int, answer: Answered | None, error: Exception | None) -> None:
         if answer is None:
@@ -244,7 +244,7 @@ class Forming:
         """Do what the rules say, by all that was answered."""
         if self.state is not None or self._is_stopped or self._begun is None:
             return
-        waited_ms = self._scheduler.now_ms() - self._asked_ms
+        waited_ms = self._clock.now_ms() - self._asked_ms
         try:
             step = next_step(
                 self.me,
@@ -255,31 +255,31 @@ class Forming:
             )
             self._problem = ""
             if isinstance(step, Stand):
-                self._founding.stand(step.nodes, self._answers.values())
+                self._round.stand(step.nodes, self._answers.values())
             elif isinstance(step, Found | Join):
-                self._enter(step.formed, is_founder=isinstance(step, Found))
+                self._enter(step.formed, is_initial_voter=isinstance(step, Found))
         except GoQueueError as error:
             # Settings may be corrected, and a full disk may be cleared: there is another time.
             self._problem = str(error)
 
     def _agreed(self, formed: Formed) -> None:
         """Enough nodes have accepted this, which may first have been proposed without this one."""
-        is_founder = Founder(self.me.id, self.me.disk) in formed.founders
+        is_initial_voter = InitialVoter(self.me.id, self.me.disk) in formed.initial_voters
         try:
-            self._enter(formed, is_founder=is_founder)
+            self._enter(formed, is_initial_voter=is_initial_voter)
         except GoQueueError as error:
             # It stays agreed on, so that the next attempt comes to the same end.
             self._problem = str(error)
 
-    def _enter(self, formed: Formed, *, is_founder: bool) -> None:
+    def _enter(self, formed: Formed, *, is_initial_voter: bool) -> None:
         assert self._begun is not None
-        self._founding.stop()
+        self._round.stop()
         is_absent = self._node_id in formed.absent
         # Who votes from the first entry on is in no entry, so that one of them must know it.
-        voters = formed.voters if is_founder or is_absent else ()
-        state = self._begin(formed, Members(voters), may_vote=is_founder)
-        _log.info("%s cluster %s", "founding" if is_founder else "joining", formed.cluster_id)
-        self._begun(state, is_founder)
+        voters = formed.voters if is_initial_voter or is_absent else ()
+        state = self._begin(formed, Members(voters), may_vote=is_initial_voter)
+        _log.info("%s cluster %s", "forming" if is_initial_voter else "joining", formed.cluster_id)
+        self._begun(state, is_initial_voter)
 
     def _grow(self, metadata: Metadata) -> None:
         """A node that was alone is a cluster of one, which others may join."""
@@ -291,7 +291,7 @@ class Forming:
                 ]
             )
         name = self.me.configured_id or self.me.offered_id
-        formed = Formed(name, (Founder(self._node_id, self.me.disk),))
+        formed = Formed(name, (InitialVoter(self._node_id, self.me.disk),))
         data = snapshot_of_single_node(metadata, node=self._node_id, cluster_id=name)
         self._begin(formed, Members((self._node_id,)), data, may_vote=True)
         _log.info("this node was alone until now; it is cluster %s from here on", name)
@@ -315,7 +315,7 @@ class Forming:
             answer = answer_question(self.me, decode_question(head))
             if answer != self.me:
                 self._become(answer)
-                self._founding.give_way()
+                self._round.give_way()
         promise: Promise[Answer] = Promise()
         promise.resolve(Answer(_encoder.encode(self.me)))
         return promise
@@ -323,7 +323,7 @@ class Forming:
     # Helpers
 
     def _is_time_to_tell(self) -> bool:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         if now_ms - self._told_ms < TELL_MS:
             return False
         self._told_ms = now_ms
@@ -353,7 +353,7 @@ def _finished(kept: _Kept) -> _Kept:
     """A start that was cut short when the quorum's files had just been made."""
     me = kept.me
     if me.formed is None:  # Only a node that was alone begins before it writes this down.
-        formed = Formed(me.configured_id or me.offered_id, (Founder(me.id, me.disk),))
+        formed = Formed(me.configured_id or me.offered_id, (InitialVoter(me.id, me.disk),))
         me = msgspec.structs.replace(me, formed=formed)
     return msgspec.structs.replace(kept, me=me, has_begun=True)
 

@@ -18,7 +18,7 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.members import MemberChange
 from goqueue.cluster.raft.ready import NotLeader, Refused
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.model.errors import (
     InvalidRequest,
@@ -38,18 +38,18 @@ class QuorumMembers:
         self,
         raft: Callable[[], Raft],
         metadata: Metadata,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         *,
-        founder_disk: Callable[[int], bytes | None],
+        initial_disk: Callable[[int], bytes | None],
         proposed: Callable[[int], None],
     ) -> None:
         """`metadata` is what is committed; `proposed` is told the index of each change."""
         self._raft = raft
         self._metadata = metadata
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
-        self._founder_disk = founder_disk
+        self._initial_disk = initial_disk
         self._proposed = proposed
 
     def welcome(self, controller: Controller, command: RegisterNode) -> None:
@@ -58,7 +58,7 @@ class QuorumMembers:
         controller.check_register(
             node,
             command.addresses,
-            now_ms=self._scheduler.now_ms(),
+            now_ms=self._clock.now_ms(),
             cluster_id=command.cluster_id,
         )
         raft = self._raft()
@@ -139,13 +139,13 @@ class QuorumMembers:
 
     def _has_other_disk(self, controller: Controller, command: RegisterNode) -> bool:
         known = controller.metadata.nodes.get(command.node)
-        before = self._founder_disk(command.node) if known is None else known.disk
+        before = self._initial_disk(command.node) if known is None else known.disk
         return before is not None and before != command.disk
 
     def _change(self, change: MemberChange, node: int) -> None:
         """Have the log say so; raises when that cannot be now, or not at all."""
         raft = self._raft()
-        outcome = raft.propose_members(change, node, self._scheduler.now_ms())
+        outcome = raft.propose_members(change, node, self._clock.now_ms())
         if isinstance(outcome, NotLeader):
             raise NotController(-1 if outcome.leader_id is None else outcome.leader_id)
         if isinstance(outcome, Refused):

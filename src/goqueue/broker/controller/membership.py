@@ -8,7 +8,7 @@ from collections.abc import Callable
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.cluster.commands import CopyClaim, Heartbeat, Leave, RegisterNode
 from goqueue.config import ClusterSettings
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
 from goqueue.storage.disk import Disk
@@ -30,7 +30,7 @@ class Membership:
     def __init__(
         self,
         quorum: Quorum,
-        scheduler: Scheduler,
+        clock: Clock,
         settings: ClusterSettings,
         *,
         incarnation: bytes,
@@ -39,14 +39,14 @@ class Membership:
     ) -> None:
         self.incarnation = incarnation
         self._quorum = quorum
-        self._scheduler = scheduler
+        self._clock = clock
         self._settings = settings
         self._disk_id = disk_id
         self._addresses = addresses
         # Whether this node had better lead nothing until it is started again.
         self.is_ill: Callable[[], bool] = lambda: False
         # Copies that count as in sync and may have lost something.
-        self.doubts: Callable[[], tuple[CopyClaim, ...]] = tuple
+        self.integrity: Callable[[], tuple[CopyClaim, ...]] = tuple
         self._wants_drain = False
         self._is_registered = False
         self._is_stopped = False
@@ -89,13 +89,13 @@ class Membership:
             return
         self._next = None
         command = self._heartbeat() if self._is_registered else self._registration()
-        asked_ms = self._scheduler.now_ms()
+        asked_ms = self._clock.now_ms()
 
         def answered(_: None, error: Exception | None) -> None:
             self._answered(command, error)
-            took_ms = self._scheduler.now_ms() - asked_ms
+            took_ms = self._clock.now_ms() - asked_ms
             pause_ms = self._pause_ms(command, error, took_ms)
-            self._next = self._scheduler.call_later(pause_ms, self._beat)
+            self._next = self._clock.call_later(pause_ms, self._beat)
 
         timeout_ms = self._settings.session_ms // 2
         self._quorum.ask_once(command, timeout_ms=timeout_ms).then(answered)
@@ -143,7 +143,7 @@ class Membership:
             self.incarnation,
             self._quorum.applied_index,
             wants_drain=self._wants_drain or self.is_ill(),
-            doubts=() if self.is_trusted else self.doubts(),
+            integrity=() if self.is_trusted else self.integrity(),
         )
 
 

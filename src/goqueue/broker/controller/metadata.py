@@ -27,7 +27,7 @@ from goqueue.cluster.facts import (
     QueueGroupFact,
 )
 from goqueue.cluster.metadata import Metadata, change_record
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
@@ -55,24 +55,24 @@ class FactLog(Protocol):
     partitions: list[Partition]  # those that it keeps itself in, if it does
 
     def request(self, command: Command) -> Promise[Result]:
-        """Have something decided; kept when that is durable and in effect on this node."""
+        """Have something decided; resolves when that is durable and in effect on this node."""
 
     def on_applied(self, applied: Applied) -> None:
         """Have `applied` called with every decision, right after it took effect."""
 
 
 class LocalLog:
-    """The log of a node that is alone: what it decides holds at once, and is kept when durable."""
+    """The log of a single node: what it decides holds at once, and resolves when it is durable."""
 
     def __init__(
         self,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         flusher: Flusher,
         commit_journal: CommitJournal,
     ) -> None:
         self.metadata = Metadata()
-        self._scheduler = scheduler
+        self._clock = clock
         self._applied: list[Applied] = []
         self._partition = self._open(disk, flusher, commit_journal)
         self.partitions = [self._partition]
@@ -92,7 +92,7 @@ class LocalLog:
             leader_epoch=0,
             waits_for_sync=True,
             mark_dirty=flusher.mark,
-            now_ms=self._scheduler.wall_ms(),
+            now_ms=self._clock.wall_ms(),
         )
         for report in redone + reports:
             _log.warning("%s", report)
@@ -107,7 +107,7 @@ class LocalLog:
 
     def request(self, command: Command) -> Promise[Result]:
         decision, result = command.decide(self.metadata)
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         records = [change_record(change, now_ms=now_ms) for change in decision]
         appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
         self.metadata.apply_all(decision)
@@ -208,7 +208,7 @@ class Facts:
         return self.log.metadata.named_queues
 
     def record_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
-        """A named queue exists from now on, or is as this says; kept when it is durable."""
+        """A named queue exists from now on, or is as this says; resolves when it is durable."""
         return done(self.log.request(PutNamedQueue(fact)))
 
     def forget_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
@@ -221,7 +221,7 @@ class Facts:
         return [fact for fact in self.log.metadata.jobs.values() if fact.kind == kind]
 
     def record_job(self, fact: JobFact) -> Promise[None]:
-        """Write down how a job stands; kept when it is durable."""
+        """Write down how a job stands; resolves when it is durable."""
         return done(self.log.request(PutJob(fact)))
 
     def forget_job(self, fact: JobFact) -> Promise[None]:

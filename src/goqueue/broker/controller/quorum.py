@@ -12,7 +12,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-from goqueue.broker.controller.active_controller import CONTROLLER_TICK_MS, Decided, Office
+from goqueue.broker.controller.active_controller import (
+    CONTROLLER_TICK_MS,
+    ActiveController,
+    Decided,
+)
 from goqueue.broker.controller.calls import QuorumCalls
 from goqueue.broker.controller.members import QuorumMembers
 from goqueue.broker.controller.metadata import Applied
@@ -39,7 +43,7 @@ from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
 from goqueue.loop.alarm import Alarm
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
@@ -59,7 +63,7 @@ class Quorum:
         storage: RaftStorage,
         state: RaftState,
         settings: ClusterSettings,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         random: Random,
         *,
@@ -67,12 +71,12 @@ class Quorum:
         internal_topics: Sequence[InternalTopic],
         new_id: Callable[[], bytes],
         new_cluster_id: Callable[[], str],
-        founder_disk: Callable[[int], bytes | None] = lambda node: None,
+        initial_disk: Callable[[int], bytes | None] = lambda node: None,
         raft_settings: RaftSettings | None = None,
     ) -> None:
         """`contacts` are nodes to ask while no leader is known.
 
-        `founder_disk` tells with which disk a node was a first voter, if it was.
+        `initial_disk` tells with which disk a node was a first voter, if it was.
         """
         self.node_id = node_id
         self.metadata = Metadata()
@@ -81,7 +85,7 @@ class Quorum:
         if state.snapshot.data:
             self.metadata.restore(state.snapshot.data)
         self.failure: GoQueueError | None = None
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         self._raft_settings = raft_settings or RaftSettings.for_session(settings.session_ms)
         self._raft = Raft(node_id, state, self._raft_settings, random)
@@ -89,28 +93,28 @@ class Quorum:
         self._members = QuorumMembers(
             lambda: self._raft,
             self.metadata,
-            scheduler,
+            clock,
             peers,
-            founder_disk=founder_disk,
-            proposed=lambda index: self._office.members_proposed(index),
+            initial_disk=initial_disk,
+            proposed=lambda index: self._active.members_proposed(index),
         )
-        self._office = Office(
+        self._active = ActiveController(
             lambda: self._raft,
             self.metadata,
             settings,
-            scheduler,
+            clock,
             peers,
             self._members,
             internal_topics=internal_topics,
             new_id=new_id,
             new_cluster_id=new_cluster_id,
             applied_index=lambda: self.applied_index,
-            proposed=lambda: scheduler.call_soon(self._pump_unless_stopped),
+            proposed=lambda: clock.call_soon(self._pump_unless_stopped),
         )
         self._reads = QuorumReads(
             lambda: self._raft,
-            scheduler,
-            asked=lambda: scheduler.call_soon(self._pump_unless_stopped),
+            clock,
+            asked=lambda: clock.call_soon(self._pump_unless_stopped),
         )
         self._calls = QuorumCalls(
             node_id,
@@ -120,23 +124,23 @@ class Quorum:
             leader=lambda: self._raft.leader_id,
             decide=self._decide,
         )
-        self._asked = QuorumRequests(scheduler, ask=self._calls.ask, when_applied=self.when_applied)
+        self._asked = QuorumRequests(clock, ask=self._calls.ask, when_applied=self.when_applied)
         self._applied: list[Applied] = []
         self._waiting: dict[int, list[Promise[None]]] = {}
-        self._saves = QuorumSaves(storage, scheduler, saved=self._saved, failed=self._fail)
+        self._saves = QuorumSaves(storage, clock, saved=self._saved, failed=self._fail)
         self._is_pumping = False
         self._is_started = False
         self._is_stopped = False
         self._snapshot_index = self.applied_index
         self._alarm = Alarm(
-            scheduler,
+            clock,
             name="quorum",
             next_deadline_ms=lambda: self._raft.due_ms,
             ring=self._ring,
         )
         peers.listen(PeerKind.QUORUM, self._receive)
         peers.on_gone(self._miss)
-        self.states = QuorumStates(node_id, lambda: self._raft, scheduler, peers)
+        self.states = QuorumStates(node_id, lambda: self._raft, clock, peers)
 
     # What is known
 
@@ -148,7 +152,7 @@ class Quorum:
 
     @property
     def is_controller(self) -> bool:
-        return self._office.controller is not None
+        return self._active.controller is not None
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -182,7 +186,7 @@ class Quorum:
         self._is_started = True
         for fact in self.metadata.nodes.values():
             self._locate(fact)
-        self._ring(self._scheduler.now_ms())
+        self._ring(self._clock.now_ms())
         self._tick_controller()
 
     def stop(self) -> None:
@@ -192,7 +196,7 @@ class Quorum:
         self._calls.stop()
         self._asked.stop()
         self._reads.give_up()
-        self._office.leave()
+        self._active.leave()
         error = RequestTimedOut("The node is stopping; ask another one.")
         waiting, self._waiting = self._waiting, {}
         for promises in waiting.values():
@@ -218,7 +222,7 @@ class Quorum:
             message = raft_messages.decode(head)
             if message.sender != sender:
                 raise MalformedRequest(f"It speaks in the name of node {message.sender}.")
-            self._raft.receive(message, self._scheduler.now_ms())
+            self._raft.receive(message, self._clock.now_ms())
         except MalformedRequest as error:
             _log.warning("node %d: %s", sender, error)
             return
@@ -227,8 +231,8 @@ class Quorum:
     def _miss(self, node: int) -> None:
         """Another node is gone: do not wait until its silence proves it."""
         if self._is_started and not self._is_stopped and self.failure is None:
-            self._raft.miss(node, self._scheduler.now_ms())
-            self._office.miss(node)
+            self._raft.miss(node, self._clock.now_ms())
+            self._active.miss(node)
             self._pump()
 
     # Raft's work
@@ -243,7 +247,7 @@ class Quorum:
                 self._perform(ready)
         finally:
             self._is_pumping = False
-        self._office.leave_unless_leading()
+        self._active.leave_unless_leading()
         self._saves.begin()
         self._alarm.set()
 
@@ -270,7 +274,7 @@ class Quorum:
     def _fail(self, error: GoQueueError) -> None:
         self.failure = error
         self._reads.give_up()
-        self._office.leave()
+        self._active.leave()
 
     # Applying
 
@@ -280,7 +284,7 @@ class Quorum:
         if entry.kind is EntryKind.PAYLOAD:
             decision = decode_decision(entry.payload)
             self._take_over(decision)
-        self._office.applied(entry, decision)
+        self._active.applied(entry, decision)
         self._tell_waiting()
         if entry.index - self._snapshot_index >= SNAPSHOT_ENTRIES:
             self._snapshot_index = entry.index
@@ -311,7 +315,7 @@ class Quorum:
                 self._locate(change)
         for applied in self._applied:
             applied(tuple(changes))
-        self._office.skipped_to(self.applied_index)
+        self._active.skipped_to(self.applied_index)
         self._tell_waiting()
 
     def _locate(self, fact: NodeFact) -> None:
@@ -327,7 +331,7 @@ class Quorum:
                 promise.resolve(None)
 
     def when_applied(self, index: int) -> Promise[None]:
-        """Kept when this node has applied the entry at `index`."""
+        """Resolves when this node has applied the entry at `index`."""
         promise: Promise[None] = Promise()
         if index <= self.applied_index:
             promise.resolve(None)
@@ -340,8 +344,8 @@ class Quorum:
     def _tick_controller(self) -> None:
         if self._is_stopped:
             return
-        self._scheduler.call_later(CONTROLLER_TICK_MS, self._tick_controller)
-        self._office.tick()
+        self._clock.call_later(CONTROLLER_TICK_MS, self._tick_controller)
+        self._active.tick()
 
     def _pump_unless_stopped(self) -> None:
         if not self._is_stopped and self.failure is None:
@@ -350,7 +354,7 @@ class Quorum:
     # Commands
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
-        """Have something decided; kept when that is in effect on this node."""
+        """Have something decided; resolves when that is in effect on this node."""
         return self._asked.request(command)
 
     def ask_once(self, command: ClusterCommand, *, timeout_ms: int) -> Promise[None]:
@@ -365,7 +369,7 @@ class Quorum:
         return done
 
     def catch_up(self, *, timeout_ms: int) -> Promise[None]:
-        """Kept when this node knows all that was decided before the call; tried once."""
+        """Resolves when this node knows all that was decided before the call; tried once."""
         done: Promise[None] = Promise()
 
         def answered(decided: Decided | None, error: Exception | None) -> None:
@@ -391,7 +395,7 @@ class Quorum:
         successor = self._members.successor()
         if successor is None or not self._raft.is_leader or self._is_stopped:
             return False
-        self._raft.transfer(successor, self._scheduler.now_ms())
+        self._raft.transfer(successor, self._clock.now_ms())
         self._pump()
         return True
 
@@ -409,4 +413,4 @@ class Quorum:
         """Have the controller decide, if this node is it."""
         if not self.is_controller:
             return None
-        return self._reads.ask() if isinstance(command, CatchUp) else self._office.decide(command)
+        return self._reads.ask() if isinstance(command, CatchUp) else self._active.decide(command)

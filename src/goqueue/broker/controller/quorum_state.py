@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from goqueue.cluster.raft.core import Raft
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotController
@@ -36,13 +36,11 @@ class QuorumState(msgspec.Struct, frozen=True, array_like=True):
 class QuorumStates:
     """Finds out how far the members are. Only the leader knows, so other nodes ask it."""
 
-    def __init__(
-        self, node_id: int, raft: Callable[[], Raft], scheduler: Scheduler, peers: Peers
-    ) -> None:
+    def __init__(self, node_id: int, raft: Callable[[], Raft], clock: Clock, peers: Peers) -> None:
         """`raft` gives the state machine of now: it is replaced when its members are known."""
         self._node_id = node_id
         self._raft = raft
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         peers.serve(PeerKind.QUORUM_STATE, self._serve)
 
@@ -65,7 +63,7 @@ class QuorumStates:
 
     def _here(self) -> QuorumState:
         """On the leader."""
-        raft, wall_ms = self._raft(), self._scheduler.wall_ms()
+        raft, wall_ms = self._raft(), self._clock.wall_ms()
         members = []
         for node in raft.members.all:
             end_offset, heard_ms = -1, -1
@@ -73,7 +71,7 @@ class QuorumStates:
             if node == self._node_id:
                 end_offset, heard_ms = raft.log.last_index, wall_ms
             elif progress is not None:
-                silent_ms = max(0, self._scheduler.now_ms() - progress.heard_ms)
+                silent_ms = max(0, self._clock.now_ms() - progress.heard_ms)
                 end_offset, heard_ms = progress.match_index, wall_ms - silent_ms
             is_voter = node in raft.members.voters
             members.append(QuorumMember(node, end_offset, heard_ms, is_voter))

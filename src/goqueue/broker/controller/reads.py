@@ -11,7 +11,7 @@ from collections.abc import Callable
 from goqueue.cluster.commands import Result
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.ready import Ready
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotController
 
@@ -20,11 +20,11 @@ class QuorumReads:
     """The reads that this node, as the leader, has asked the others about."""
 
     def __init__(
-        self, raft: Callable[[], Raft], scheduler: Scheduler, *, asked: Callable[[], None]
+        self, raft: Callable[[], Raft], clock: Clock, *, asked: Callable[[], None]
     ) -> None:
         """`asked` has what Raft wants done carried out soon."""
         self._raft = raft
-        self._scheduler = scheduler
+        self._clock = clock
         self._asked = asked
         self._count = 0
         self._waiting: dict[int, Promise[tuple[int, Result]]] = {}  # no more than Raft takes
@@ -33,7 +33,7 @@ class QuorumReads:
         """The index up to which everything was committed when this was called, or later."""
         done: Promise[tuple[int, Result]] = Promise()
         self._count += 1
-        refusal = self._raft().read(self._count, self._scheduler.now_ms())
+        refusal = self._raft().read(self._count, self._clock.now_ms())
         if refusal is not None:
             done.reject(NotController(-1))
             return done

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from goqueue.cluster.commands import ClusterCommand, DeleteTopic, Result, UnregisterNode
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,
@@ -35,10 +35,10 @@ class _Request:
 
 class QuorumRequests:
     def __init__(
-        self, scheduler: Scheduler, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
+        self, clock: Clock, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
     ) -> None:
         """`ask` makes one attempt: the answer is where in the log it is, and what came of it."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._ask = ask
         self._when_applied = when_applied
         self._count = 0
@@ -55,7 +55,7 @@ class QuorumRequests:
             return promise
         self._count += 1
         promise.then(self._done)
-        deadline_ms = self._scheduler.now_ms() + COMMAND_TIMEOUT_MS
+        deadline_ms = self._clock.now_ms() + COMMAND_TIMEOUT_MS
         self._attempt(_Request(command, promise, deadline_ms))
         return promise
 
@@ -79,8 +79,8 @@ class QuorumRequests:
             applied.then(lambda _, late: request.promise.settle(None if late else result, late))
             return
         is_passing = isinstance(error, NotController | RequestTimedOut)
-        if is_passing and self._scheduler.now_ms() < request.deadline_ms and not self._is_stopped:
-            self._scheduler.call_later(RETRY_MS, partial(self._attempt, request))
+        if is_passing and self._clock.now_ms() < request.deadline_ms and not self._is_stopped:
+            self._clock.call_later(RETRY_MS, partial(self._attempt, request))
         elif _is_done_before(request, error):
             request.promise.resolve(None)
         else:

@@ -8,7 +8,7 @@ from functools import partial
 
 from goqueue.cluster.raft.ready import Ready
 from goqueue.cluster.raft.storage import RaftStorage
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError, StorageFull
 
 RETRY_MS = 100  # until a full disk has room again
@@ -22,14 +22,14 @@ class QuorumSaves:
     def __init__(
         self,
         storage: RaftStorage,
-        scheduler: Scheduler,
+        clock: Clock,
         *,
         saved: Callable[[list[Ready]], None],
         failed: Callable[[GoQueueError], None],
     ) -> None:
         """`failed` is told once, after which nothing is written any more."""
         self._storage = storage
-        self._scheduler = scheduler
+        self._clock = clock
         self._on_saved = saved
         self._on_failed = failed
         self._unsaved: list[Ready] = []
@@ -49,9 +49,7 @@ class QuorumSaves:
             return
         self._is_saving = True
         readies, self._unsaved = self._unsaved, []
-        self._scheduler.run_blocking(
-            partial(self._storage.save, readies), partial(self._done, readies)
-        )
+        self._clock.run_blocking(partial(self._storage.save, readies), partial(self._done, readies))
 
     def _done(self, readies: list[Ready], _: object, error: Exception | None) -> None:
         self._is_saving = False
@@ -60,7 +58,7 @@ class QuorumSaves:
         if isinstance(error, StorageFull):
             _log.error("the quorum's log cannot be written, trying again: %s", error)
             self._unsaved[:0] = readies
-            self._scheduler.call_later(RETRY_MS, self.begin)
+            self._clock.call_later(RETRY_MS, self.begin)
         elif isinstance(error, GoQueueError):
             # What is on the disk is unknown, so no promise can be made until the next start.
             _log.error("this node takes no further part in the quorum: %s", error)

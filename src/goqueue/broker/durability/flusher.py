@@ -9,7 +9,7 @@ from typing import Literal
 
 from goqueue.broker.durability.journal_checkpoint import Cleared, Settling
 from goqueue.broker.durability.saving import Saving
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.partition import Flush, Partition
 from goqueue.storage.commit_journal import CommitJournal
 
@@ -42,16 +42,16 @@ class Flusher:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         *,
         mode: FsyncMode,
         interval_ms: int,
         journal: CommitJournal | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._interval_ms = interval_ms if mode == "interval" else BACKGROUND_INTERVAL_MS
-        self._saving = Saving(scheduler)
-        self._settling = None if journal is None else Settling(scheduler, journal)
+        self._saving = Saving(clock)
+        self._settling = None if journal is None else Settling(clock, journal)
         self._urgent: dict[Partition, None] = {}
         self._later: dict[Partition, None] = {}
         self._is_round_due = False
@@ -76,7 +76,7 @@ class Flusher:
             self._later[partition] = None
             if not self._is_interval_running:
                 self._is_interval_running = True
-                self._scheduler.call_later(self._interval_ms, self._interval_ended)
+                self._clock.call_later(self._interval_ms, self._interval_ended)
 
     def flush_now(self, done: Callable[[], None]) -> None:
         """Sync all that is written, whatever the mode, then call `done`."""
@@ -111,9 +111,9 @@ class Flusher:
     def _gather(self, turns: int) -> None:
         """Begin after some turns of the event loop: the rest of this one may write more."""
         if turns > 1:
-            self._scheduler.call_soon(partial(self._gather, turns - 1))
+            self._clock.call_soon(partial(self._gather, turns - 1))
         else:
-            self._scheduler.call_soon(self._begin)
+            self._clock.call_soon(self._begin)
 
     def _begin(self) -> None:
         self._is_round_due = False
@@ -136,7 +136,7 @@ class Flusher:
             self._write_journal(journaled)
         for number in range(threads):
             share = direct[number::threads]
-            self._scheduler.run_blocking(partial(_run, share), self._share_done)
+            self._clock.run_blocking(partial(_run, share), self._share_done)
 
     def _divide(self, flushes: _Flushes) -> tuple[_Flushes, _Flushes]:
         """What goes to the commit journal, and what is synced where it was written."""
@@ -163,7 +163,7 @@ class Flusher:
         def done(_: object, error: Exception | None) -> None:
             self._journal_written(flushes, error)
 
-        self._scheduler.run_blocking(partial(journal.write, frame), done)
+        self._clock.run_blocking(partial(journal.write, frame), done)
 
     def _journal_written(self, flushes: _Flushes, error: Exception | None) -> None:
         assert self._settling is not None

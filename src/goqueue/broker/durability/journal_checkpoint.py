@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.log import SyncPoint
@@ -24,10 +24,10 @@ _Settlement = tuple[Partition, SyncPoint, OSError | None]
 class Settling:
     """Which partitions have entries in which file of the journal, and their way out of it."""
 
-    def __init__(self, scheduler: Scheduler, journal: CommitJournal) -> None:
+    def __init__(self, clock: Clock, journal: CommitJournal) -> None:
         self.journal = journal
         self.is_failed = False
-        self._scheduler = scheduler
+        self._clock = clock
         self._unsettled: tuple[dict[Partition, None], ...] = ({}, {})
         self._running = 0
         self._has_failures = False
@@ -75,7 +75,7 @@ class Settling:
         number = self.journal.begin_growth()
         if number is not None:
             work = partial(self.journal.grow, number)
-            self._scheduler.run_blocking(work, partial(self._grown, number))
+            self._clock.run_blocking(work, partial(self._grown, number))
 
     def _grown(self, number: int, _: object, error: Exception | None) -> None:
         self.journal.end_growth(number)
@@ -128,7 +128,7 @@ class Settling:
         self._running = threads
         for number in range(threads):
             share = settlements[number::threads]
-            self._scheduler.run_blocking(partial(_sync, share), partial(self._share_done, left))
+            self._clock.run_blocking(partial(_sync, share), partial(self._share_done, left))
         return True
 
     def _share_done(self, left: int, results: list[_Settlement], error: Exception | None) -> None:
@@ -153,7 +153,7 @@ class Settling:
             self._keep()
             return
         self._running = 1
-        self._scheduler.run_blocking(partial(self.journal.free, left), self._freed)
+        self._clock.run_blocking(partial(self.journal.free, left), self._freed)
 
     def _keep(self) -> None:
         """Only the journal has what some partitions hold; the next start will need it."""

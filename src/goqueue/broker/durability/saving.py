@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.partition import Flush, Partition
 
 _log = logging.getLogger(__name__)
@@ -19,8 +19,8 @@ class Saving:
     So this is no part of a round. The log is synced on the way, which leaves less for settling.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._due: dict[Partition, None] = {}
         self._is_running = False
         self._idle: list[Callable[[], None]] = []
@@ -51,7 +51,7 @@ class Saving:
 
     def _begin(self, partition: Partition, save: Flush) -> None:
         self._is_running = True
-        self._scheduler.run_blocking(save.run, partial(self._done, partition, save))
+        self._clock.run_blocking(save.run, partial(self._done, partition, save))
 
     def _done(self, partition: Partition, save: Flush, _: object, error: Exception | None) -> None:
         self._is_running = False

@@ -58,7 +58,7 @@ class Forwarder:
     """Sends operations to the nodes that own what they are about, and performs those of others."""
 
     def __init__(self, broker: Broker, peers: Peers, perform: Perform) -> None:
-        self.scheduler = broker.scheduler
+        self.clock = broker.clock
         self._broker = broker
         self._peers = peers
         self._perform = perform
@@ -214,17 +214,17 @@ class _RoutedCall:
         self.cancellation: Cancellation = arguments.get(CANCELLATION) or Cancellation()
         self.result: Promise[Any] = Promise()
         self._forwarder = forwarder
-        self._deadline_ms = forwarder.scheduler.now_ms() + HANDOVER_MS_MAX
+        self._deadline_ms = forwarder.clock.now_ms() + HANDOVER_MS_MAX
 
     def attempt(self) -> None:
         promised(self._forwarder.attempt(self)).then(self._done)
 
     def _done(self, value: Any, error: Exception | None) -> None:
-        scheduler, cancellation = self._forwarder.scheduler, self.cancellation
+        clock, cancellation = self._forwarder.clock, self.cancellation
         is_lost = self.operation.is_reading and isinstance(error, RequestTimedOut)
-        is_wanted = not cancellation.is_cancelled and scheduler.now_ms() < self._deadline_ms
+        is_wanted = not cancellation.is_cancelled and clock.now_ms() < self._deadline_ms
         if (is_lost or isinstance(error, _MOVING)) and is_wanted:
-            timer = scheduler.call_later(HANDOVER_RETRY_MS, self.attempt)
+            timer = clock.call_later(HANDOVER_RETRY_MS, self.attempt)
             cancellation.on_cancel(timer.cancel)
         else:
             self.result.settle(value, error)

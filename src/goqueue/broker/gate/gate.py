@@ -59,7 +59,7 @@ class Gate:
         another node owns: for clients that find the owner themselves.
         """
         self.broker = broker
-        self.scheduler = broker.scheduler
+        self.clock = broker.clock
         self.random = broker.random
         self._observer = broker.topics.observer
         self._policy = policy
@@ -157,7 +157,7 @@ class Gate:
     def _observe(
         self, observer: Observer, session: Session, operation: Operation, answer: Promise[Any]
     ) -> None:
-        now_ms = self.broker.scheduler.now_ms
+        now_ms = self.broker.clock.now_ms
         began_ms = now_ms()
         answer.then(
             lambda _, error: observer.called(session, operation.name, error, now_ms() - began_ms)

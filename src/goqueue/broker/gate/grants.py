@@ -171,12 +171,12 @@ class Writer(_Place):
         """What a batch must keep to that is stored without a closer look; None: all need one."""
         if not self._broker.takes_runs(self._topic):
             return None
-        return self.partition.run_limits(now_ms=self._broker.scheduler.wall_ms())
+        return self.partition.run_limits(now_ms=self._broker.clock.wall_ms())
 
     def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
         """Store plain batches of any producers; their base offsets, packed, and the last offset."""
         partition = self.partition
-        now_ms = self._broker.scheduler.wall_ms()
+        now_ms = self._broker.clock.wall_ms()
         offsets = partition.append_run(data, pieces, now_ms=now_ms, session=self._session)
         return offsets, partition.log.end_offset - 1
 

@@ -16,7 +16,7 @@ from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.replication.leaders import Leaders, Marker
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer, NamedQueueFact
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
@@ -65,26 +65,26 @@ class ClusterClaims:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         publisher: Callable[[OwnersOutbox], Publish],
     ) -> None:
         """`publisher` makes one that writes through an outbox."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._publisher = publisher
 
     async def claim(self, queue: NamedQueueFact, topic: Topic) -> Publish:
         producer = await self._topics.facts.take_over_producer(producer_name(queue))
-        deadline_ms = self._scheduler.now_ms() + CLAIM_MS_MAX
+        deadline_ms = self._clock.now_ms() + CLAIM_MS_MAX
         left = list(range(len(topic.partitions)))
         while left:
             left = await self._tell(topic, left, producer, deadline_ms)
         return self._publisher(
             OwnersOutbox(
-                self._scheduler,
+                self._clock,
                 self._leaders,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
@@ -121,7 +121,7 @@ class ClusterClaims:
                     f"Another node has claimed the queue on {topic.name} meanwhile; retry there."
                 ) from error
             except GoQueueError as error:
-                if not error.retryable or self._scheduler.now_ms() >= deadline_ms:
+                if not error.retryable or self._clock.now_ms() >= deadline_ms:
                     raise
                 left.append(number)
         if left:
@@ -130,7 +130,7 @@ class ClusterClaims:
 
     def _rest(self) -> Promise[None]:
         rested: Promise[None] = Promise()
-        self._scheduler.call_later(RETRY_MS, lambda: rested.resolve(None))
+        self._clock.call_later(RETRY_MS, lambda: rested.resolve(None))
         return rested
 
 

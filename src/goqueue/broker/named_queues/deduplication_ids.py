@@ -14,7 +14,7 @@ from goqueue.broker.queues.rewind import Look
 from goqueue.broker.reading.records import Place, Reading
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import Kept
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
@@ -54,8 +54,8 @@ class Read(Protocol):
 class RecentIds:
     """Reads topics for the ids of what was sent lately."""
 
-    def __init__(self, scheduler: Scheduler, *, look: Look, read: Read) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, *, look: Look, read: Read) -> None:
+        self._clock = clock
         self._look = look
         self._read = read
 
@@ -64,7 +64,7 @@ class RecentIds:
 
         `firsts` are offsets by partition; what lies before them is left out.
         """
-        since_ms = max(0, self._scheduler.wall_ms() - window_ms)
+        since_ms = max(0, self._clock.wall_ms() - window_ms)
         places = await self._places(topic, since_ms, firsts)
         found: list[RecentId] = []
         while places:
@@ -83,7 +83,7 @@ class RecentIds:
                     f"The end of topic {topic.name!r} is not committed yet, so what was sent to it "
                     "lately is not known; retry."
                 )
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
             found += [one for _, record in page.records if (one := _recent(record, now_ms))]
             places = [one for one in page.places if _is_left(one)]
             await self._rest()
@@ -105,7 +105,7 @@ class RecentIds:
     def _rest(self) -> Promise[None]:
         """Let others do something before the next page."""
         rested: Promise[None] = Promise()
-        self._scheduler.call_soon(lambda: rested.resolve(None))
+        self._clock.call_soon(lambda: rested.resolve(None))
         return rested
 
 

@@ -22,7 +22,7 @@ from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.received import ReceivedMessage
 from goqueue.cluster.facts import JobFact
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.dead_letters import read_origin, without_origin
@@ -75,7 +75,7 @@ class NamedQueueMoves:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         facts: Facts,
         named_queues: NamedQueues,
         queues: Queues,
@@ -85,7 +85,7 @@ class NamedQueueMoves:
         node_id: int,
         new_id: Callable[[], bytes],
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._facts = facts
         self._named_queues = named_queues
         self._queues = queues
@@ -115,7 +115,7 @@ class NamedQueueMoves:
     def start(
         self, queue: NamedQueue, *, target: str = "", rate_per_s: int | None = None
     ) -> Promise[Move]:
-        """Begin to empty a queue; kept when the job itself is durable."""
+        """Begin to empty a queue; resolves when the job itself is durable."""
         return promised(self._start(queue, target, rate_per_s))
 
     async def _start(self, queue: NamedQueue, target: str, rate_per_s: int | None) -> Move:
@@ -129,7 +129,7 @@ class NamedQueueMoves:
             queue_id=queue.id,
             target=target,
             rate_per_s=rate_per_s,
-            created_ms=self._scheduler.wall_ms(),
+            created_ms=self._clock.wall_ms(),
             wanted=counts.ready,
         )
         self._forget_old(queue)
@@ -179,7 +179,7 @@ class NamedQueueMoves:
         queue = self._named_queues.find(job.queue)
         owner = self._node_id if queue is None else self._named_queues.owner_of(queue)
         if owner < 0:
-            self._scheduler.call_later(RETRY_MS, self.resume)  # It may become this node.
+            self._clock.call_later(RETRY_MS, self.resume)  # It may become this node.
         if owner != self._node_id:
             return
         self._working[job.id] = job
@@ -193,10 +193,10 @@ class NamedQueueMoves:
         if not isinstance(error, GoQueueError):
             raise error
         _log.warning("move %s of queue %s pauses: %s", job.id, job.queue, error)
-        self._scheduler.call_later(RETRY_MS, self.resume)
+        self._clock.call_later(RETRY_MS, self.resume)
 
     async def _run(self, job: Move) -> None:
-        saved_ms = self._scheduler.now_ms()
+        saved_ms = self._clock.now_ms()
         queue = self._named_queues.find(job.queue)
         if queue is not None and queue.id == job.queue_id:
             # What this move held when its last owner ended is still with it.
@@ -213,8 +213,8 @@ class NamedQueueMoves:
                 job.state = ending
                 await self._save(job)
                 return
-            if self._scheduler.now_ms() - saved_ms >= SAVE_MS:
-                saved_ms = self._scheduler.now_ms()
+            if self._clock.now_ms() - saved_ms >= SAVE_MS:
+                saved_ms = self._clock.now_ms()
                 await self._save(job)
             if job.rate_per_s:
                 await self._pause(1000 * moved // job.rate_per_s)
@@ -310,7 +310,7 @@ class NamedQueueMoves:
 
     def _pause(self, wait_ms: int) -> Promise[None]:
         promise: Promise[None] = Promise()
-        self._scheduler.call_later(wait_ms, lambda: promise.resolve(None))
+        self._clock.call_later(wait_ms, lambda: promise.resolve(None))
         return promise
 
 

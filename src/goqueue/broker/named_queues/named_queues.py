@@ -22,7 +22,7 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import (
     InternalTopic,
@@ -62,7 +62,7 @@ class NamedQueues:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         queues: Queues,
         sender: QueueSender,
@@ -78,7 +78,7 @@ class NamedQueues:
         `catch_up` learns what other nodes have decided, where there are any. `maker_of` tells who
         knows whether a name is that of a stream group.
         """
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._queues = queues
         self._sender = sender
@@ -146,10 +146,10 @@ class NamedQueues:
         found = await self._find_surely(spec.name)
         if found is not None:
             return await self._taken(found, spec)
-        self._resting_names.check(spec.name, self._scheduler.wall_ms())
+        self._resting_names.check(spec.name, self._clock.wall_ms())
         self._check_new(spec)
         topic_name = spec.topic or spec.name
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         fact = NamedQueueFact(
             self._new_id(),
             spec.name,
@@ -274,7 +274,7 @@ class NamedQueues:
                 attributes=_changed(known.attributes, attributes),
                 tags=_changed(known.tags, tags),
                 # Tags are no part of what the queue does.
-                modified_ms=self._scheduler.wall_ms() if attributes else known.modified_ms,
+                modified_ms=self._clock.wall_ms() if attributes else known.modified_ms,
             )
 
         return await self._replace(name, change)
@@ -328,7 +328,7 @@ class NamedQueues:
             await facts.forget_producer(producer)
         await facts.forget_named_queue(known)
         if rest_ms:
-            self._resting_names.add(name, self._scheduler.wall_ms(), rest_ms)
+            self._resting_names.add(name, self._clock.wall_ms(), rest_ms)
 
     # Sending
 

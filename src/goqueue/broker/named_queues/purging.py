@@ -7,7 +7,7 @@ from typing import Protocol
 
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueues
 from goqueue.broker.queues.queues import Queues
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError, PurgeInProgress
 
 DELAYED_PER_STEP = 1000
@@ -61,9 +61,9 @@ class QueuePurging:
     """Finishes everything in a queue; done by its owner."""
 
     def __init__(
-        self, scheduler: Scheduler, named_queues: NamedQueues, queues: Queues, delayed: Delayed
+        self, clock: Clock, named_queues: NamedQueues, queues: Queues, delayed: Delayed
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._named_queues = named_queues
         self._queues = queues
         self._delayed = delayed
@@ -71,7 +71,7 @@ class QueuePurging:
 
     async def purge(self, queue: NamedQueue, *, pause_ms: int) -> None:
         """Finish everything that is there now; refused within `pause_ms` after the last purge."""
-        self._purges.begin(queue, self._scheduler.wall_ms(), pause_ms)
+        self._purges.begin(queue, self._clock.wall_ms(), pause_ms)
         try:
             await self._queues.begin(queue.group, queue.topic)
             await self._cancel_delayed(queue)

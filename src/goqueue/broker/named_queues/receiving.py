@@ -10,7 +10,7 @@ from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.received import Received
 from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 
 # How long a short poll waits for messages that are stored and not yet announced to the owner.
 ANNOUNCED_MS_MAX = 1_000
@@ -26,8 +26,8 @@ class ReceiveAttempt(NamedTuple):
 class QueueReceiving:
     """Receives messages at the owner of a queue, and again for an attempt that is repeated."""
 
-    def __init__(self, scheduler: Scheduler, queues: Queues) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, queues: Queues) -> None:
+        self._clock = clock
         self._queues = queues
         self._attempts = Attempts()
 
@@ -67,7 +67,7 @@ class QueueReceiving:
             received = await receive(ANNOUNCED_MS_MAX if is_behind else 0)
         if attempt is None:
             return received, b""
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         self._attempts.keep(queue.id, attempt.name, received, now_ms, note=attempt.note)
         return received, attempt.note
 
@@ -94,7 +94,7 @@ class QueueReceiving:
 
     async def _again(self, queue: NamedQueue, name: str, visibility_ms: int) -> Attempt | None:
         """What an attempt of this name was given, if it is still out; its leases are extended."""
-        known = self._attempts.find(queue.id, name, self._scheduler.wall_ms())
+        known = self._attempts.find(queue.id, name, self._clock.wall_ms())
         if known is None:
             return None
         outcomes = await self._queues.extend(

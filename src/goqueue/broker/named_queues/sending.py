@@ -20,7 +20,7 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP, Record
@@ -97,7 +97,7 @@ class _Window:
         self.is_over = False
         self.ids = ids
         self.loaded: Promise[None] = Promise()
-        self.waiting: dict[Slot, Promise[None]] = {}  # kept when the first of an id is settled
+        self.waiting: dict[Slot, Promise[None]] = {}  # resolves when the first of an id is settled
         # What is still being stored by those who knew what was known before.
         self.before: list[Promise[None]] = []
         if before is not None:
@@ -117,14 +117,14 @@ class QueueSender:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         queues: Queues,
         publish: Publish,
         recent_ids: RecentIds,
         claims: Claims,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._queues = queues
         self._publish = publish
@@ -160,7 +160,7 @@ class QueueSender:
         results: list[PostResult] = []
         outgoing: list[Record | Outgoing] = []
         places: list[int] = []
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         for place, posting in enumerate(postings):
             try:
                 outgoing.append(_outgoing(posting, now_ms))
@@ -205,7 +205,7 @@ class QueueSender:
         results: list[PostResult | None],
     ) -> tuple[list[int], list[Slot]]:
         """Answer what is known; the places of what is to be stored, and whom others wait for."""
-        now_ms, ids = self._scheduler.now_ms(), window.ids
+        now_ms, ids = self._clock.now_ms(), window.ids
         fresh: list[int] = []
         waits: list[Slot] = []
         for place in places:
@@ -242,7 +242,7 @@ class QueueSender:
             stored = await self._store(queue, window.publish, chosen)
         except GoQueueError as error:
             stored = [error] * len(chosen)
-        now_ms, settled = self._scheduler.now_ms(), []
+        now_ms, settled = self._clock.now_ms(), []
         for place, posting, result in zip(places, chosen, stored, strict=True):
             if isinstance(result, Posted):
                 results[place] = result
@@ -318,7 +318,7 @@ class QueueSender:
                 ((one.deduplication_id, one.key if is_by_key else None), one.kept, one.age_ms)
                 for one in found
             ],
-            self._scheduler.now_ms(),
+            self._clock.now_ms(),
         )
 
 

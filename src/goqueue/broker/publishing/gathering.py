@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch
 from goqueue.model.errors import (
     GoQueueError,
@@ -54,8 +54,8 @@ class Share(Protocol):
 class Gatherer:
     """Stores shares at the end of the turn in which they came."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._shares: dict[_Lane, list[Share]] = {}
         self.batches = 0
         self.turns = 0  # in which something was stored
@@ -63,7 +63,7 @@ class Gatherer:
     def add(self, partition: Partition, lane: int, share: Share) -> None:
         """Take a share; it is stored, or refused, before the turn is over."""
         if not self._shares:
-            self._scheduler.call_soon(self._store_all)
+            self._clock.call_soon(self._store_all)
         self._shares.setdefault((partition, lane), []).append(share)
 
     def _store_all(self) -> None:
@@ -79,7 +79,7 @@ class Gatherer:
             records = [record for share in shares for record in share.records]
         try:
             batch = memoryview(encode_batch(records))
-            appended = partition.append(batch, now_ms=self._scheduler.wall_ms())
+            appended = partition.append(batch, now_ms=self._clock.wall_ms())
         except GoQueueError as error:
             self._refuse(partition, shares, error)
             return

@@ -16,7 +16,7 @@ from functools import partial
 from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX, OF_ONE_RECORD, Share
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import HEADER_BYTES, add_sequence, encode_batch
 from goqueue.model.errors import (
@@ -65,13 +65,13 @@ class Outbox:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         leaders: Leaders,
         new_producer_id: Callable[[], Promise[int]],
         *,
         producer_epoch: int = 0,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._leaders = leaders
         self._new_producer_id = new_producer_id
         self._producer_epoch = producer_epoch
@@ -85,7 +85,7 @@ class Outbox:
             share.refused(RequestTimedOut(text))
             return
         line.size += share.size
-        waiting = _Waiting(share, self._scheduler.now_ms())
+        waiting = _Waiting(share, self._clock.now_ms())
         line.lanes.setdefault(lane, deque()).append(waiting)
         if not line.is_busy:
             # Not at once: what one turn of the event loop brings makes one batch.
@@ -127,7 +127,7 @@ class Outbox:
     def _take(self, line: _Line) -> list[Share]:
         """Shares of one lane that fit a batch, without those that have waited for too long."""
         room = line.topic.settings.message_bytes_max - HEADER_BYTES
-        late_ms = self._scheduler.now_ms() - WRITE_TIMEOUT_MS
+        late_ms = self._clock.now_ms() - WRITE_TIMEOUT_MS
         taken: list[Share] = []
         while line.lanes and not taken:
             lane, waiting = next(iter(line.lanes.items()))
@@ -217,7 +217,7 @@ class Outbox:
 
     def _write_singly(self, line: _Line, parts: deque[Share]) -> None:
         """Put shares of one record each at the head of a line of their own."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for part in parts:
             line.size += part.size
         singles = {
@@ -229,7 +229,7 @@ class Outbox:
     def _go_on(self, line: _Line) -> None:
         # In a turn of its own: an answer may come at once, and thousands of them one in another
         # would be too deep.
-        self._scheduler.call_soon(partial(self._next, line))
+        self._clock.call_soon(partial(self._next, line))
 
 
 class OwnersOutbox(Outbox):
@@ -240,9 +240,9 @@ class OwnersOutbox(Outbox):
     """
 
     def __init__(
-        self, scheduler: Scheduler, leaders: Leaders, *, producer_id: int, producer_epoch: int
+        self, clock: Clock, leaders: Leaders, *, producer_id: int, producer_epoch: int
     ) -> None:
-        super().__init__(scheduler, leaders, _nobody, producer_epoch=producer_epoch)
+        super().__init__(clock, leaders, _nobody, producer_epoch=producer_epoch)
         self._producer_id = producer_id
         self._begun: set[tuple[bytes, int]] = set()
 

@@ -16,7 +16,7 @@ from goqueue.broker.publishing.outbox import Outbox
 from goqueue.broker.schedules.schedules import Delayed, Schedules
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import PARTITION_OPEN
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.attributes import (
     DELAY_HEADER,
@@ -69,7 +69,7 @@ class Publisher:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         schedules: Schedules,
         random: Random,
@@ -78,10 +78,10 @@ class Publisher:
         outbox: Outbox | None = None,
     ) -> None:
         """In a cluster records go through an `outbox`, whoever leads their partitions."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._schedules = schedules
-        self._gatherer = Gatherer(scheduler)
+        self._gatherer = Gatherer(clock)
         self._outbox = outbox
         # Nodes that start together should not all begin with the same partition.
         self._last = random.randrange(1 << 20)
@@ -117,7 +117,7 @@ class Publisher:
             refused.reject(error)
             return refused
         if now_ms is None:
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
         call = _Call(self, target, len(outgoing), waits=waits, now_ms=now_ms)
         keyless = self._keyless(target) if partition is None else partition
         call.sort_in(outgoing, partition=partition, keyless=keyless)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from goqueue.broker.schedules.schedules import Delayed, Schedules
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery.schedules import Origin
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import (
@@ -164,8 +164,8 @@ class _Refused(NamedTuple):
 class PendingBatches:
     """Stores batches with delayed records, and keeps what follows them in order."""
 
-    def __init__(self, scheduler: Scheduler, schedules: Schedules, *, bytes_max: int) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, schedules: Schedules, *, bytes_max: int) -> None:
+        self._clock = clock
         self._schedules = schedules
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -225,7 +225,7 @@ class PendingBatches:
             if noted.precedes(header):
                 return
             del self._refused[place]  # to be last again
-        until_ms = self._scheduler.now_ms() + REFUSED_MS
+        until_ms = self._clock.now_ms() + REFUSED_MS
         marker_offset = NO_MARKER if known is None else known.marker_offset
         self._refused[place] = _Refused(
             header.producer_epoch, header.base_sequence, until_ms, marker_offset
@@ -352,12 +352,12 @@ class PendingBatches:
         if self._refused and not self._is_sweeping:
             self._is_sweeping = True
             until_ms = next(iter(self._refused.values())).until_ms
-            self._scheduler.call_later(until_ms - self._scheduler.now_ms(), self._sweep)
+            self._clock.call_later(until_ms - self._clock.now_ms(), self._sweep)
 
     def _sweep(self) -> None:
         """Forget producers that have not sent their batch again."""
         self._is_sweeping = False
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for place in [one for one, noted in self._refused.items() if noted.until_ms <= now_ms]:
             del self._refused[place]
         self._sweep_later()
@@ -378,7 +378,7 @@ class PendingBatches:
     # Storing
 
     async def _store_plain(self, partition: Partition, batch: bytearray) -> Appended:
-        return partition.append(memoryview(batch), now_ms=self._scheduler.wall_ms())
+        return partition.append(memoryview(batch), now_ms=self._clock.wall_ms())
 
     async def _store_split(self, topic: Topic, partition: Partition, parts: _Parts) -> Appended:
         """Store the delayed records of a batch, and then the rest with its sequence numbers."""
@@ -400,7 +400,7 @@ class PendingBatches:
                 f"The transaction of producer {header.producer_id} has ended meanwhile; retry."
             )
         partition.check_transaction(header)
-        return self._write_rest(partition, parts, now_ms=self._scheduler.wall_ms())
+        return self._write_rest(partition, parts, now_ms=self._clock.wall_ms())
 
     def _store_both(
         self, topic: Topic, partition: Partition, parts: _Parts, *, now_ms: int

@@ -18,8 +18,8 @@ from goqueue.broker.queues.records import RecordReader
 from goqueue.broker.shards.own_records import newest_records
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
-from goqueue.delivery import Buried, DeadLetter, Dying, Ledger, LedgerKey
-from goqueue.loop.clock import Scheduler
+from goqueue.delivery import DeadLetter, DeadLettered, Ledger, LedgerKey, PendingLetter
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 LedgerOf = Callable[[LedgerKey], Ledger | None]
 
 
-class Mourner(Protocol):
+class SourceQueue(Protocol):
     """The queue whose messages die."""
 
     group: str
@@ -50,17 +50,19 @@ class Mourner(Protocol):
     @property
     def dead_letter_topic(self) -> str: ...
 
-    def buried(self, letters: list[DeadLetter], grave: Topic, end: int) -> Promise[None]:
-        """The letters, of one partition, are in `grave` before `end`; kept when that is noted."""
+    def note_dead_lettered(
+        self, letters: list[DeadLetter], letter_topic: Topic, end: int
+    ) -> Promise[None]:
+        """The letters of one partition are in a topic before `end`; resolves when that is noted."""
 
     def given_up(self, letters: list[DeadLetter]) -> None:
         """The letters have no record any more."""
 
     def saved(self) -> Promise[None]:
-        """Kept when everything so far is noted."""
+        """Resolves when everything so far is noted."""
 
 
-_Entry = tuple[Mourner, DeadLetter, Promise[None]]
+_Entry = tuple[SourceQueue, DeadLetter, Promise[None]]
 
 
 class _Line:
@@ -74,11 +76,11 @@ class _Line:
         self.next_sequence = 0
 
 
-class Burial:
+class DeadLetterWriter:
     """Every dead letter on its way."""
 
-    def __init__(self, scheduler: Scheduler, topics: Topics, reader: RecordReader) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, topics: Topics, reader: RecordReader) -> None:
+        self._clock = clock
         self._topics = topics
         self._reader = reader
         self._producer: NamedProducer | None = None
@@ -87,10 +89,10 @@ class Burial:
 
     # After a crash
 
-    def recover(self, ledger_of: LedgerOf) -> dict[LedgerKey, Buried]:
+    def recover(self, ledger_of: LedgerOf) -> dict[LedgerKey, DeadLettered]:
         """Mark as done what was written as a dead letter and not noted; what is to be noted now."""
         producer = self._topics.facts.producer_named(PRODUCER_NAME)
-        events: dict[LedgerKey, Buried] = {}
+        events: dict[LedgerKey, DeadLettered] = {}
         if producer is not None:
             for topic, record in newest_records(self._topics, producer):
                 _note(record, topic, ledger_of, events)
@@ -98,34 +100,34 @@ class Burial:
 
     # On their way
 
-    def send(self, mourner: Mourner, letters: list[DeadLetter]) -> list[Promise[None]]:
-        """Bury these messages of a queue; each promise is kept when its message is done."""
+    def send(self, source_queue: SourceQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Dead-letter these messages of a queue; each promise resolves when its message is done."""
         promises: list[Promise[None]] = []
         for letter in letters:
             promise: Promise[None] = Promise()
             promises.append(promise)
-            self._queue((mourner, letter, promise))
+            self._queue((source_queue, letter, promise))
         return promises
 
     def _queue(self, entry: _Entry) -> None:
-        mourner, letter, _ = entry
+        source_queue, letter, _ = entry
         try:
-            line = self._line(mourner, letter)
+            line = self._line(source_queue, letter)
         except GoQueueError as error:
             # The topic cannot be made now. The message stays as it is, and it is tried again.
-            _log.error("a dead letter of group %s must wait: %s", mourner.group, error)
-            self._scheduler.call_later(RETRY_MS, partial(self._queue, entry))
+            _log.error("a dead letter of group %s must wait: %s", source_queue.group, error)
+            self._clock.call_later(RETRY_MS, partial(self._queue, entry))
             return
         line.pending.append(entry)
         if not line.is_busy:
             line.is_busy = True
-            self._scheduler.call_soon(partial(self._pump, line))
+            self._clock.call_soon(partial(self._pump, line))
 
-    def _line(self, mourner: Mourner, letter: DeadLetter) -> _Line:
-        name = mourner.dead_letter_topic
+    def _line(self, source_queue: SourceQueue, letter: DeadLetter) -> _Line:
+        name = source_queue.dead_letter_topic
         topic = self._topics.find(name)
         if topic is None:
-            self._topics.create(name, partition_count=len(mourner.topic.partitions))
+            self._topics.create(name, partition_count=len(source_queue.topic.partitions))
             topic = self._topics.get(name)
         target = topic.partition(letter.partition % len(topic.partitions))
         line = self._lines.get(target)
@@ -154,12 +156,12 @@ class Burial:
         except GoQueueError as error:
             _log.error("dead letters for %s must wait: %s", line.partition.name, error)
             line.pending.extendleft(reversed(entries))
-            self._scheduler.call_later(RETRY_MS, partial(self._pump, line))
+            self._clock.call_later(RETRY_MS, partial(self._pump, line))
             return
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
-                self._bury(line, entries, end)
+                self._discard(line, entries, end)
             else:
                 self._fail(line, entries, error)
 
@@ -172,8 +174,8 @@ class Burial:
         size = 0
         while line.pending and len(entries) < LETTERS_PER_BATCH_MAX and size < BATCH_BYTES_MAX:
             entry = line.pending.popleft()
-            mourner, letter, promise = entry
-            source = mourner.topic.partitions[letter.partition]
+            source_queue, letter, promise = entry
+            source = source_queue.topic.partitions[letter.partition]
             found = self._reader.read(source, [letter.offset])
             record = found.records.get(letter.offset)
             if record is not None:
@@ -181,21 +183,23 @@ class Burial:
                 records.append(
                     letter_record(
                         record,
-                        topic=mourner.topic,
+                        topic=source_queue.topic,
                         partition=letter.partition,
-                        dying=Dying(letter.offset, letter.attempts, letter.reason),
-                        group=mourner.group,
-                        group_id=mourner.group_id,
-                        now_ms=self._scheduler.wall_ms(),
+                        pending_letters=PendingLetter(
+                            letter.offset, letter.attempts, letter.reason
+                        ),
+                        group=source_queue.group,
+                        group_id=source_queue.group_id,
+                        now_ms=self._clock.wall_ms(),
                     )
                 )
                 size += len(record.key or b"") + len(record.value or b"")
             elif found.gone or source.is_gone:
-                mourner.given_up([letter])
+                source_queue.given_up([letter])
                 promise.resolve(None)
             else:
                 _log.error("a dead letter cannot be read from its topic: %s", found.error)
-                self._scheduler.call_later(RETRY_MS, partial(self._queue, entry))
+                self._clock.call_later(RETRY_MS, partial(self._queue, entry))
         return entries, records
 
     def _write(self, line: _Line, records: list[Record]) -> int:
@@ -210,13 +214,13 @@ class Burial:
             producer_epoch=producer.epoch,
             base_sequence=line.next_sequence,
         )
-        appended = target.write(memoryview(batch), now_ms=self._scheduler.wall_ms())
+        appended = target.write(memoryview(batch), now_ms=self._clock.wall_ms())
         line.next_sequence = add_sequence(line.next_sequence, len(records))
         return appended.last_offset + 1
 
-    def _bury(self, line: _Line, entries: list[_Entry], end: int) -> None:
+    def _discard(self, line: _Line, entries: list[_Entry], end: int) -> None:
         """The batch is durable: have the queues note it, and go on when they have."""
-        shares: dict[tuple[Mourner, int], list[_Entry]] = {}
+        shares: dict[tuple[SourceQueue, int], list[_Entry]] = {}
         for entry in entries:
             shares.setdefault((entry[0], entry[1].partition), []).append(entry)
         left = len(shares)
@@ -227,26 +231,29 @@ class Burial:
             if not left:
                 self._pump(line)
 
-        for (mourner, _), share in shares.items():
-            saved = mourner.buried([letter for _, letter, _ in share], line.topic, end)
-            saved.then(partial(self._noted, mourner, share, noted))
+        for (source_queue, _), share in shares.items():
+            saved = source_queue.note_dead_lettered(
+                [letter for _, letter, _ in share], line.topic, end
+            )
+            saved.then(partial(self._noted, source_queue, share, noted))
 
     def _noted(
         self,
-        mourner: Mourner,
+        source_queue: SourceQueue,
         entries: list[_Entry],
         go_on: Callable[[], None],
         _: object,
         error: Exception | None,
     ) -> None:
-        for _mourner, _letter, promise in entries:
+        for _source, _letter, promise in entries:
             promise.settle(None, error)
         if error is None:
             go_on()
             return
-        # They are buried and the journal does not know: no other batch may come before it does.
-        again = partial(self._noted, mourner, [], go_on)
-        self._scheduler.call_later(RETRY_MS, lambda: mourner.saved().then(again))
+        # The letters are in their topic, and the journal does not say so yet: no other batch may
+        # be written before it does.
+        again = partial(self._noted, source_queue, [], go_on)
+        self._clock.call_later(RETRY_MS, lambda: source_queue.saved().then(again))
 
     def _fail(self, line: _Line, entries: list[_Entry], error: GoQueueError) -> None:
         """The partition can no longer be written; only its deletion or a restart helps."""
@@ -274,7 +281,7 @@ class Burial:
             self._producer = producer
             if error is not None:
                 _log.error("dead letters must wait: %s", error)
-                self._scheduler.call_later(RETRY_MS, self._take_over)
+                self._clock.call_later(RETRY_MS, self._take_over)
                 return
             for line in list(self._lines.values()):
                 if line.is_busy:
@@ -290,14 +297,20 @@ def letter_record(
     *,
     topic: Topic,
     partition: int,
-    dying: Dying,
+    pending_letters: PendingLetter,
     group: str,
     group_id: str,
     now_ms: int,
 ) -> Record:
     """The record that a message becomes in a dead-letter topic."""
     origin = Origin(
-        topic.name, partition, dying.offset, group, dying.reason, dying.attempts, now_ms
+        topic.name,
+        partition,
+        pending_letters.offset,
+        group,
+        pending_letters.reason,
+        pending_letters.attempts,
+        now_ms,
     )
     headers = (
         *without_origin(record.headers),
@@ -309,20 +322,24 @@ def letter_record(
 
 
 def _note(
-    record: Record, grave: Topic, ledger_of: LedgerOf, events: dict[LedgerKey, Buried]
+    record: Record, letter_topic: Topic, ledger_of: LedgerOf, events: dict[LedgerKey, DeadLettered]
 ) -> None:
     """Have the ledger of a dead letter's message know it, unless it does."""
     origin, ids = read_origin(record.headers), dict(record.headers)
     group_id, topic_id = ids.get(GROUP_ID_HEADER), ids.get(TOPIC_ID_HEADER)
     if origin is None or group_id is None or topic_id is None:
-        _log.error("the dead letter %d of %s has no origin", record.offset, grave.name)
+        _log.error("the dead letter %d of %s has no origin", record.offset, letter_topic.name)
         return
     key = LedgerKey(group_id.decode(), bytes.fromhex(topic_id.decode()), origin.partition)
     ledger = ledger_of(key)
     known = events.get(key)
-    if ledger is None or (known is None and ledger.graves.get(grave.id, 0) > record.offset):
+    if ledger is None or (
+        known is None and ledger.letter_ends.get(letter_topic.id, 0) > record.offset
+    ):
         return
     before = [] if known is None else known.ranges
-    event = Buried([*before, (origin.offset, origin.offset + 1)], grave.id, record.offset + 1)
+    event = DeadLettered(
+        [*before, (origin.offset, origin.offset + 1)], letter_topic.id, record.offset + 1
+    )
     ledger.apply(event)
     events[key] = event

@@ -28,9 +28,9 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import QueueGroupFact
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
-from goqueue.delivery import Buried, Burying, DeadLetter, Dying
+from goqueue.delivery import DeadLetter, DeadLettered, DeadLetterIntent, PendingLetter
 from goqueue.delivery.ranges import ranges_of
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import DuplicateSequence, GoQueueError, TopicExists, UnknownTopicId
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Entry:
-    mourner: HostedQueue
+    source_queue: HostedQueue
     letter: DeadLetter
     promise: Promise[None]
 
@@ -55,15 +55,15 @@ class _Entry:
 class _Batch:
     """Dead letters of one partition of one queue, and how far they have come."""
 
-    mourner: HostedQueue
+    source_queue: HostedQueue
     entries: list[_Entry]
-    grave: Topic
-    event: Burying
+    letter_topic: Topic
+    event: DeadLetterIntent
     data: bytes
     is_announced: bool = False  # to the queue
     is_noted: bool = False  # that they are to be written
     end: int | None = None  # the offset after them, once they are written
-    is_buried: bool = False  # as the queue knows
+    is_written: bool = False  # as the queue knows
 
 
 @dataclass(slots=True)
@@ -77,12 +77,12 @@ class _Line:
     is_busy: bool = False
 
 
-class ClusterBurial:
+class ClusterDeadLetterWriter:
     """Every dead letter of the queues in one partition of the journal."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         reader: RecordReader,
@@ -90,7 +90,7 @@ class ClusterBurial:
         source_of: Callable[[Topic, int], Source],
     ) -> None:
         """`source_of` tells what the records of a partition are read from."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._reader = reader
@@ -111,18 +111,18 @@ class ClusterBurial:
     # What an earlier owner has announced
 
     async def finish(
-        self, group: QueueGroupFact, topic: Topic, number: int, event: Burying
-    ) -> Buried:
+        self, group: QueueGroupFact, topic: Topic, number: int, event: DeadLetterIntent
+    ) -> DeadLettered:
         """See to it that an announced batch is stored; what the journal is to be told then.
 
         `number` is the partition that the messages are in.
         """
         offsets = [letter.offset for letter in event.letters]
-        nothing = Buried([], event.topic_id, 0)
+        nothing = DeadLettered([], event.topic_id, 0)
         while True:
             self._check_open()
-            grave = self._topics.find_by_id(event.topic_id)
-            if grave is None:
+            letter_topic = self._topics.find_by_id(event.topic_id)
+            if letter_topic is None:
                 return nothing
             source_of = partial(self._source_of, topic, number)
             if self._topics.find_by_id(topic.id) is None:
@@ -140,20 +140,20 @@ class ClusterBurial:
         data = self._encode(group, topic, number, event, records)
         while True:
             try:
-                end = await self._store(grave, event, data)
+                end = await self._store(letter_topic, event, data)
                 self._check_open()
-                return Buried(ranges_of(sorted(offsets)), event.topic_id, end)
+                return DeadLettered(ranges_of(sorted(offsets)), event.topic_id, end)
             except UnknownTopicId:
                 return nothing
             except GoQueueError as error:
                 self._check_open()
-                _log.error("announced dead letters for %s must wait: %s", grave.name, error)
+                _log.error("announced dead letters for %s must wait: %s", letter_topic.name, error)
                 await self._sleep(RETRY_MS)
 
     # On their way
 
-    def send(self, mourner: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
-        """Bury these messages of a queue; each promise is kept when its message is done."""
+    def send(self, source_queue: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Dead-letter these messages of a queue; each promise resolves when its message is done."""
         promises: list[Promise[None]] = []
         for letter in letters:
             promise: Promise[None] = Promise()
@@ -162,13 +162,13 @@ class ClusterBurial:
                 promise.reject(not_here())
             else:
                 self._waiting[promise] = None
-                self._queue(_Entry(mourner, letter, promise))
+                self._queue(_Entry(source_queue, letter, promise))
         return promises
 
     def _queue(self, entry: _Entry) -> None:
-        name = entry.mourner.dead_letter_topic
+        name = entry.source_queue.dead_letter_topic
         topic = self._topics.find(name)
-        count = len((topic or entry.mourner.topic).partitions)
+        count = len((topic or entry.source_queue.topic).partitions)
         place = (name, entry.letter.partition % count)
         line = self._lines.get(place)
         if line is None:
@@ -176,7 +176,7 @@ class ClusterBurial:
         line.pending.append(entry)
         if not line.is_busy:
             line.is_busy = True
-            self._scheduler.call_soon(lambda: start(self._work(line), self._ended))
+            self._clock.call_soon(lambda: start(self._work(line), self._ended))
 
     @staticmethod
     def _ended(_: None, error: Exception | None) -> None:
@@ -198,40 +198,46 @@ class ClusterBurial:
         """Bring one batch to its end. What has been done is not done again after an error."""
         if self._producer_id is None:
             self._producer_id = await self._topics.facts.reserve_producer_id()
-        grave = await self._grave(line)
+        letter_topic = await self._letter_topic(line)
         self._check_open()
-        if line.batch is not None and line.batch.grave.id != grave.id:
+        if line.batch is not None and line.batch.letter_topic.id != letter_topic.id:
             # The dead-letter topic was deleted; what was meant for it goes to the new one.
             line.pending.extendleft(reversed(line.batch.entries))
             line.batch = None
-        if line.batch is None and self._is_elsewhere(line, grave):
+        if line.batch is None and self._is_elsewhere(line, letter_topic):
             pending, line.pending = line.pending, deque()
             for entry in pending:
                 self._queue(entry)
         elif line.batch is None:
-            line.batch = await self._draft(line, grave)
+            line.batch = await self._draft(line, letter_topic)
             self._check_open()
         if line.batch is not None:
-            await self._bury(line, line.batch)
+            await self._discard(line, line.batch)
 
-    async def _bury(self, line: _Line, batch: _Batch) -> None:
-        mourner, event = batch.mourner, batch.event
+    async def _discard(self, line: _Line, batch: _Batch) -> None:
+        source_queue, event = batch.source_queue, batch.event
         number = batch.entries[0].letter.partition
         if not batch.is_noted:
-            saved = mourner.saved() if batch.is_announced else mourner.burying(number, event)
+            saved = (
+                source_queue.saved()
+                if batch.is_announced
+                else source_queue.letter_intents(number, event)
+            )
             batch.is_announced = True
             await saved
             batch.is_noted = True
         if batch.end is None:
-            batch.end = await self._store(batch.grave, event, batch.data)
+            batch.end = await self._store(batch.letter_topic, event, batch.data)
             place = (event.topic_id, event.partition)
             self._sequences[place] = add_sequence(event.sequence, len(event.letters))
         self._check_open()
         letters = [entry.letter for entry in batch.entries]
         saved = (
-            mourner.saved() if batch.is_buried else mourner.buried(letters, batch.grave, batch.end)
+            source_queue.saved()
+            if batch.is_written
+            else source_queue.note_dead_lettered(letters, batch.letter_topic, batch.end)
         )
-        batch.is_buried = True
+        batch.is_written = True
         await saved
         self._check_open()
         line.batch = None
@@ -242,7 +248,7 @@ class ClusterBurial:
         if self._waiting.pop(entry.promise, self) is None:
             entry.promise.resolve(None)
 
-    async def _grave(self, line: _Line) -> Topic:
+    async def _letter_topic(self, line: _Line) -> Topic:
         """The dead-letter topic, made when it is missing.
 
         A message is done where it was as soon as it is there, so it must be as safe there.
@@ -253,7 +259,7 @@ class ClusterBurial:
             if entry is None:
                 assert line.batch is not None
                 entry = line.batch.entries[0]
-            source = entry.mourner.topic
+            source = entry.source_queue.topic
             own = source.fact.settings
             try:
                 topic = await self._topics.create(
@@ -267,25 +273,25 @@ class ClusterBurial:
         return topic
 
     @staticmethod
-    def _is_elsewhere(line: _Line, grave: Topic) -> bool:
+    def _is_elsewhere(line: _Line, letter_topic: Topic) -> bool:
         """Whether the topic, which was not there before, has another number of partitions."""
         if not line.pending:
             return False
-        return line.pending[0].letter.partition % len(grave.partitions) != line.number
+        return line.pending[0].letter.partition % len(letter_topic.partitions) != line.number
 
-    async def _draft(self, line: _Line, grave: Topic) -> _Batch | None:
+    async def _draft(self, line: _Line, letter_topic: Topic) -> _Batch | None:
         """The next letters, of one partition of one queue; those without a record are over."""
         candidates = _candidates(line)
         if not candidates:
             return None
-        mourner, number = candidates[0].mourner, candidates[0].letter.partition
+        source_queue, number = candidates[0].source_queue, candidates[0].letter.partition
         found = await read_soon(
             self._reader,
-            lambda: mourner.sources[number],
+            lambda: source_queue.sources[number],
             [one.letter.offset for one in candidates],
         )
         found_records, gone = found.records, set(found.gone)
-        is_gone = self._topics.find_by_id(mourner.topic.id) is None
+        is_gone = self._topics.find_by_id(source_queue.topic.id) is None
         entries: list[_Entry] = []
         records: dict[int, Record] = {}
         size = 0
@@ -300,49 +306,54 @@ class ClusterBurial:
                 records[offset] = record
                 size += len(record.key or b"") + len(record.value or b"")
             elif offset in gone or is_gone:
-                mourner.given_up([entry.letter])
+                source_queue.given_up([entry.letter])
                 self._done(entry)
             else:
                 _log.warning("a dead letter cannot be read from its topic yet: %s", found.error)
-                self._scheduler.call_later(RETRY_MS, partial(self._queue_again, entry))
+                self._clock.call_later(RETRY_MS, partial(self._queue_again, entry))
         if not entries:
             return None
-        return self._batch(grave, entries, records)
+        return self._batch(letter_topic, entries, records)
 
     def _queue_again(self, entry: _Entry) -> None:
         if not self._is_closed:
             self._queue(entry)
 
-    def _batch(self, grave: Topic, entries: list[_Entry], records: dict[int, Record]) -> _Batch:
+    def _batch(
+        self, letter_topic: Topic, entries: list[_Entry], records: dict[int, Record]
+    ) -> _Batch:
         assert self._producer_id is not None
-        mourner, number = entries[0].mourner, entries[0].letter.partition
-        target = number % len(grave.partitions)
-        event = Burying(
-            [Dying(one.letter.offset, one.letter.attempts, one.letter.reason) for one in entries],
-            grave.id,
+        source_queue, number = entries[0].source_queue, entries[0].letter.partition
+        target = number % len(letter_topic.partitions)
+        event = DeadLetterIntent(
+            [
+                PendingLetter(one.letter.offset, one.letter.attempts, one.letter.reason)
+                for one in entries
+            ],
+            letter_topic.id,
             target,
             self._producer_id,
-            self._sequences.get((grave.id, target), 0),
+            self._sequences.get((letter_topic.id, target), 0),
         )
-        group = QueueGroupFact(bytes.fromhex(mourner.group_id), mourner.group, {})
-        data = self._encode(group, mourner.topic, number, event, records)
-        return _Batch(mourner, entries, grave, event, data)
+        group = QueueGroupFact(bytes.fromhex(source_queue.group_id), source_queue.group, {})
+        data = self._encode(group, source_queue.topic, number, event, records)
+        return _Batch(source_queue, entries, letter_topic, event, data)
 
     def _encode(
         self,
         group: QueueGroupFact,
         topic: Topic,
         number: int,
-        event: Burying,
+        event: DeadLetterIntent,
         records: dict[int, Record],
     ) -> bytes:
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         letters: Sequence[Record] = [
             letter_record(
                 records[one.offset],
                 topic=topic,
                 partition=number,
-                dying=one,
+                pending_letters=one,
                 group=group.name,
                 group_id=group.id.hex(),
                 now_ms=now_ms,
@@ -357,11 +368,11 @@ class ClusterBurial:
         )
         return bytes(batch)
 
-    async def _store(self, grave: Topic, event: Burying, data: bytes) -> int:
+    async def _store(self, letter_topic: Topic, event: DeadLetterIntent, data: bytes) -> int:
         """Have a batch stored by whoever leads the partition; the offset after it."""
         try:
             appended = await self._leaders.append(
-                grave, event.partition, data, timeout_ms=APPEND_TIMEOUT_MS
+                letter_topic, event.partition, data, timeout_ms=APPEND_TIMEOUT_MS
             )
         except DuplicateSequence:
             return 0  # It has been there for long; where, nobody needs to know.
@@ -373,7 +384,7 @@ class ClusterBurial:
 
     def _sleep(self, delay_ms: float) -> Promise[None]:
         over: Promise[None] = Promise()
-        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        self._clock.call_later(delay_ms, lambda: over.resolve(None))
         return over
 
 
@@ -382,8 +393,8 @@ def _candidates(line: _Line) -> list[_Entry]:
     found: list[_Entry] = []
     for entry in line.pending:
         first = found[0] if found else entry
-        is_other = (first.mourner, first.letter.partition) != (
-            entry.mourner,
+        is_other = (first.source_queue, first.letter.partition) != (
+            entry.source_queue,
             entry.letter.partition,
         )
         if is_other or len(found) == LETTERS_PER_BATCH_MAX:

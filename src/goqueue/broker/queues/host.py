@@ -15,17 +15,17 @@ from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import (
     MIXED,
     SETTLED,
-    Burying,
     DeadLetter,
+    DeadLetterIntent,
     Event,
-    Handed,
     Lease,
+    LeasedRun,
     Pick,
     Queue,
     Run,
     Settled,
 )
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.attributes import TTL_HEADER, parse_attributes
 from goqueue.model.batch import NO_TIMESTAMP
@@ -113,7 +113,7 @@ class _Reading:
     is_awaiting: bool = False  # something that was chosen has to come from another node
 
 
-def _given(reading: _Reading, handed: Sequence[Handed]) -> list[ReceivedRun]:
+def _given(reading: _Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
     """What is handed out of what was read."""
     given: list[ReceivedRun] = []
     for run_number, of_run, lease, first in handed:
@@ -132,11 +132,11 @@ def _bytes_of(given: list[ReceivedRun]) -> int:
     return sum(run.columns.bytes_at(run.places) for run in given)
 
 
-class Burial(Protocol):
+class DeadLetterWriter(Protocol):
     """Whoever moves messages to dead-letter topics."""
 
-    def send(self, mourner: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
-        """Bury these messages of a queue; each promise is kept when its message is done."""
+    def send(self, source_queue: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+        """Dead-letter these messages of a queue; each promise resolves when its message is done."""
 
 
 class HostedQueue:
@@ -149,10 +149,10 @@ class HostedQueue:
         topic: Topic,
         queue: Queue,
         *,
-        scheduler: Scheduler,
+        clock: Clock,
         journal: DeliveryJournal,
         reader: RecordReader,
-        burial: Burial,
+        letter_writer: DeadLetterWriter,
         room: WaitingRoom,
         receive_bytes_max: int,
         is_alone: bool = True,
@@ -165,10 +165,10 @@ class HostedQueue:
         self.sources: list[Source] = []  # of the partitions, in their order
         self._unknown: set[Source] = set()  # of those, what nothing has been heard of yet
         self.ttl_ms = -1
-        self._scheduler = scheduler
+        self._clock = clock
         self._journal = journal
         self._reader = reader
-        self._burial = burial
+        self._letter_writer = letter_writer
         self._room = room
         self._receive_bytes_max = receive_bytes_max
         self._is_alone = is_alone
@@ -246,7 +246,7 @@ class HostedQueue:
                 self.settle()
                 return
         if (self._is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
-            self._hasty[receiver] = self._scheduler.now_ms() + wait_ms
+            self._hasty[receiver] = self._clock.now_ms() + wait_ms
             wait_ms = AWAIT_MS
         if wait_ms <= 0 or self._room.count >= self._room.count_max:
             self._hasty.pop(receiver, None)
@@ -255,7 +255,7 @@ class HostedQueue:
             self._receivers[receiver] = None
             self._room.count += 1
             receiver.leave = partial(self._leave, receiver)
-            receiver.timer = self._scheduler.call_later(wait_ms, receiver.cancel)
+            receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
             if not self._is_awaiting:
                 self.wake()
         self.settle()
@@ -269,7 +269,7 @@ class HostedQueue:
         """Something may be there for those who wait."""
         if self._receivers and not self._is_serving_due:
             self._is_serving_due = True
-            self._scheduler.call_soon(self._serve)
+            self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
         self._is_serving_due = self._is_searching = False
@@ -287,7 +287,7 @@ class HostedQueue:
 
     def _dismiss(self) -> None:
         """Nothing is on its way, so let those go who would have waited no longer."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for receiver in [one for one, until_ms in self._hasty.items() if until_ms <= now_ms]:
             receiver.answer(Received(self.topic.name))
 
@@ -307,7 +307,7 @@ class HostedQueue:
         self._release([lease for lease in self.queue.leases if lease.consumer == consumer])
 
     def _release(self, leases: Iterable[Lease]) -> None:
-        self.queue.release(leases, self._scheduler.now_ms())
+        self.queue.release(leases, self._clock.now_ms())
         self.settle()
         self.wake()
 
@@ -330,9 +330,7 @@ class HostedQueue:
             if receiver.promise.is_done:
                 return
             receiver.give_back = _stay
-            is_over = receiver.visibility_ms >= LEASE_MS_MIN and (
-                until_ms <= self._scheduler.now_ms()
-            )
+            is_over = receiver.visibility_ms >= LEASE_MS_MIN and (until_ms <= self._clock.now_ms())
             if error is None and is_over:
                 error = RequestTimedOut("Leases were over before they were committed; retry.")
             if error is None:
@@ -348,7 +346,7 @@ class HostedQueue:
         if self._is_alone and not self.queue.settings.key_order:
             self._journal.written(self).then(noted)
         else:
-            receiver.timer = self._scheduler.call_later(GRANT_MS_MAX, give_up)
+            receiver.timer = self._clock.call_later(GRANT_MS_MAX, give_up)
             self._journal.saved(self).then(noted)
 
     def _collect(self, receiver: Receiver) -> Received:
@@ -357,11 +355,11 @@ class HostedQueue:
         self._is_awaiting, self._is_searching = bool(self._unknown), False
         call = queue.new_call()
         for _ in range(ROUNDS_MAX):
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._clock.now_ms()
             picks = queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
             if not picks:
                 break
-            room_read = min(room, LOOK_BYTES_MAX) if queue.is_looking else room
+            room_read = min(room, LOOK_BYTES_MAX) if queue.is_scanning else room
             reading = self._read(picks, room_read, is_first=not received)
             handed = queue.lease(
                 now_ms,
@@ -378,7 +376,7 @@ class HostedQueue:
             room = room - _bytes_of(given) if reads_ahead else reading.room
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
-            if is_stopped and queue.stop_looking():
+            if is_stopped and queue.stop_scanning():
                 is_stopped = False  # There is something that was looked at before.
             elif reading.error is not None and not received:
                 raise reading.error
@@ -450,7 +448,7 @@ class HostedQueue:
         if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
             return None
         # A life ends by the time of day, but the queue counts with the clock that nobody sets.
-        ahead_ms = self._scheduler.now_ms() - self._scheduler.wall_ms()
+        ahead_ms = self._clock.now_ms() - self._clock.wall_ms()
         return timestamp_ms + ttl_ms + ahead_ms
 
     # Settling
@@ -465,7 +463,7 @@ class HostedQueue:
         """The same where the journal knows already that there is something to write."""
         letters = self.queue.take_dead_letters()
         self._set_alarm()
-        return self._burial.send(self, letters) if letters else []
+        return self._letter_writer.send(self, letters) if letters else []
 
     def answer(self, settled: list[Settled]) -> Promise[list[GoQueueError | None]]:
         """The outcome of each receipt, when it is durable."""
@@ -499,31 +497,35 @@ class HostedQueue:
             wait.then(done)
         return promise
 
-    def burying(self, number: int, event: Burying) -> Promise[None]:
-        """Messages of a partition are about to be written as dead letters; kept when noted."""
+    def letter_intents(self, number: int, event: DeadLetterIntent) -> Promise[None]:
+        """Messages of a partition are about to be written as dead letters; resolves when noted."""
         self.queue.partitions[number].record(event)
         self.queue.mark_changed(number)
         return self._journal.saved(self)
 
-    def buried(self, letters: list[DeadLetter], grave: Topic, end: int) -> Promise[None]:
-        """Dead letters are in their topic, before its offset `end`; kept when that is noted."""
-        self.queue.buried(letters, self._scheduler.now_ms(), topic_id=grave.id, end=end)
+    def note_dead_lettered(
+        self, letters: list[DeadLetter], letter_topic: Topic, end: int
+    ) -> Promise[None]:
+        """Dead letters are in their topic, before its offset `end`; resolves when that is noted."""
+        self.queue.note_dead_lettered(
+            letters, self._clock.now_ms(), topic_id=letter_topic.id, end=end
+        )
         self.wake()
         self._set_alarm()
         return self._journal.saved(self)
 
     def given_up(self, letters: list[DeadLetter]) -> None:
-        self.queue.given_up(letters, self._scheduler.now_ms())
+        self.queue.given_up(letters, self._clock.now_ms())
         self.settle()
         self.wake()
 
     # Time
 
     def _see_time_pass(self) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         self.queue.expire(now_ms)
         if self.queue.settings.delay_ms:
-            self.queue.ripen(now_ms)
+            self.queue.end_initial_delays(now_ms)
 
     def _set_alarm(self) -> None:
         """Wake up when a lease ends, and for those who wait also when a retry is due.
@@ -534,12 +536,12 @@ class HostedQueue:
         """
         wake_ms = self.queue.leases.next_expiry_ms()
         due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
-        if due_ms is not None and due_ms > self._scheduler.now_ms():
+        if due_ms is not None and due_ms > self._clock.now_ms():
             wake_ms = due_ms if wake_ms is None else min(wake_ms, due_ms)
         if self._receivers and self.queue.settings.delay_ms:
-            ripe_ms = self.queue.next_ripe_ms()
-            if ripe_ms is not None:
-                wake_ms = ripe_ms if wake_ms is None else min(wake_ms, ripe_ms)
+            visible_ms = self.queue.next_visible_ms()
+            if visible_ms is not None:
+                wake_ms = visible_ms if wake_ms is None else min(wake_ms, visible_ms)
         if wake_ms is None or self._is_closed:
             return
         if self._timer_at is not None and self._timer_at <= wake_ms:
@@ -547,8 +549,8 @@ class HostedQueue:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = wake_ms
-        delay_ms = max(0, wake_ms - self._scheduler.now_ms())
-        self._timer = self._scheduler.call_later(delay_ms, self._ring)
+        delay_ms = max(0, wake_ms - self._clock.now_ms())
+        self._timer = self._clock.call_later(delay_ms, self._ring)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, None

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from goqueue.broker.queues.dead_lettering import Burial
-from goqueue.broker.queues.dead_lettering_cluster import ClusterBurial
+from goqueue.broker.queues.dead_lettering import DeadLetterWriter
+from goqueue.broker.queues.dead_lettering_cluster import ClusterDeadLetterWriter
 from goqueue.broker.queues.host import HostedQueue, WaitingRoom
 from goqueue.broker.queues.initial_delay import arrived_in
 from goqueue.broker.queues.journal import DeliveryJournal, not_here
@@ -26,7 +26,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
-    Buried,
+    DeadLettered,
     Ledger,
     LedgerKey,
     Moved,
@@ -35,7 +35,7 @@ from goqueue.delivery import (
     check_queue_settings,
     queue_tag,
 )
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
 from goqueue.model.observer import Observer
@@ -72,7 +72,7 @@ class QueueHosts:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         topics: Topics,
         settings: DeliverySettings,
@@ -82,17 +82,17 @@ class QueueHosts:
         """`leaders` finds those of other partitions, where the node is not alone."""
         self.groups: dict[str, HostedGroup] = {}
         self.leaders = leaders
-        self.journal = DeliveryJournal(scheduler, topics, settings, is_alone=leaders is None)
+        self.journal = DeliveryJournal(clock, topics, settings, is_alone=leaders is None)
         self.sources = QueueSources(
-            scheduler, disk, topics, settings, leaders, is_awaited=self._is_awaited
+            clock, disk, topics, settings, leaders, is_awaited=self._is_awaited
         )
         self.by_topic = self.sources.by_topic
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._settings = settings
         self._random = random
-        self._burial = Burial(scheduler, topics, self.sources.reader)
-        self._burials: dict[int, ClusterBurial] = {}  # by partition of the journal
+        self._letter_writer = DeadLetterWriter(clock, topics, self.sources.reader)
+        self._letter_writers: dict[int, ClusterDeadLetterWriter] = {}  # by partition of the journal
         # Queues, by group id and topic id, that wait for dead letters of an earlier owner.
         self._unfinished: set[tuple[str, bytes]] = set()
         self._room = WaitingRoom(settings.waiting_max)
@@ -123,7 +123,7 @@ class QueueHosts:
             ledgers = self.journal.ledgers.setdefault((key.group, key.topic_id), {})
             return ledgers.setdefault(key.partition, Ledger())
 
-        events = self._burial.recover(ledger_of)
+        events = self._letter_writer.recover(ledger_of)
         if events:
             self.journal.ensure_topic()
             self.journal.note(events)
@@ -148,8 +148,8 @@ class QueueHosts:
         assert self.leaders is not None
         number = partition.name.partition
         self.journal.lead(partition)
-        self._burials[number] = ClusterBurial(
-            self._scheduler,
+        self._letter_writers[number] = ClusterDeadLetterWriter(
+            self._clock,
             self._topics,
             self.leaders,
             self.sources.reader,
@@ -160,7 +160,9 @@ class QueueHosts:
             group, topic = by_id.get(group_id), self._topics.find_by_id(topic_id)
             if group is None or topic is None:
                 self._forget_gone(group_id, topic_id)
-            elif any(one.burying for one in self.journal.ledgers[group_id, topic_id].values()):
+            elif any(
+                one.letter_intents for one in self.journal.ledgers[group_id, topic_id].values()
+            ):
                 self._unfinished.add((group_id, topic_id))
                 start(self._finish(number, group, topic), _raise)
             else:
@@ -169,9 +171,9 @@ class QueueHosts:
     def resign(self, partition: Partition) -> None:
         """Another node owns the queues of a partition of the journal, or nobody."""
         number = partition.name.partition
-        burial = self._burials.pop(number, None)
-        if burial is not None:
-            burial.close()
+        letter_writer = self._letter_writers.pop(number, None)
+        if letter_writer is not None:
+            letter_writer.close()
         for group in self.groups.values():
             if self.journal.number_of(group.id) == number:
                 group.unacked = Unacked()
@@ -183,26 +185,26 @@ class QueueHosts:
 
     async def _finish(self, number: int, group: HostedGroup, topic: Topic) -> None:
         """Bring to their end the dead letters that an earlier owner has announced, and host."""
-        burial = self._burials[number]
+        letter_writer = self._letter_writers[number]
         place = (group.id, topic.id)
         try:
             # What is not committed may have never been sent, and must not be before it is.
             await self.journal.settled(number)
-            events: dict[LedgerKey, Buried] = {}
+            events: dict[LedgerKey, DeadLettered] = {}
             for source, ledger in list(self.journal.ledgers[place].items()):
-                for announced in list(ledger.burying.values()):
-                    event = await burial.finish(group.fact, topic, source, announced)
+                for announced in list(ledger.letter_intents.values()):
+                    event = await letter_writer.finish(group.fact, topic, source, announced)
                     key = LedgerKey(group.id, topic.id, source)
                     ledger.apply(event)
                     events[key] = event
                     self.journal.note({key: event})
         except GoQueueError as error:
-            if self._burials.get(number) is burial:
+            if self._letter_writers.get(number) is letter_writer:
                 _log.error("queue %s of %s must wait: %s", topic.name, group.fact.name, error)
-                again = partial(self._finish_again, burial, number, group, topic)
-                self._scheduler.call_later(RETRY_MS, again)
+                again = partial(self._finish_again, letter_writer, number, group, topic)
+                self._clock.call_later(RETRY_MS, again)
             return
-        if self._burials.get(number) is not burial or place not in self._unfinished:
+        if self._letter_writers.get(number) is not letter_writer or place not in self._unfinished:
             return
         self._unfinished.discard(place)
         found = self._topics.find_by_id(topic.id)
@@ -212,9 +214,9 @@ class QueueHosts:
             self.journal.forget(*place)
 
     def _finish_again(
-        self, burial: ClusterBurial, number: int, group: HostedGroup, topic: Topic
+        self, letter_writer: ClusterDeadLetterWriter, number: int, group: HostedGroup, topic: Topic
     ) -> None:
-        if self._burials.get(number) is burial:
+        if self._letter_writers.get(number) is letter_writer:
             start(self._finish(number, group, topic), _raise)
 
     def check_served(self, group: HostedGroup, topic: Topic) -> None:
@@ -256,7 +258,7 @@ class QueueHosts:
                     self._drop_group(name)
         if moved:
             # Copies come and go after this, in the same turn.
-            self._scheduler.call_soon(partial(self.sources.copies_changed, moved))
+            self._clock.call_soon(partial(self.sources.copies_changed, moved))
 
     def _put_group(self, fact: QueueGroupFact) -> None:
         known = self.groups.get(fact.name)
@@ -294,8 +296,8 @@ class QueueHosts:
             self._timer.cancel()
         for hosted in self._all():
             hosted.close(None)
-        for burial in self._burials.values():
-            burial.close()
+        for letter_writer in self._letter_writers.values():
+            letter_writer.close()
         self.sources.stop()
         self.journal.flush()
 
@@ -308,11 +310,11 @@ class QueueHosts:
     def start_queue(self, group: HostedGroup, topic: Topic, ends: Sequence[int]) -> HostedQueue:
         """The group reads this topic for the first time; its partitions end at `ends`."""
         settings = group.settings
-        grave = settings.dead_letter_topic_of(topic.name)
+        letter_topic = settings.dead_letter_topic_of(topic.name)
         # Where deliveries have no limit, the topic may never be needed, and the name may be taken.
         is_needed = bool(settings.deliveries_max or settings.dead_letter_topic)
-        if is_needed and self._topics.find(grave) is None:
-            self._topics.check_new(grave, partition_count=len(topic.partitions), settings={})
+        if is_needed and self._topics.find(letter_topic) is None:
+            self._topics.check_new(letter_topic, partition_count=len(topic.partitions), settings={})
         self.journal.ensure_topic()
         hosted = self._host(group, topic)
         if group.settings.start == "latest":
@@ -335,10 +337,12 @@ class QueueHosts:
             group.id,
             topic,
             queue,
-            scheduler=self._scheduler,
+            clock=self._clock,
             journal=self.journal,
             reader=self.sources.reader,
-            burial=self._burials.get(self.journal.number_of(group.id), self._burial),
+            letter_writer=self._letter_writers.get(
+                self.journal.number_of(group.id), self._letter_writer
+            ),
             room=self._room,
             receive_bytes_max=self._settings.receive_bytes_max,
             is_alone=self.leaders is None,
@@ -355,7 +359,7 @@ class QueueHosts:
         hosted.ttl_ms = int(values["message_ttl_ms"])
         queue = hosted.queue
         queue.configure(group.settings, lane_settings(values))
-        queue.ripen(self._scheduler.now_ms())
+        queue.end_initial_delays(self._clock.now_ms())
         ledgers = self.journal.ledgers.setdefault((group.id, hosted.topic.id), {})
         for number in range(len(queue.partitions), len(hosted.topic.partitions)):
             lanes = self.sources.of(hosted.topic, number)
@@ -369,8 +373,8 @@ class QueueHosts:
                 # A copy may end before what the journal knows, and has yet to get the rest.
                 log_end=log_end if self.leaders is None else _NO_END,
                 high_watermark=lanes.stable_end,
-                now_ms=self._scheduler.now_ms(),
-                arrived=arrived_in(self._scheduler, lanes.source, group.settings.delay_ms),
+                now_ms=self._clock.now_ms(),
+                arrived=arrived_in(self._clock, lanes.source, group.settings.delay_ms),
             )
         hosted.wake()
 
@@ -398,7 +402,7 @@ class QueueHosts:
         self.sources.drop(hosted)
 
     def _check_starts(self) -> None:
-        self._timer = self._scheduler.call_later(START_CHECK_MS, self._check_starts)
+        self._timer = self._clock.call_later(START_CHECK_MS, self._check_starts)
         self.sources.check_starts()
 
     def _all(self) -> list[HostedQueue]:

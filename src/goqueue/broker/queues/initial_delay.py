@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from goqueue.broker.queues.records import Source
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 
 STEPS = 16  # into which the time is divided; messages of one step count as coming at its end
 
 
-def arrived_in(scheduler: Scheduler, source: Source, delay_ms: int) -> list[tuple[int, int]]:
+def arrived_in(clock: Clock, source: Source, delay_ms: int) -> list[tuple[int, int]]:
     """Times of the last `delay_ms`, each with the offset before which all messages had come.
 
     They are told by the timestamps of a copy on this node. Where there is none, or it cannot be
@@ -18,7 +18,7 @@ def arrived_in(scheduler: Scheduler, source: Source, delay_ms: int) -> list[tupl
     """
     if not delay_ms or not isinstance(source, Partition):
         return []
-    now_ms, ahead_ms = scheduler.now_ms(), scheduler.now_ms() - scheduler.wall_ms()
+    now_ms, ahead_ms = clock.now_ms(), clock.now_ms() - clock.wall_ms()
     arrived: list[tuple[int, int]] = []
     try:
         for step in range(STEPS + 1):

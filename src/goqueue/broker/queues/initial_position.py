@@ -28,7 +28,7 @@ class QueueBeginnings:
         self._is_alone = is_alone
 
     def begun(self, group: HostedGroup, topic: Topic) -> Promise[HostedQueue]:
-        """The queue of a group for a topic, which begins now if there is none; kept when noted.
+        """The queue of a group for a topic, which begins now if there is none; resolves when noted.
 
         A new queue must not be forgotten by a crash, for where it began is its promise.
         """

@@ -20,7 +20,7 @@ from goqueue.delivery import (
     peek,
     stats,
 )
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 
@@ -47,7 +47,7 @@ class TopicLanes(NamedTuple):
 
 async def peek_at(
     reader: RecordReader,
-    scheduler: Scheduler,
+    clock: Clock,
     hosted: HostedQueue,
     number: int | None,
     offset: int | None,
@@ -59,7 +59,7 @@ async def peek_at(
     """
     if number is not None:
         hosted.topic.partition(number)  # There must be one.
-    messages = _Peek(reader, scheduler, hosted, count)
+    messages = _Peek(reader, clock, hosted, count)
     for each in range(len(hosted.sources)) if number is None else [number]:
         if offset is None:
             await messages.find_open(each)
@@ -72,12 +72,10 @@ async def peek_at(
 class _Peek:
     """Gathers messages until there are enough of them, or their batches are too large."""
 
-    def __init__(
-        self, reader: RecordReader, scheduler: Scheduler, hosted: HostedQueue, count: int
-    ) -> None:
+    def __init__(self, reader: RecordReader, clock: Clock, hosted: HostedQueue, count: int) -> None:
         self.found: list[PeekedMessage] = []
         self._reader = reader
-        self._scheduler = scheduler
+        self._clock = clock
         self._hosted = hosted
         self._count = count
         self._room = PEEK_BYTES_MAX
@@ -104,7 +102,7 @@ class _Peek:
 
     async def _next_turn(self) -> None:
         turn: Promise[None] = Promise()
-        self._scheduler.call_soon(lambda: turn.resolve(None))
+        self._clock.call_soon(lambda: turn.resolve(None))
         await turn
 
     async def read(self, number: int, offsets: Sequence[int]) -> None:

@@ -37,7 +37,7 @@ from goqueue.delivery import (
     encode_events,
     encode_key,
 )
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
     BatchHeader,
@@ -100,7 +100,7 @@ _Reportable = tuple[str, TopicPartition, list[Event]]
 
 
 @dataclass(slots=True, eq=False)
-class _Shelf:
+class _Shard:
     """One partition of the journal."""
 
     partition: Partition
@@ -130,18 +130,18 @@ class DeliveryJournal:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         settings: DeliverySettings,
         *,
         is_alone: bool = True,
     ) -> None:
         """A node that is not alone waits until it is told what to lead."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._settings = settings
         self._is_alone = is_alone
-        self._shelves: dict[int, _Shelf] = {}  # by partition of the journal
+        self._shards: dict[int, _Shard] = {}  # by partition of the journal
         self._is_due = False
         self._is_retrying = False
         self._ticker: Handle | None = None
@@ -166,16 +166,16 @@ class DeliveryJournal:
 
     def lead(self, partition: Partition) -> None:
         """Read what a partition knows, up to its end: what is there this node will commit."""
-        shelf = self._shelves[partition.name.partition] = _Shelf(partition)
-        self._replay(shelf)
+        shard = self._shards[partition.name.partition] = _Shard(partition)
+        self._replay(shard)
 
     def resign(self, number: int) -> None:
         """Forget a partition that another node leads from now on. Whoever waits asks there."""
-        shelf = self._shelves.pop(number, None)
+        shard = self._shards.pop(number, None)
         for key in self.led_by(number):
             del self.ledgers[key]
-        if shelf is not None:
-            for promise in (*shelf.waiting, *shelf.unwritten):
+        if shard is not None:
+            for promise in (*shard.waiting, *shard.unwritten):
                 promise.reject(not_here())
 
     def number_of(self, group_id: str) -> int:
@@ -186,7 +186,7 @@ class DeliveryJournal:
         return crc32(group_id.encode()) % count
 
     def is_here(self, group_id: str) -> bool:
-        return self._is_alone or self.number_of(group_id) in self._shelves
+        return self._is_alone or self.number_of(group_id) in self._shards
 
     def check_here(self, group_id: str) -> None:
         """Refuse who must ask the node that leads the group's partition."""
@@ -198,54 +198,54 @@ class DeliveryJournal:
         return [key for key in self.ledgers if self.number_of(key[0]) == number]
 
     def settled(self, number: int) -> Promise[None]:
-        """Kept when all that is in a partition now is committed."""
+        """Resolves when all that is in a partition now is committed."""
         promise: Promise[None] = Promise()
-        shelf = self._shelves.get(number)
-        if shelf is None:
+        shard = self._shards.get(number)
+        if shard is None:
             promise.reject(not_here())
         else:
-            last_offset = shelf.partition.end_offset - 1
-            shelf.partition.when_committed(
+            last_offset = shard.partition.end_offset - 1
+            shard.partition.when_committed(
                 last_offset, lambda error: promise.settle(None, _where_now(error))
             )
         return promise
 
-    def _replay(self, shelf: _Shelf) -> None:
-        for header, batch in readable_batches(shelf.partition, name="delivery state"):
-            shelf.bytes_since += header.size
-            self._replay_batch(shelf, header, batch)
-        self._resume_leases(shelf)
+    def _replay(self, shard: _Shard) -> None:
+        for header, batch in readable_batches(shard.partition, name="delivery state"):
+            shard.bytes_since += header.size
+            self._replay_batch(shard, header, batch)
+        self._resume_leases(shard)
 
-    def _resume_leases(self, shelf: _Shelf) -> None:
+    def _resume_leases(self, shard: _Shard) -> None:
         """Let leases go on from where their last owner left them.
 
         They were counted by that one's clock, whose last time the journal's last record has. No
         two clocks are compared, and the time without an owner does not count: nobody could have
         settled anything then. Those who read this later see it as an event.
         """
-        number = shelf.partition.name.partition
-        shift_ms = self._scheduler.now_ms() - shelf.written_ms
+        number = shard.partition.name.partition
+        shift_ms = self._clock.now_ms() - shard.written_ms
         for group_id, topic_id in self.led_by(number):
             for source, ledger in self.ledgers[group_id, topic_id].items():
                 if ledger.grants:
                     event = Shifted(shift_ms)
                     ledger.apply(event)
                     key = LedgerKey(group_id, topic_id, source)
-                    shelf.unsaved.append(self._record(key, [event]))
-        if shelf.unsaved:
+                    shard.unsaved.append(self._record(key, [event]))
+        if shard.unsaved:
             self._write_soon()
 
-    def _replay_batch(self, shelf: _Shelf, header: BatchHeader, batch: Buffer) -> None:
+    def _replay_batch(self, shard: _Shard, header: BatchHeader, batch: Buffer) -> None:
         if header.is_control:
-            self._end(shelf, header.producer_id, is_commit=decode_marker(batch).is_commit)
+            self._end(shard, header.producer_id, is_commit=decode_marker(batch).is_commit)
             return
         for record in decode_batch(batch):
-            if record.offset < shelf.partition.start_offset:
+            if record.offset < shard.partition.start_offset:
                 continue
-            shelf.written_ms = record.timestamp_ms
+            shard.written_ms = record.timestamp_ms
             key = self._replay_record(record)
             if key is not None and header.is_transactional:
-                self._note_open(shelf, header.producer_id, header.base_offset, key)
+                self._note_open(shard, header.producer_id, header.base_offset, key)
 
     def _replay_record(self, record: Record) -> LedgerKey | None:
         try:
@@ -277,15 +277,15 @@ class DeliveryJournal:
 
         What happened before is written before, so that the log tells it in the same order.
         """
-        shelf = self._shelf(group_id)
-        self._write(shelf)
+        shard = self._shard(group_id)
+        self._write(shard)
         self.check_writable(group_id)
         records = [self._record(key, [event]) for key, event in events.items()]
-        now_ms, bytes_before = self._scheduler.now_ms(), shelf.partition.bytes_in
-        written = write_records(shelf.partition, records, identity, now_ms=now_ms)
-        shelf.bytes_since += shelf.partition.bytes_in - bytes_before
+        now_ms, bytes_before = self._clock.now_ms(), shard.partition.bytes_in
+        written = write_records(shard.partition, records, identity, now_ms=now_ms)
+        shard.bytes_since += shard.partition.bytes_in - bytes_before
         for key in events:
-            self._note_open(shelf, identity.producer_id, written.base_offset, key)
+            self._note_open(shard, identity.producer_id, written.base_offset, key)
         return written.last_offset
 
     def ended(self, partition: Partition, producer_id: int) -> list[LedgerKey]:
@@ -295,80 +295,80 @@ class DeliveryJournal:
         its group may be gone, and that is behind the marker in the log; ledgers see to it that
         the order of the two does not matter.
         """
-        shelf = self._shelves.get(partition.name.partition)
-        if shelf is None or shelf.partition is not partition:
+        shard = self._shards.get(partition.name.partition)
+        if shard is None or shard.partition is not partition:
             return []
-        ended = shelf.open.pop(producer_id, None)
+        ended = shard.open.pop(producer_id, None)
         return [] if ended is None else list(ended.ledgers)
 
-    def _end(self, shelf: _Shelf, producer_id: int, *, is_commit: bool) -> None:
-        for group_id, topic_id, number in self.ended(shelf.partition, producer_id):
+    def _end(self, shard: _Shard, producer_id: int, *, is_commit: bool) -> None:
+        for group_id, topic_id, number in self.ended(shard.partition, producer_id):
             ledger = self.ledgers.get((group_id, topic_id), {}).get(number)
             if ledger is not None:
                 ledger.apply(Ended(producer_id, is_commit))
 
     @staticmethod
-    def _note_open(shelf: _Shelf, producer_id: int, offset: int, key: LedgerKey) -> None:
-        opened = shelf.open.setdefault(producer_id, _OpenTransaction(offset))
+    def _note_open(shard: _Shard, producer_id: int, offset: int, key: LedgerKey) -> None:
+        opened = shard.open.setdefault(producer_id, _OpenTransaction(offset))
         opened.ledgers[key] = None
 
     # Writing
 
     def check_writable(self, group_id: str) -> None:
         """Refuse to change a queue while its earlier changes cannot be written down."""
-        shelf = self._shelf(group_id)
-        if shelf.partition.failure is not None:
-            raise shelf.partition.failure
-        if shelf.is_refused:
+        shard = self._shard(group_id)
+        if shard.partition.failure is not None:
+            raise shard.partition.failure
+        if shard.is_refused:
             raise StorageFailed("Delivery state cannot be written to the disk now; retry.")
 
     def changed(self, queue: Journaled) -> None:
         """The queue has events; they are written at the end of this turn."""
-        shelf = self._find_shelf(queue.group_id)
-        if shelf is not None:
-            shelf.changed[queue] = None
+        shard = self._find_shard(queue.group_id)
+        if shard is not None:
+            shard.changed[queue] = None
             self._write_soon()
 
     def saved(self, queue: Journaled) -> Promise[None]:
-        """Kept when all that the queue has said so far is durable."""
+        """Resolves when all that the queue has said so far is durable."""
         promise: Promise[None] = Promise()
-        shelf = self._find_shelf(queue.group_id)
-        if shelf is None:
+        shard = self._find_shard(queue.group_id)
+        if shard is None:
             promise.reject(not_here())
             return promise
-        shelf.changed[queue] = None
-        shelf.waiting.append(promise)
+        shard.changed[queue] = None
+        shard.waiting.append(promise)
         self._write_soon()
         return promise
 
     def written(self, queue: Journaled) -> Promise[None]:
-        """Kept when all that the queue has said so far is written, before it is durable."""
+        """Resolves when all that the queue has said so far is written, before it is durable."""
         promise: Promise[None] = Promise()
-        shelf = self._find_shelf(queue.group_id)
-        if shelf is None:
+        shard = self._find_shard(queue.group_id)
+        if shard is None:
             promise.reject(not_here())
             return promise
-        shelf.changed[queue] = None
-        shelf.unwritten.append(promise)
+        shard.changed[queue] = None
+        shard.unwritten.append(promise)
         self._write_soon()
         return promise
 
     def prove(self, group_id: str) -> Promise[None]:
-        """Kept when this node has committed something, and so has owned the group until then."""
+        """Resolves when this node has committed something: it has owned the group until then."""
         promise: Promise[None] = Promise()
-        shelf = self._find_shelf(group_id)
-        if shelf is None:
+        shard = self._find_shard(group_id)
+        if shard is None:
             promise.reject(not_here())
             return promise
-        shelf.unsaved.append(self._record(_CLOCK_KEY, []))
-        shelf.waiting.append(promise)
+        shard.unsaved.append(self._record(_CLOCK_KEY, []))
+        shard.waiting.append(promise)
         self._write_soon()
         return promise
 
     def note(self, events: Mapping[LedgerKey, Event]) -> None:
         """Write events that have been applied already."""
         for key, event in events.items():
-            self._shelf(key.group).unsaved.append(self._record(key, [event]))
+            self._shard(key.group).unsaved.append(self._record(key, [event]))
         self.flush()
 
     def ledger(self, key: LedgerKey) -> Ledger:
@@ -377,25 +377,25 @@ class DeliveryJournal:
         return self.ledgers.get((key.group, key.topic_id), {}).get(key.partition) or Ledger()
 
     def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
-        """Apply events to such a ledger; kept when they are durable."""
+        """Apply events to such a ledger; resolves when they are durable."""
         self.ensure_topic()
-        shelf = self._shelf(key.group)
+        shard = self._shard(key.group)
         ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
         ledger = ledgers.setdefault(key.partition, Ledger())
         for event in events:
             ledger.apply(event)
         promise: Promise[None] = Promise()
-        shelf.unsaved.append(self._record(key, events))
-        shelf.waiting.append(promise)
+        shard.unsaved.append(self._record(key, events))
+        shard.waiting.append(promise)
         self._write_soon()
         return promise
 
     def forget(self, group_id: str, topic_id: bytes) -> None:
         """The group, or the topic, is gone; so is what was known of them."""
         ledgers = self.ledgers.pop((group_id, topic_id), {})
-        shelf = self._find_shelf(group_id)
-        if shelf is not None and ledgers:
-            shelf.unsaved += [
+        shard = self._find_shard(group_id)
+        if shard is not None and ledgers:
+            shard.unsaved += [
                 self._record(LedgerKey(group_id, topic_id, number), [Forgotten()])
                 for number in ledgers
             ]
@@ -404,32 +404,32 @@ class DeliveryJournal:
     def flush(self) -> None:
         """Write everything now, without waiting for the end of the turn."""
         self._is_due = False
-        for shelf in list(self._shelves.values()):
-            if shelf.changed or shelf.unsaved or shelf.waiting or shelf.unwritten:
-                self._write(shelf)
+        for shard in list(self._shards.values()):
+            if shard.changed or shard.unsaved or shard.waiting or shard.unwritten:
+                self._write(shard)
 
     def _write_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._scheduler.call_soon(self._write_due)
+            self._clock.call_soon(self._write_due)
 
     def _write_due(self) -> None:
         if self._is_due:
             self.flush()
 
-    def _write(self, shelf: _Shelf) -> None:
-        changed, shelf.changed = shelf.changed, {}
-        shelf.leasing.update(changed)
+    def _write(self, shard: _Shard) -> None:
+        changed, shard.changed = shard.changed, {}
+        shard.leasing.update(changed)
         if changed and self._ticker is None:
-            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
+            self._ticker = self._clock.call_later(TICK_MS, self._tick)
         for queue in changed:
             for number, events in queue.take_events():
                 key = LedgerKey(queue.group_id, queue.topic_id, number)
-                shelf.unsaved.append(self._record(key, events))
+                shard.unsaved.append(self._record(key, events))
                 if self._topics.observer is not None:
-                    shelf.unreported.append((queue.group, queue.name_of(number), events))
-        waiting, shelf.waiting = shelf.waiting, []
-        unwritten, shelf.unwritten = shelf.unwritten, []
+                    shard.unreported.append((queue.group, queue.name_of(number), events))
+        waiting, shard.waiting = shard.waiting, []
+        unwritten, shard.unwritten = shard.unwritten, []
 
         reported: list[_Reportable] = []
 
@@ -443,71 +443,71 @@ class DeliveryJournal:
                     observe(observer, group, name, events)
 
         try:
-            self._append(shelf)
+            self._append(shard)
         except GoQueueError as error:
             _log.error("delivery state must wait: %s", error)
-            shelf.is_refused = True
+            shard.is_refused = True
             if not self._is_retrying:
                 self._is_retrying = True
-                self._scheduler.call_later(RETRY_MS, self._retry)
+                self._clock.call_later(RETRY_MS, self._retry)
             waiting += unwritten
             committed(error)
             return
-        shelf.is_refused = False
-        reported, shelf.unreported = shelf.unreported, []
+        shard.is_refused = False
+        reported, shard.unreported = shard.unreported, []
         for promise in unwritten:
             promise.resolve(None)
-        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
-        size_max = max(self._settings.snapshot_bytes, 2 * shelf.snapshot_bytes)
-        if shelf.bytes_since > size_max and not shelf.is_behind:
-            self._snapshot(shelf)
+        shard.partition.when_committed(shard.partition.end_offset - 1, committed)
+        size_max = max(self._settings.snapshot_bytes, 2 * shard.snapshot_bytes)
+        if shard.bytes_since > size_max and not shard.is_behind:
+            self._snapshot(shard)
 
     def _retry(self) -> None:
         self._is_retrying = False
         self._write_soon()
 
-    def _append(self, shelf: _Shelf) -> None:
+    def _append(self, shard: _Shard) -> None:
         """Write what has not been written; what the disk refuses stays where it is."""
-        if shelf.partition.failure is not None and shelf.unsaved:
-            raise shelf.partition.failure
-        while shelf.unsaved:
-            count = _fitting(shelf.unsaved)
-            shelf.bytes_since += self._append_batch(shelf.partition, shelf.unsaved[:count])
-            shelf.written_ms = shelf.unsaved[count - 1].timestamp_ms
-            del shelf.unsaved[:count]
+        if shard.partition.failure is not None and shard.unsaved:
+            raise shard.partition.failure
+        while shard.unsaved:
+            count = _fitting(shard.unsaved)
+            shard.bytes_since += self._append_batch(shard.partition, shard.unsaved[:count])
+            shard.written_ms = shard.unsaved[count - 1].timestamp_ms
+            del shard.unsaved[:count]
 
     def _tick(self) -> None:
         """Write down what time it is for those whose leases go on."""
-        self._ticker, now_ms = None, self._scheduler.now_ms()
+        self._ticker, now_ms = None, self._clock.now_ms()
         is_leasing = False
-        for shelf in list(self._shelves.values()):
-            shelf.leasing = {one: None for one in shelf.leasing if one.has_leases}
-            if not shelf.leasing:
+        for shard in list(self._shards.values()):
+            shard.leasing = {one: None for one in shard.leasing if one.has_leases}
+            if not shard.leasing:
                 continue
             is_leasing = True
-            if now_ms - shelf.written_ms >= TICK_MS and not shelf.is_refused:
-                shelf.unsaved.append(self._record(_CLOCK_KEY, []))
+            if now_ms - shard.written_ms >= TICK_MS and not shard.is_refused:
+                shard.unsaved.append(self._record(_CLOCK_KEY, []))
                 self._write_soon()
         if is_leasing:
-            self._ticker = self._scheduler.call_later(TICK_MS, self._tick)
+            self._ticker = self._clock.call_later(TICK_MS, self._tick)
 
     def _append_batch(self, partition: Partition, records: list[Record]) -> int:
         batch = encode_batch(records)
-        partition.write(memoryview(batch), now_ms=self._scheduler.now_ms())
+        partition.write(memoryview(batch), now_ms=self._clock.now_ms())
         return len(batch)
 
     def _record(self, key: LedgerKey, events: Iterable[Event]) -> Record:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         return Record(encode_key(key), encode_events(events), timestamp_ms=now_ms)
 
-    def _snapshot(self, shelf: _Shelf) -> None:
-        """Write all ledgers of the shelf, then delete what they replace."""
-        first = shelf.partition.end_offset
-        needed = min([first, *(one.first_offset for one in shelf.open.values())])
+    def _snapshot(self, shard: _Shard) -> None:
+        """Write all ledgers of the shard, then delete what they replace."""
+        first = shard.partition.end_offset
+        needed = min([first, *(one.first_offset for one in shard.open.values())])
         records = [
             self._record(LedgerKey(group_id, topic_id, number), [part])
             for (group_id, topic_id), ledgers in self.ledgers.items()
-            if self._find_shelf(group_id) is shelf
+            if self._find_shard(group_id) is shard
             for number, ledger in ledgers.items()
             if number == 0 or not ledger.is_empty  # the first one says that there is a queue
             for part in ledger.written_out()
@@ -516,31 +516,31 @@ class DeliveryJournal:
         try:
             while records:
                 count = _fitting(records)
-                size += self._append_batch(shelf.partition, records[:count])
+                size += self._append_batch(shard.partition, records[:count])
                 del records[:count]
         except GoQueueError as error:
             _log.error("a snapshot of delivery state must wait: %s", error)
-            shelf.bytes_since = 0  # The journal grows on, and then it is tried again.
+            shard.bytes_since = 0  # The journal grows on, and then it is tried again.
             return
-        shelf.bytes_since, shelf.snapshot_bytes = 0, size
+        shard.bytes_since, shard.snapshot_bytes = 0, size
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
                 try:
-                    shelf.partition.delete_before(needed)
+                    shard.partition.delete_before(needed)
                 except GoQueueError as refused:
                     _log.error("old delivery state stays where it is: %s", refused)
 
-        shelf.partition.when_committed(shelf.partition.end_offset - 1, committed)
+        shard.partition.when_committed(shard.partition.end_offset - 1, committed)
 
-    def _shelf(self, group_id: str) -> _Shelf:
-        shelf = self._find_shelf(group_id)
-        if shelf is None:
+    def _shard(self, group_id: str) -> _Shard:
+        shard = self._find_shard(group_id)
+        if shard is None:
             raise not_here()
-        return shelf
+        return shard
 
-    def _find_shelf(self, group_id: str) -> _Shelf | None:
-        return self._shelves.get(self.number_of(group_id))
+    def _find_shard(self, group_id: str) -> _Shard | None:
+        return self._shards.get(self.number_of(group_id))
 
 
 def not_here() -> NotCoordinator:

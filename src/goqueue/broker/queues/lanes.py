@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial as bound
 
 from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.attributes import PRIORITY_HEADER, parse_priority, payload_has_attributes
 from goqueue.model.batch import (
     CODEC_MASK,
@@ -208,7 +208,7 @@ class Lanes:
     def __init__(
         self,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         *,
         save_ms: int,
         grown: Callable[[Partition, int], None],
@@ -219,7 +219,7 @@ class Lanes:
         `begins` is told that it begins later, before its lanes forget what went.
         """
         self._disk = disk
-        self._scheduler = scheduler
+        self._clock = clock
         self._save_ms = save_ms
         self._grown = grown
         self._begins = begins
@@ -232,7 +232,7 @@ class Lanes:
         """The lanes of a partition, which are followed from now on."""
         lanes = self._lanes.get(partition)
         if lanes is None:
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._clock.now_ms()
             lanes = PartitionLanes(self._disk, partition, now_ms=now_ms)
             self._lanes[partition] = lanes
             partition.watchers[self] = None
@@ -263,7 +263,7 @@ class Lanes:
     def _follow_soon(self) -> None:
         if not self._is_following:
             self._is_following = True
-            self._scheduler.call_soon(self._follow)
+            self._clock.call_soon(self._follow)
 
     def catch_up(self) -> None:
         """Look at what has come now: who was told that a message is stored may ask for it."""
@@ -291,11 +291,11 @@ class Lanes:
         if lanes.index.end < start:
             self._begins(lanes.partition, start)
         try:
-            size, has_more = lanes.follow(bytes_max, self._scheduler.now_ms())
+            size, has_more = lanes.follow(bytes_max, self._clock.now_ms())
         except GoQueueError as error:
             _log.error("the lanes of %s must wait: %s", lanes.partition.name, error)
             again = bound(self.partition_advanced, lanes.partition)
-            self._scheduler.call_later(RETRY_MS, again)
+            self._clock.call_later(RETRY_MS, again)
             return 0
         if has_more:
             self._behind[lanes.partition] = None
@@ -304,7 +304,7 @@ class Lanes:
     def _save_later(self) -> None:
         if not self._is_saving:
             self._is_saving = True
-            self._scheduler.call_later(self._save_ms, self._save_some)
+            self._clock.call_later(self._save_ms, self._save_some)
 
     def _save_some(self) -> None:
         writes = [write for one in self._lanes.values() if (write := one.save()) is not None]
@@ -312,7 +312,7 @@ class Lanes:
         if self._lanes:
             self._save_later()
         if writes:
-            self._scheduler.run_blocking(bound(_write_all, self._write, writes), _raise)
+            self._clock.run_blocking(bound(_write_all, self._write, writes), _raise)
 
     @staticmethod
     def _write(write: Callable[[], None] | None) -> None:

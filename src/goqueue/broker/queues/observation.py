@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from goqueue.delivery import Event
 from goqueue.delivery.grants import Granted, Voided
-from goqueue.delivery.ledger import Buried, Done, Finish, Retried
+from goqueue.delivery.ledger import DeadLettered, Done, Finish, Retried
 from goqueue.delivery.ranges import ranges_of
 from goqueue.model.names import TopicPartition
 from goqueue.model.observer import Observer, Outcome
@@ -34,5 +34,5 @@ def observe(
         elif isinstance(event, Voided) and event.offsets:
             ranges = ranges_of(sorted(event.offsets))
             observer.settled(group, partition, ranges, outcome=Outcome.RELEASED)
-        elif isinstance(event, Buried):
+        elif isinstance(event, DeadLettered):
             observer.dead_lettered(group, partition, event.ranges)

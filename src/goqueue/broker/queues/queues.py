@@ -41,7 +41,7 @@ from goqueue.delivery import (
     check_queue_settings,
     stats,
 )
-from goqueue.loop.clock import MonotonicScheduler, Scheduler
+from goqueue.loop.clock import Clock, MonotonicClock
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import (
     GroupKindMismatch,
@@ -76,7 +76,7 @@ class Queues:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         topics: Topics,
         settings: DeliverySettings,
@@ -92,18 +92,18 @@ class Queues:
 
         `look` tells where partitions begin and end, whoever leads them.
         """
-        scheduler = MonotonicScheduler(scheduler)
-        self._scheduler = scheduler
+        clock = MonotonicClock(clock)
+        self._clock = clock
         self._topics = topics
         self._new_id = new_id
         self._is_stream_group = is_stream_group
         self._leaders = leaders
         self._is_alone = is_alone
         self._hosts = QueueHosts(
-            scheduler, disk, topics, settings, random, None if is_alone else leaders
+            clock, disk, topics, settings, random, None if is_alone else leaders
         )
         self.journal = self._hosts.journal
-        self._transactional = TransactionalAcks(scheduler, self._hosts)
+        self._transactional = TransactionalAcks(clock, self._hosts)
         self._look = look
         # Changes of settings under way, by group; the next one of a group waits for them.
         self._changing: dict[str, Promise[None]] = {}
@@ -163,7 +163,7 @@ class Queues:
         return self._describe(self._owned(name))
 
     def create(self, name: str, settings: Mapping[str, Any] | None = None) -> Promise[None]:
-        """Make a group, or give one that exists these settings; kept when it is durable.
+        """Make a group, or give one that exists these settings; resolves when it is durable.
 
         Without settings one that another node has made meanwhile stays as it is.
         """
@@ -332,7 +332,7 @@ class Queues:
 
     def ack(self, name: str, receipts: Sequence[str]) -> Promise[Outcomes]:
         """These messages are done; the outcome of each receipt, in order."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         return self._settle(name, receipts, lambda queue, some: queue.ack(now_ms, some))
 
     def nack(
@@ -341,7 +341,7 @@ class Queues:
         """These messages come again, after this delay or after the group's backoff."""
         if delay_ms is not None:
             _check("delay_ms", delay_ms, 0, DELAY_MS_MAX)
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         return self._settle(
             name, receipts, lambda queue, some: queue.nack(now_ms, some, delay_ms=delay_ms)
         )
@@ -352,7 +352,7 @@ class Queues:
         """These messages go to the dead-letter topic."""
         if len(reason) > REASON_LENGTH_MAX:
             raise InvalidRequest(f"A reason has at most {REASON_LENGTH_MAX} characters.")
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         return self._settle(
             name, receipts, lambda queue, some: queue.reject(now_ms, some, reason=reason)
         )
@@ -370,7 +370,7 @@ class Queues:
         if visibility_ms is None:
             visibility_ms = group.settings.visibility_ms
         _check("visibility_ms", visibility_ms, 1, VISIBILITY_MS_MAX)
-        now_ms, until = self._scheduler.now_ms(), visibility_ms
+        now_ms, until = self._clock.now_ms(), visibility_ms
         return self._settle(
             name,
             receipts,
@@ -433,7 +433,7 @@ class Queues:
         offsets: Mapping[int, int] | None,
         time_ms: int | None,
     ) -> dict[int, int]:
-        hosted, now_ms = await begun, self._scheduler.now_ms
+        hosted, now_ms = await begun, self._clock.now_ms
         if offsets is not None:
             return await rewind_to(self._look, hosted, offsets, now_ms=now_ms)
         assert time_ms is not None
@@ -459,15 +459,15 @@ class Queues:
         _check("count", count, 1, PEEK_MESSAGES_MAX)
         hosted = self.queue_of(name, topic_name)
         reader = self._hosts.sources.reader
-        return promised(peek_at(reader, self._scheduler, hosted, number, offset, count))
+        return promised(peek_at(reader, self._clock, hosted, number, offset, count))
 
     def stats(self, name: str, topic_name: str) -> QueueStats:
-        return stats(self.queue_of(name, topic_name).queue, self._scheduler.now_ms())
+        return stats(self.queue_of(name, topic_name).queue, self._clock.now_ms())
 
     def lanes(self, topic_name: str) -> TopicLanes:
         """How the lanes of a topic are set, what the copies here hold, and how each group fares."""
         topic = self._topics.get(topic_name)
-        return lanes_of(self._hosts, self._topics, topic, now_ms=self._scheduler.now_ms())
+        return lanes_of(self._hosts, self._topics, topic, now_ms=self._clock.now_ms())
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

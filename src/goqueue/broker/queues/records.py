@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from goqueue.broker.queues.remote_partitions import Awaited, DistantCopy
+from goqueue.broker.queues.remote_partitions import Awaited, RemoteCopy
 from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, decode_columns
 from goqueue.model.errors import (
@@ -34,7 +34,7 @@ _RECORD_COST = 40
 
 _log = logging.getLogger(__name__)
 
-Source = Partition | DistantCopy
+Source = Partition | RemoteCopy
 
 
 class Part(NamedTuple):
@@ -325,7 +325,7 @@ async def read_soon(
             continue
         if found.awaited is None:
             return whole
-        assert isinstance(source, DistantCopy), "a copy on this node is read at once"
+        assert isinstance(source, RemoteCopy), "a copy on this node is read at once"
         try:
             await source.arrival()
         except GoQueueError as error:
@@ -336,7 +336,7 @@ async def read_soon(
 
 def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
     """Batches from an offset on, what was aborted in them, and up to where that is all."""
-    if isinstance(source, DistantCopy):
+    if isinstance(source, RemoteCopy):
         piece = source.read(offset, bytes_max=bytes_max)
         return piece.data, AbortedSpans(piece.aborted), piece.end_offset
     part = source.read(offset, bytes_max=bytes_max, is_committed_only=True)

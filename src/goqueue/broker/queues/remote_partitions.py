@@ -24,15 +24,15 @@ import msgspec
 from goqueue.broker.queues.supply import (
     NOT_LED,
     AskedBatches,
-    AskedLanes,
+    LanesAnswer,
+    LanesRequest,
     ToldBatches,
-    ToldLanes,
     encode,
 )
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery import Arrivals, LaneIndex
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answered, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
@@ -52,7 +52,7 @@ _PIECE_COST = 4 << 10  # about what a piece needs besides its bytes
 
 _log = logging.getLogger(__name__)
 
-_lanes_decoder = msgspec.msgpack.Decoder(list[ToldLanes])
+_lanes_decoder = msgspec.msgpack.Decoder(list[LanesAnswer])
 _batches_decoder = msgspec.msgpack.Decoder(ToldBatches)
 
 Key = tuple[bytes, int]
@@ -83,10 +83,10 @@ class Piece:
         return Piece(offset, self.end_offset, self.data[at:] if at else self.data, self.aborted)
 
 
-class DistantCopy:
+class RemoteCopy:
     """A partition of other nodes, as far as it is known and needed here."""
 
-    def __init__(self, copies: DistantCopies, topic: Topic, number: int, now_ms: int) -> None:
+    def __init__(self, copies: RemoteCopies, topic: Topic, number: int, now_ms: int) -> None:
         self.topic = topic
         self.number = number
         self.name = TopicPartition(topic.name, number)
@@ -109,7 +109,7 @@ class DistantCopy:
         return self.topic.id, self.number
 
     @property
-    def source(self) -> DistantCopy:
+    def source(self) -> RemoteCopy:
         """What records are read from."""
         return self
 
@@ -137,7 +137,7 @@ class DistantCopy:
         return piece.after(offset)
 
     def arrival(self) -> Promise[None]:
-        """Kept when something has come; broken when what was asked for cannot be had now."""
+        """Resolves when something has come; broken when what was asked for cannot be had now."""
         promise: Promise[None] = Promise()
         if self.is_gone:
             promise.reject(NotLeader(self.name, -1))
@@ -180,47 +180,47 @@ class _Question:
 
     node: int
     number: int
-    copies: dict[Key, DistantCopy] = field(default_factory=dict)
+    copies: dict[Key, RemoteCopy] = field(default_factory=dict)
     turn: int = 0  # which of the calls is the current one
     is_due: bool = False
 
 
-class DistantCopies:
+class RemoteCopies:
     """All such partitions, kept up with their leaders."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         *,
-        grown: Callable[[DistantCopy], None],
-        begins: Callable[[DistantCopy, int], None],
-        arrived: Callable[[DistantCopy], None],
-        is_used: Callable[[DistantCopy], bool],
+        grown: Callable[[RemoteCopy], None],
+        begins: Callable[[RemoteCopy, int], None],
+        arrived: Callable[[RemoteCopy], None],
+        is_used: Callable[[RemoteCopy], bool],
     ) -> None:
         """`grown` hears of more messages, `arrived` of batches that can be read now.
 
         `begins` is told that a partition begins later before that is so.
         """
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._grown = grown
         self._begins = begins
         self._arrived = arrived
         self._is_used = is_used
-        self._copies: dict[Key, DistantCopy] = {}
+        self._copies: dict[Key, RemoteCopy] = {}
         self._questions: dict[tuple[int, int], _Question] = {}
-        self._ahead: OrderedDict[tuple[DistantCopy, int], int] = OrderedDict()
+        self._ahead: OrderedDict[tuple[RemoteCopy, int], int] = OrderedDict()
         self._ahead_bytes = 0
         self._is_stopped = False
 
-    def of(self, topic: Topic, number: int) -> DistantCopy:
+    def of(self, topic: Topic, number: int) -> RemoteCopy:
         """A partition that other nodes keep, which is followed from now on."""
         copy = self._copies.get((topic.id, number))
         if copy is None:
-            copy = DistantCopy(self, topic, number, self._scheduler.now_ms())
+            copy = RemoteCopy(self, topic, number, self._clock.now_ms())
             self._copies[copy.key] = copy
             self._enlist(copy)
         return copy
@@ -237,7 +237,7 @@ class DistantCopies:
     def stop(self) -> None:
         self._is_stopped = True
 
-    def _leader_of(self, copy: DistantCopy) -> tuple[int, int] | None:
+    def _leader_of(self, copy: RemoteCopy) -> tuple[int, int] | None:
         node = self._leaders.node_of(copy.topic, copy.number)
         if node < 0 or node == self._leaders.node_id:
             return None
@@ -245,7 +245,7 @@ class DistantCopies:
 
     # Following
 
-    def _enlist(self, copy: DistantCopy) -> None:
+    def _enlist(self, copy: RemoteCopy) -> None:
         """Ask the leader of a copy for news of it, or see later who that is."""
         if self._is_stopped or copy.is_gone or copy.led_by is not None:
             return
@@ -254,7 +254,7 @@ class DistantCopies:
             return
         copy.led_by = self._leader_of(copy)
         if copy.led_by is None:
-            self._scheduler.call_later(RETRY_MS, partial(self._enlist, copy))
+            self._clock.call_later(RETRY_MS, partial(self._enlist, copy))
             return
         number = crc32(copy.topic.id + copy.number.to_bytes(4, "big")) % QUESTIONS_MAX
         place = (copy.led_by[0], number)
@@ -264,7 +264,7 @@ class DistantCopies:
         question.copies[copy.key] = copy
         self._ask_soon(question)
 
-    def _leave(self, copy: DistantCopy) -> None:
+    def _leave(self, copy: RemoteCopy) -> None:
         """The leader that was asked is it no longer."""
         for question in list(self._questions.values()):
             if question.copies.pop(copy.key, None) is not None and not question.copies:
@@ -275,7 +275,7 @@ class DistantCopies:
         for first in copy.damaged():
             self._forget(copy, first)
 
-    def _drop(self, copy: DistantCopy) -> None:
+    def _drop(self, copy: RemoteCopy) -> None:
         """No queue reads it any more."""
         self._leave(copy)
         copy.is_gone = True
@@ -288,7 +288,7 @@ class DistantCopies:
         """At the end of the turn: what comes to be in it shares a call."""
         if not question.is_due:
             question.is_due = True
-            self._scheduler.call_soon(partial(self._ask, question))
+            self._clock.call_soon(partial(self._ask, question))
 
     def _ask(self, question: _Question) -> None:
         question.is_due = False
@@ -298,7 +298,7 @@ class DistantCopies:
             return
         question.turn += 1
         copies = list(question.copies.values())
-        asked = AskedLanes(
+        asked = LanesRequest(
             question.number,
             WAIT_MS,
             [
@@ -315,7 +315,7 @@ class DistantCopies:
         self,
         question: _Question,
         turn: int,
-        copies: list[DistantCopy],
+        copies: list[RemoteCopy],
         answer: Answered | None,
         error: Exception | None,
     ) -> None:
@@ -339,16 +339,16 @@ class DistantCopies:
         if question.copies:
             self._ask_soon(question)
 
-    def _try_later(self, copy: DistantCopy) -> None:
+    def _try_later(self, copy: RemoteCopy) -> None:
         was_fetching = bool(copy.fetching)
         self._leave(copy)
         if was_fetching:
             # Nobody listens to those answers any more, so whoever waits for them asks again.
             copy.tell(None)
             self._arrived(copy)
-        self._scheduler.call_later(RETRY_MS, partial(self._enlist, copy))
+        self._clock.call_later(RETRY_MS, partial(self._enlist, copy))
 
-    def _learn(self, copy: DistantCopy, told: ToldLanes) -> None:
+    def _learn(self, copy: RemoteCopy, told: LanesAnswer) -> None:
         if told.start_offset > copy.start_offset:
             self._begins(copy, told.start_offset)
             copy.start_offset = told.start_offset
@@ -359,7 +359,7 @@ class DistantCopies:
             if end > copy.index.end:
                 copy.index.note(copy.index.end, end - 1, lane)
         if copy.index.end > first:
-            copy.arrivals.note(first, self._scheduler.now_ms())
+            copy.arrivals.note(first, self._clock.now_ms())
             self._grown(copy)
         if not copy.is_known:
             copy.is_known = True
@@ -367,7 +367,7 @@ class DistantCopies:
 
     # Fetching
 
-    def fetch(self, copy: DistantCopy, offset: int, bytes_max: int) -> None:
+    def fetch(self, copy: RemoteCopy, offset: int, bytes_max: int) -> None:
         """Have the batches from an offset on sent by whoever leads the partition."""
         is_busy = offset in copy.fetching or len(copy.fetching) >= FETCHES_MAX
         if is_busy or copy.is_resting or copy.is_gone or self._is_stopped:
@@ -381,7 +381,7 @@ class DistantCopies:
 
     def _fetched(
         self,
-        copy: DistantCopy,
+        copy: RemoteCopy,
         tenure: int,
         offset: int,
         answer: Answered | None,
@@ -405,7 +405,7 @@ class DistantCopies:
         copy.tell(None)
         self._arrived(copy)
 
-    def _rest(self, copy: DistantCopy, error: GoQueueError | None) -> None:
+    def _rest(self, copy: RemoteCopy, error: GoQueueError | None) -> None:
         """What was asked for cannot be had now; try again a little later."""
         if isinstance(error, OffsetOutOfRange):
             # It was deleted. Where the partition begins now is answered at once.
@@ -421,14 +421,14 @@ class DistantCopies:
                 copy.tell(None)
                 self._arrived(copy)
 
-        self._scheduler.call_later(RETRY_MS, go_on)
+        self._clock.call_later(RETRY_MS, go_on)
 
     # What is kept ahead
 
-    def touch(self, copy: DistantCopy, piece: Piece) -> None:
+    def touch(self, copy: RemoteCopy, piece: Piece) -> None:
         self._ahead.move_to_end((copy, piece.offset))
 
-    def _keep(self, copy: DistantCopy, piece: Piece) -> None:
+    def _keep(self, copy: RemoteCopy, piece: Piece) -> None:
         self._forget(copy, piece.offset)
         copy.put(piece)
         size = self._ahead[copy, piece.offset] = len(piece.data) + _PIECE_COST
@@ -436,7 +436,7 @@ class DistantCopies:
         while self._ahead_bytes > AHEAD_BYTES_MAX and len(self._ahead) > 1:
             self._forget(*next(iter(self._ahead)))
 
-    def _forget(self, copy: DistantCopy, first: int) -> None:
+    def _forget(self, copy: RemoteCopy, first: int) -> None:
         size = self._ahead.pop((copy, first), None)
         if size is not None:
             self._ahead_bytes -= size

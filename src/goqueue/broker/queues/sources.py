@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.lanes import Lanes, PartitionLanes
 from goqueue.broker.queues.records import RecordReader, Source
-from goqueue.broker.queues.remote_partitions import DistantCopies, DistantCopy
+from goqueue.broker.queues.remote_partitions import RemoteCopies, RemoteCopy
 from goqueue.broker.queues.supply import QueueSupply
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import DeliverySettings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
@@ -27,7 +27,7 @@ class QueueSources:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         topics: Topics,
         settings: DeliverySettings,
@@ -40,21 +40,21 @@ class QueueSources:
         self.reader = RecordReader(settings.batch_cache_bytes, is_curable=self._is_curable)
         self.lanes = Lanes(
             disk,
-            scheduler,
+            clock,
             save_ms=settings.lanes_save_ms,
             grown=self._grown,
             begins=self._begins,
         )
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._is_awaited = is_awaited
-        self._distant: DistantCopies | None = None
+        self._remote: RemoteCopies | None = None
         self._supply: QueueSupply | None = None
         if leaders is not None:
-            self._supply = QueueSupply(scheduler, topics, leaders, self.lanes)
-            self._distant = DistantCopies(
-                scheduler,
+            self._supply = QueueSupply(clock, topics, leaders, self.lanes)
+            self._remote = RemoteCopies(
+                clock,
                 topics,
                 leaders,
                 grown=lambda copy: self._advance(copy.topic, copy.number, copy),
@@ -63,12 +63,12 @@ class QueueSources:
                 is_used=self._is_used,
             )
 
-    def of(self, topic: Topic, number: int) -> PartitionLanes | DistantCopy:
+    def of(self, topic: Topic, number: int) -> PartitionLanes | RemoteCopy:
         """The lanes of a partition, which are followed from now on."""
         partition = topic.partitions[number]
-        if self._distant is None or self._topics.keeps(partition):
+        if self._remote is None or self._topics.keeps(partition):
             return self.lanes.of(partition)
-        return self._distant.of(topic, number)
+        return self._remote.of(topic, number)
 
     def source_of(self, topic: Topic, number: int) -> Source:
         """What the records of a partition are read from."""
@@ -81,8 +81,8 @@ class QueueSources:
         return self._leaders.is_curable(topic.id, source.name.partition)
 
     def stop(self) -> None:
-        if self._distant is not None:
-            self._distant.stop()
+        if self._remote is not None:
+            self._remote.stop()
 
     # The log moves
 
@@ -94,9 +94,9 @@ class QueueSources:
         if topic is not None and topic.id in self.by_topic:
             self._advance(topic, partition.name.partition, self.lanes.of(partition))
 
-    def _advance(self, topic: Topic, number: int, lanes: PartitionLanes | DistantCopy) -> None:
+    def _advance(self, topic: Topic, number: int, lanes: PartitionLanes | RemoteCopy) -> None:
         """Tell the queues of a topic what is known of a partition now."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for hosted in self.by_topic.get(topic.id, ()):
             if number >= len(hosted.queue.partitions):
                 continue
@@ -111,19 +111,17 @@ class QueueSources:
             hosted.queue.advance(number, lanes.stable_end, now_ms)
             hosted.wake()
 
-    def _is_current(self, topic: Topic, number: int, lanes: PartitionLanes | DistantCopy) -> bool:
+    def _is_current(self, topic: Topic, number: int, lanes: PartitionLanes | RemoteCopy) -> bool:
         partition = topic.partitions[number]
         if self._topics.keeps(partition):
             return lanes.source is partition
-        return isinstance(lanes, DistantCopy)
+        return isinstance(lanes, RemoteCopy)
 
-    def _switch(
-        self, hosted: HostedQueue, number: int, lanes: PartitionLanes | DistantCopy
-    ) -> None:
+    def _switch(self, hosted: HostedQueue, number: int, lanes: PartitionLanes | RemoteCopy) -> None:
         known, start = hosted.queue.partitions[number], lanes.source.start_offset
         if known.log_start < start:
             # As long as the lanes are known of what it does not begin with.
-            hosted.queue.start_moved(number, start, self._scheduler.now_ms())
+            hosted.queue.start_moved(number, start, self._clock.now_ms())
         known.index, known.arrivals = lanes.index, lanes.arrivals
         former, hosted.sources[number] = hosted.sources[number], lanes.source
         self.reader.drop(former)
@@ -135,18 +133,18 @@ class QueueSources:
         if topic is not None:
             self._tell_start(topic, self.lanes.of(partition), partition.name.partition, start)
 
-    def _copy_begins(self, copy: DistantCopy, start: int) -> None:
+    def _copy_begins(self, copy: RemoteCopy, start: int) -> None:
         self._tell_start(copy.topic, copy, copy.number, start)
 
     def _tell_start(
-        self, topic: Topic, lanes: PartitionLanes | DistantCopy, number: int, start: int
+        self, topic: Topic, lanes: PartitionLanes | RemoteCopy, number: int, start: int
     ) -> bool:
         """Tell queues what retention has removed; whether there was any that did not know."""
         is_news = False
         for hosted in self.by_topic.get(topic.id, ()):
             known = hosted.queue.partitions[number] if number < len(hosted.sources) else None
             if known is not None and known.index is lanes.index and known.log_start < start:
-                hosted.queue.start_moved(number, start, self._scheduler.now_ms())
+                hosted.queue.start_moved(number, start, self._clock.now_ms())
                 hosted.wake()
                 is_news = True
         return is_news
@@ -169,8 +167,8 @@ class QueueSources:
         """Copies have come to this node or left it, or are led by another one."""
         for topic_id in topic_ids:
             topic = self._topics.find_by_id(topic_id)
-            if self._distant is not None:
-                self._distant.leaders_changed(topic_id)
+            if self._remote is not None:
+                self._remote.leaders_changed(topic_id)
             if topic is None or not self.by_topic.get(topic_id):
                 continue
             for number in range(len(topic.partitions)):
@@ -183,7 +181,7 @@ class QueueSources:
             if isinstance(source, Partition):
                 self.lanes.drop(source)
 
-    def _is_used(self, copy: DistantCopy) -> bool:
+    def _is_used(self, copy: RemoteCopy) -> bool:
         """Whether a queue reads a partition of other nodes, or will as soon as it can."""
         topic_id, number = copy.key
         topic = self._topics.find_by_id(topic_id)
@@ -195,6 +193,6 @@ class QueueSources:
         is_wanted = bool(queues) or self._is_awaited(topic_id)
         return is_wanted and not self._topics.keeps(topic.partitions[number])
 
-    def _arrived(self, copy: DistantCopy) -> None:
+    def _arrived(self, copy: RemoteCopy) -> None:
         for hosted in self.by_topic.get(copy.topic.id, ()):
             hosted.arrived(copy)

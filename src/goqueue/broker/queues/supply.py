@@ -17,7 +17,7 @@ from msgspec import Meta
 from goqueue.broker.queues.lanes import Lanes
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.peers import Answer, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.bounds import Offset, PartitionNumber, TopicId
@@ -31,7 +31,7 @@ NOT_LED = -1
 encode = msgspec.msgpack.Encoder().encode
 
 
-class AskedLanes(msgspec.Struct, frozen=True, array_like=True):
+class LanesRequest(msgspec.Struct, frozen=True, array_like=True):
     """Which lanes are wanted: of each partition from where on, and where it was known to begin.
 
     A question with the number of an earlier one of the same node takes its place.
@@ -42,7 +42,7 @@ class AskedLanes(msgspec.Struct, frozen=True, array_like=True):
     places: list[tuple[bytes, int, int, int]]  # topic, partition, offset, known start
 
 
-class ToldLanes(msgspec.Struct, frozen=True, array_like=True):
+class LanesAnswer(msgspec.Struct, frozen=True, array_like=True):
     """News of one place: `runs` are ends and lanes in turn, beginning where it was asked for."""
 
     place: int
@@ -64,7 +64,7 @@ class ToldBatches(msgspec.Struct, frozen=True, array_like=True):
     aborted: list[AbortedTransaction]
 
 
-_lanes_decoder = msgspec.msgpack.Decoder(AskedLanes)
+_lanes_decoder = msgspec.msgpack.Decoder(LanesRequest)
 _batches_decoder = msgspec.msgpack.Decoder(AskedBatches)
 
 
@@ -72,7 +72,7 @@ _batches_decoder = msgspec.msgpack.Decoder(AskedBatches)
 class _Waiting:
     """A node that waits for news of lanes."""
 
-    asked: AskedLanes
+    asked: LanesRequest
     promise: Promise[Answer]
     partitions: list[Partition] = field(default_factory=list)
     timer: Handle | None = None
@@ -81,10 +81,8 @@ class _Waiting:
 class QueueSupply:
     """Answers other nodes."""
 
-    def __init__(
-        self, scheduler: Scheduler, topics: Topics, leaders: Leaders, lanes: Lanes
-    ) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, topics: Topics, leaders: Leaders, lanes: Lanes) -> None:
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._lanes = lanes
@@ -120,12 +118,12 @@ class QueueSupply:
         for partition in waiting.partitions:
             self._watched.setdefault(partition, {})[key] = None
         wait_ms = min(asked.wait_ms, WAIT_MS_MAX)
-        waiting.timer = self._scheduler.call_later(
+        waiting.timer = self._clock.call_later(
             wait_ms, lambda: self._answer(key, self._news(asked))
         )
         return waiting.promise
 
-    def _answer(self, key: tuple[int, int], news: list[ToldLanes]) -> None:
+    def _answer(self, key: tuple[int, int], news: list[LanesAnswer]) -> None:
         waiting = self._waiting.pop(key)
         if waiting.timer is not None:
             waiting.timer.cancel()
@@ -137,14 +135,14 @@ class QueueSupply:
                     del self._watched[partition]
         waiting.promise.resolve(Answer(encode(news)))
 
-    def _news(self, asked: AskedLanes) -> list[ToldLanes]:
+    def _news(self, asked: LanesRequest) -> list[LanesAnswer]:
         """What there is to tell, as much of it as one answer holds."""
-        news: list[ToldLanes] = []
+        news: list[LanesAnswer] = []
         room = RUNS_MAX
         for place, (topic_id, number, offset, known_start) in enumerate(asked.places):
             partition = self._led(topic_id, number)
             if partition is None:
-                news.append(ToldLanes(place, NOT_LED, []))
+                news.append(LanesAnswer(place, NOT_LED, []))
                 continue
             index = self._lanes.of(partition).index
             start = partition.start_offset
@@ -157,7 +155,7 @@ class QueueSupply:
                 room -= 1
                 if room <= 0:
                     break
-            news.append(ToldLanes(place, start, runs))
+            news.append(LanesAnswer(place, start, runs))
         return news
 
     def _led(self, topic_id: bytes, number: int) -> Partition | None:

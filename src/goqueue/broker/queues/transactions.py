@@ -14,7 +14,7 @@ from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
 from goqueue.broker.queues.settling import Outcomes, route
 from goqueue.delivery import LedgerKey, Preparation
 from goqueue.delivery.ranges import ranges_of
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
@@ -25,8 +25,8 @@ from goqueue.partition import Partition
 class TransactionalAcks:
     """The acks of transactions, for all queue groups of the node."""
 
-    def __init__(self, scheduler: Scheduler, hosts: QueueHosts) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, hosts: QueueHosts) -> None:
+        self._clock = clock
         self._hosts = hosts
 
     def participant(self, group: HostedGroup) -> Partition:
@@ -76,7 +76,7 @@ class TransactionalAcks:
         identity: ProducerIdentity,
         outcomes: Outcomes,
     ) -> dict[HostedQueue, Preparation]:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         plans: dict[HostedQueue, Preparation] = {}
         for hosted, places in route(list(group.queues.values()), receipts, outcomes).items():
             some = [receipts[place] for place in places]
@@ -95,7 +95,7 @@ class TransactionalAcks:
             hosted = group.queues.get(key.topic_id) if group is not None else None
             if hosted is not None:
                 queues[hosted] = None
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for hosted in queues:
             self._observe(hosted, producer_id, is_commit=is_commit)
             hosted.queue.end_transaction(producer_id, now_ms, is_commit=is_commit)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import AbortedTransaction, Partition
 from goqueue.storage.log import Slice
@@ -47,25 +47,25 @@ class Fetch:
         "_available",
         "_bytes_max",
         "_bytes_min",
+        "_clock",
         "_done",
         "_from_follower",
         "_is_committed_only",
         "_is_finishing",
-        "_scheduler",
         "_timer",
         "_wanted",
     )
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         wanted: Sequence[Wanted],
         *,
         bytes_min: int,
         bytes_max: int,
         done: FetchDone,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._wanted = wanted
         self._bytes_min = bytes_min
         self._bytes_max = bytes_max
@@ -89,7 +89,7 @@ class Fetch:
                 size = result.batches.length if result.batches is not None else 0
                 self._available[result.partition] = size
                 result.partition.watchers[self] = None
-        self._timer = self._scheduler.call_later(wait_ms, self._finish)
+        self._timer = self._clock.call_later(wait_ms, self._finish)
 
     def partition_advanced(self, partition: Partition) -> None:
         """There is more in one of the partitions; see whether it is enough now."""
@@ -100,7 +100,7 @@ class Fetch:
             return
         # One round of syncing advances several partitions: let the answer have them all.
         self._is_finishing = True
-        self._scheduler.call_soon(self._finish)
+        self._clock.call_soon(self._finish)
 
     def _has_enough(self, partition: Partition) -> bool:
         """Whether there is as much as is waited for, now that there is more in a partition."""

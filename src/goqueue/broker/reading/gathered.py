@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.broker.reading.records import Page, Place, Reading, record_size
-from goqueue.broker.reading.remote import DistantReader
+from goqueue.broker.reading.remote import RemoteReader
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 
@@ -17,7 +17,7 @@ class GatheredReading(Reading):
 
     def __init__(
         self,
-        reader: DistantReader,
+        reader: RemoteReader,
         places: Sequence[Place],
         *,
         records_max: int,

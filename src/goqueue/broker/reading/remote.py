@@ -70,7 +70,7 @@ class _Found(NamedTuple):
     offset: int
 
 
-class _DistantLog(NamedTuple):
+class _RemoteLog(NamedTuple):
     size: int
 
 
@@ -93,7 +93,7 @@ class _Look(msgspec.Struct, frozen=True, array_like=True):
     with_records_end: bool = False
 
 
-class DistantBounds:
+class RemoteBounds:
     """A partition as another node saw it a moment ago."""
 
     def __init__(self, name: TopicPartition, seen: _Seen, times_ms: Sequence[int]) -> None:
@@ -103,7 +103,7 @@ class DistantBounds:
         self.end_offset = seen.end_offset
         self.high_watermark = seen.high_watermark
         self.last_stable_offset = seen.last_stable_offset
-        self.log = _DistantLog(seen.size)
+        self.log = _RemoteLog(seen.size)
         self._times = dict(zip(times_ms, seen.times, strict=True))
         self._records_end = seen.records_end
 
@@ -151,7 +151,7 @@ _number_decoder = msgspec.msgpack.Decoder(int)
 Here = Callable[[Reading, int], None]
 
 
-class DistantReader:
+class RemoteReader:
     """Asks other nodes for records, and answers them."""
 
     def __init__(self, topics: Topics, leaders: Leaders, peers: Peers, *, start: Here) -> None:
@@ -202,7 +202,7 @@ class DistantReader:
                 found.update((number, topic.partition(number)) for number in its)
                 continue
             for number, seen in zip(its, answers, strict=True):
-                found[number] = DistantBounds(topic.partition(number).name, seen, times_ms)
+                found[number] = RemoteBounds(topic.partition(number).name, seen, times_ms)
         return [found[number] for number in numbers]
 
     def _ask_bounds(

@@ -41,7 +41,7 @@ class Ledgers(Protocol):
     def ledger(self, key: LedgerKey) -> Ledger: ...
 
     def write(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
-        """Apply events to a ledger; kept when they are durable."""
+        """Apply events to a ledger; resolves when they are durable."""
 
 
 class Read(Protocol):
@@ -84,7 +84,7 @@ class DeadLetters:
         self._read = read
 
     @property
-    def shelf(self) -> int:
+    def shard(self) -> int:
         """The partition of the delivery journal that says what is dead."""
         return self._ledgers.number_of(LEDGER_GROUP)
 
@@ -197,7 +197,7 @@ class DeadLetters:
         return self._ledgers.ledger(LedgerKey(LEDGER_GROUP, topic_id, number))
 
     def finish(self, topic_id: bytes, number: int, offsets: list[int]) -> Promise[None]:
-        """These are dead no longer; kept when that is durable."""
+        """These are dead no longer; resolves when that is durable."""
         key = LedgerKey(LEDGER_GROUP, topic_id, number)
         return self._ledgers.write(key, [Done(Finish.ACKED, ranges_of(sorted(offsets)))])
 

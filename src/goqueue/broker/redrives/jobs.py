@@ -37,7 +37,7 @@ from goqueue.delivery.redrive import (
     revived,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import add_sequence, encode_batch
 from goqueue.model.errors import (
@@ -75,7 +75,7 @@ class Redrives:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         letters: DeadLetters,
         *,
@@ -87,12 +87,12 @@ class Redrives:
         self._steps = (
             None
             if leaders is None
-            else ClusterSteps(scheduler, topics, letters, leaders, save=self._save, is_full=is_full)
+            else ClusterSteps(clock, topics, letters, leaders, save=self._save, is_full=is_full)
         )
         self._versions: dict[str, int] = {}
         self._saves: dict[str, Promise[None]] = {}
         self._tenure = 0  # counts how often this node has begun or ceased to own the jobs
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._letters = letters
         self._new_id = new_id
@@ -122,7 +122,7 @@ class Redrives:
 
     def lead(self, partition: Partition) -> None:
         """Go on with the jobs, if what this node leads now are the ledgers of dead letters."""
-        if partition.name.partition != self._letters.shelf:
+        if partition.name.partition != self._letters.shard:
             return
         self._tenure += 1
         self._jobs, self._versions, self._saves, self._working = {}, {}, {}, set()
@@ -133,7 +133,7 @@ class Redrives:
 
     def resign(self, partition: Partition) -> None:
         """Another node owns the jobs; steps that are under way it takes again."""
-        if partition.name.partition == self._letters.shelf:
+        if partition.name.partition == self._letters.shard:
             self._tenure += 1
             self._jobs = {}
 
@@ -191,7 +191,7 @@ class Redrives:
     def start(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
     ) -> Promise[Redrive]:
-        """Begin a job; kept when the job itself is durable."""
+        """Begin a job; resolves when the job itself is durable."""
         self._letters.check_here()
         return promised(self._start(topic, order, dead_letter_topic))
 
@@ -255,9 +255,9 @@ class Redrives:
         if job.is_ended:
             raise RedriveEnded(job_id, job.state)
         changed = msgspec.structs.replace(job)
-        changed.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        changed.change(state, now_ms=self._clock.wall_ms(), what=state)
         saved = self._save(changed)
-        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        job.change(state, now_ms=self._clock.wall_ms(), what=state)
         return _then(saved, job)
 
     async def _new_job(
@@ -271,7 +271,7 @@ class Redrives:
                 "group keeps them elsewhere, name that as dead_letter_topic",
             )
         bounds = await self._letters.bounds(found)
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         job = Redrive(
             id=self._new_id().hex()[:16],
             topic=topic,
@@ -368,7 +368,7 @@ class Redrives:
             if tenure == self._tenure and known and job.id not in self._working:
                 self._work(self._load(known[0]))
 
-        self._scheduler.call_later(RETRY_MS, again)
+        self._clock.call_later(RETRY_MS, again)
 
     async def _run(self, job: Redrive) -> None:
         if self._producer is None:
@@ -400,12 +400,12 @@ class Redrives:
             await self._letters.finish(job.dead_letter_topic_id, number, offsets)
 
     async def _end(self, job: Redrive, state: State) -> None:
-        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        job.change(state, now_ms=self._clock.wall_ms(), what=state)
         await self._save(job)
 
     async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
         """Take a step, and then as long a rest as the job's rate asks for."""
-        began_ms = self._scheduler.now_ms()
+        began_ms = self._clock.now_ms()
         try:
             moved = await self._step(job, topic)
         except GoQueueError as error:
@@ -417,7 +417,7 @@ class Redrives:
         rate = job.order.rate_per_s
         if rate is not None and moved:
             due_ms = began_ms + moved * 1000 // rate
-            await self._sleep(max(0, due_ms - self._scheduler.now_ms()))
+            await self._sleep(max(0, due_ms - self._clock.now_ms()))
 
     async def _step(self, job: Redrive, topic: Topic) -> int:
         """Bring back some letters of one partition, mark them, and note how far that is."""
@@ -459,7 +459,7 @@ class Redrives:
 
     def _append(self, job: Redrive, target: Partition, letters: list[Letter]) -> int:
         assert self._producer is not None
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         records = [
             revived(letter, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
             for letter in letters
@@ -477,7 +477,7 @@ class Redrives:
 
     def _sleep(self, delay_ms: float) -> Promise[None]:
         over: Promise[None] = Promise()
-        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        self._clock.call_later(delay_ms, lambda: over.resolve(None))
         return over
 
 

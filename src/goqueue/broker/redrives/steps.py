@@ -15,7 +15,7 @@ from goqueue.broker.redrives.dead_letters import DeadLetters, LetterRun
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.redrive import Letter, Redrive, Shipment, State, Step, revived
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, add_sequence, encode_batch
 from goqueue.model.errors import DuplicateSequence, GoQueueError
@@ -85,7 +85,7 @@ class ClusterSteps:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         letters: DeadLetters,
         leaders: Leaders,
@@ -94,7 +94,7 @@ class ClusterSteps:
         is_full: Callable[[], bool],
     ) -> None:
         """`save` has the cluster agree on how a job stands, or fails for a former owner."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._letters = letters
         self._leaders = leaders
@@ -126,7 +126,7 @@ class ClusterSteps:
                 await self._plan_step(job, topic, carrier)
 
     async def _end(self, job: Redrive, state: State) -> None:
-        job.change(state, now_ms=self._scheduler.wall_ms(), what=state)
+        job.change(state, now_ms=self._clock.wall_ms(), what=state)
         await self._save(job)
 
     async def _plan_step(self, job: Redrive, topic: Topic, carrier: Carrier) -> None:
@@ -153,11 +153,11 @@ class ClusterSteps:
         """Bring back what is written down, mark it, and note how far the job is."""
         step = job.step
         assert step is not None
-        began_ms = self._scheduler.now_ms()
+        began_ms = self._clock.now_ms()
         moved: list[int] = []
         for shipment in step.shipments:
             letters = await self._fetch(topic, step.partition, shipment.offsets, is_over)
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
             records = [
                 revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
                 for one in letters
@@ -180,7 +180,7 @@ class ClusterSteps:
         rate = job.order.rate_per_s
         if rate is not None and moved:
             due_ms = began_ms + len(moved) * 1000 // rate
-            await self._sleep(max(0, due_ms - self._scheduler.now_ms()))
+            await self._sleep(max(0, due_ms - self._clock.now_ms()))
 
     async def _fetch(
         self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]
@@ -195,7 +195,7 @@ class ClusterSteps:
 
     def _sleep(self, delay_ms: float) -> Promise[None]:
         over: Promise[None] = Promise()
-        self._scheduler.call_later(delay_ms, lambda: over.resolve(None))
+        self._clock.call_later(delay_ms, lambda: over.resolve(None))
         return over
 
 

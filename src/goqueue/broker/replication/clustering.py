@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from goqueue.broker.controller.formation import Forming
+from goqueue.broker.controller.formation import Formation
 from goqueue.broker.controller.membership import Membership
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.replication.integrity import Doubts
+from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.bootstrap import parse_peers
@@ -19,7 +19,7 @@ from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings, ReplicationSettings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact, Peers
 from goqueue.storage.disk import Disk
 
@@ -41,7 +41,7 @@ class Clustering:
         node_id: int,
         settings: ClusterSettings,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         peers: Peers,
         random: Random,
         *,
@@ -58,18 +58,18 @@ class Clustering:
         `single_node` tells what a node that was alone has written down, if this one was.
         """
         self._settings = settings
-        self._scheduler = scheduler
+        self._clock = clock
         self._peers = peers
         contacts = parse_peers(settings.peers)
         for node, address in contacts.items():
             if node != node_id:
                 peers.locate(node, address)
         storage = RaftStorage(disk, _QUORUM_FOLDER)
-        self.forming = Forming(
+        self.formation = Formation(
             node_id,
             disk,
             storage,
-            scheduler,
+            clock,
             peers,
             random,
             contacts=contacts,
@@ -80,32 +80,32 @@ class Clustering:
             new_id=new_id,
             single_node=single_node,
         )
-        self._has_state = self.forming.state is not None
+        self._has_state = self.formation.state is not None
         self.incarnation = new_id()
         self.quorum = Quorum(
             node_id,
             storage,
-            self.forming.state or RaftState.new(),
+            self.formation.state or RaftState.new(),
             settings,
-            scheduler,
+            clock,
             peers,
             random,
             contacts=list(contacts),
             internal_topics=internal_topics,
             new_id=new_id,
             new_cluster_id=lambda: self.cluster_id,
-            founder_disk=self.forming.founder_disk,
+            initial_disk=self.formation.initial_disk,
         )
         self.membership = Membership(
             self.quorum,
-            scheduler,
+            clock,
             settings,
             incarnation=self.incarnation,
-            disk_id=self.forming.me.disk,
+            disk_id=self.formation.me.disk,
             addresses=lambda: dict(addresses()),
         )
         self.replicas: Replicas
-        self.doubts: Doubts
+        self.integrity: ReplicaIntegrity
         self._gone_ms: dict[int, int] = {}  # by node: when it was last found to be gone
         self._is_stopped = False
         peers.on_gone(self._note_gone)
@@ -118,30 +118,30 @@ class Clustering:
             self.incarnation,
             self.quorum,
             self._peers,
-            self._scheduler,
+            self._clock,
             topics,
             flusher,
             settings,
             ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
         )
         self.membership.is_ill = self.replicas.has_failed
-        self.doubts = Doubts(
+        self.integrity = ReplicaIntegrity(
             self.quorum.node_id,
             self.incarnation,
             self.quorum,
-            self._scheduler,
+            self._clock,
             topics,
             ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
         )
-        self.membership.doubts = self.doubts.of_copies
-        self.replicas.on_role(self.doubts.role_changed)
-        self.when_trusted(topics.forget_doubts)
+        self.membership.integrity = self.integrity.of_copies
+        self.replicas.on_role(self.integrity.role_changed)
+        self.when_trusted(topics.clear_suspects)
 
     def start(self) -> None:
         """Take part in the cluster, as soon as there is one."""
         self.replicas.start()
-        self.doubts.start()
-        self.forming.start(self._begin)
+        self.integrity.start()
+        self.formation.start(self._begin)
 
     def _begin(self, state: RaftState, may_vote: bool) -> None:
         if not self._has_state:
@@ -156,10 +156,10 @@ class Clustering:
         """Vote again when the cluster has taken note that this is another disk."""
         if self._is_stopped:
             return
-        if self.quorum.admit(self.forming.me.disk):
-            self.forming.admit()
+        if self.quorum.admit(self.formation.me.disk):
+            self.formation.admit()
             return
-        self._scheduler.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
+        self._clock.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
 
     def discovered(self, nodes: Mapping[int, str]) -> None:
         """There are these nodes, at these addresses."""
@@ -167,7 +167,7 @@ class Clustering:
         for node, address in others.items():
             self._peers.locate(node, address)
         self.quorum.add_contacts(others)
-        self.forming.learn(others)
+        self.formation.learn(others)
 
     def when_trusted(self, done: Callable[[], None]) -> None:
         """Call `done` once the cluster counts on this node: then it knows what it has to know."""
@@ -184,13 +184,13 @@ class Clustering:
 
     def retire(self, done: Callable[[], None]) -> None:
         """Have others lead what this node leads, if they soon can, and say goodbye."""
-        deadline_ms = self._scheduler.now_ms() + DRAIN_MS_MAX
+        deadline_ms = self._clock.now_ms() + DRAIN_MS_MAX
         self.membership.drain()
 
         def look() -> None:
             is_over = self.membership.is_drained or not self._has_successors()
-            if not is_over and self._scheduler.now_ms() < deadline_ms:
-                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+            if not is_over and self._clock.now_ms() < deadline_ms:
+                self._clock.call_later(DRAIN_LOOK_MS, look)
                 return
             self._hand_over(lambda: self.membership.leave().then(lambda _, error: done()))
 
@@ -203,15 +203,15 @@ class Clustering:
 
     def _hand_over(self, done: Callable[[], None]) -> None:
         """Have another node decide for the cluster, if this one does."""
-        deadline_ms = self._scheduler.now_ms() + HAND_OVER_MS_MAX
+        deadline_ms = self._clock.now_ms() + HAND_OVER_MS_MAX
 
         def look() -> None:
             leader = self.quorum.leader
             is_done = leader not in (-1, self.quorum.node_id)
-            if is_done or self._scheduler.now_ms() >= deadline_ms:
+            if is_done or self._clock.now_ms() >= deadline_ms:
                 done()
             else:
-                self._scheduler.call_later(DRAIN_LOOK_MS, look)
+                self._clock.call_later(DRAIN_LOOK_MS, look)
 
         if self.quorum.hand_over():
             look()
@@ -220,10 +220,10 @@ class Clustering:
 
     def stop(self) -> None:
         self._is_stopped = True
-        self.forming.stop()
+        self.formation.stop()
         self.membership.stop()
         self.replicas.stop()
-        self.doubts.stop()
+        self.integrity.stop()
         self.quorum.stop()
 
     # What is known
@@ -234,7 +234,7 @@ class Clustering:
         cluster = self.quorum.metadata.cluster
         if cluster is not None:
             return cluster.cluster_id
-        formed = self.forming.formed
+        formed = self.formation.formed
         return "" if formed is None else formed.cluster_id
 
     @property
@@ -242,8 +242,8 @@ class Clustering:
         """Why this node cannot serve yet, as a sentence; empty once the cluster counts on it."""
         if self.membership.is_trusted:
             return ""
-        if self.forming.waits_for:
-            return self.forming.waits_for
+        if self.formation.waits_for:
+            return self.formation.waits_for
         if self.quorum.leader < 0:
             voters = ", ".join(map(str, self.quorum.voters)) or "that the cluster has"
             return f"No controller: this node cannot reach most of the voters {voters}."
@@ -265,8 +265,8 @@ class Clustering:
         if contact is not Contact.GONE:
             return contact is Contact.OPEN
         # Whom the cluster counts on after a session, in spite of that, is there for others.
-        since_ms = self._scheduler.now_ms() - self._gone_ms.get(node, 0)
+        since_ms = self._clock.now_ms() - self._gone_ms.get(node, 0)
         return since_ms > self._settings.session_ms
 
     def _note_gone(self, node: int) -> None:
-        self._gone_ms[node] = self._scheduler.now_ms()
+        self._gone_ms[node] = self._clock.now_ms()

@@ -14,7 +14,7 @@ from goqueue.cluster.replication import (
     decode_answers,
     encode_follower_notice,
 )
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import PeerKind, Peers
 
 
@@ -28,14 +28,14 @@ class CopiedReplicas:
         self,
         incarnation: bytes,
         peers: Peers,
-        scheduler: Scheduler,
+        clock: Clock,
         *,
         is_behind: Callable[[PartitionKey], bool],
         flush_soon: Callable[[], None],
     ) -> None:
         self._incarnation = incarnation
         self._peers = peers
-        self._scheduler = scheduler
+        self._clock = clock
         self._is_behind = is_behind
         self._flush_soon = flush_soon
         self._copied: dict[PartitionKey, Copying] = {}
@@ -56,18 +56,18 @@ class CopiedReplicas:
         if bytes_per_second <= 0:
             self._bucket = None
         elif self._bucket is None or self._bucket.bytes_per_second != bytes_per_second:
-            self._bucket = TokenBucket(bytes_per_second, now_ms=self._scheduler.now_ms())
+            self._bucket = TokenBucket(bytes_per_second, now_ms=self._clock.now_ms())
 
     def bytes_per_second(self, place: PartitionKey) -> int:
         """How fast a copy that is behind has grown lately."""
         meter = self._meters.get(place)
-        return 0 if meter is None else meter.per_second(self._scheduler.now_ms())
+        return 0 if meter is None else meter.per_second(self._clock.now_ms())
 
     # Roles
 
     def begin(self, place: PartitionKey, copying: Copying) -> None:
         self._copied[place] = copying
-        copying.start(self._scheduler.now_ms())
+        copying.start(self._clock.now_ms())
         self.question(place)
 
     def end(self, place: PartitionKey) -> None:
@@ -118,7 +118,7 @@ class CopiedReplicas:
     # Answers
 
     def _from_leader(self, node: int, head: bytes, body: memoryview) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for answer, batches in decode_answers(head, body):
             place = (answer.topic_id, answer.partition)
             copying = self._copied.get(place)

@@ -20,7 +20,7 @@ from goqueue.cluster.commands import ClaimCopies, CopyClaim, GiveUpCopy
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import NOTHING_CLAIMED, Claim, PartitionFact, PartitionKey
 from goqueue.cluster.metadata import Metadata
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 Ask = Callable[[ClaimCopies | GiveUpCopy], Promise[None]]
 
 
-class Doubts:
+class ReplicaIntegrity:
     """Looks after the copies whose contents are not sure."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Doubts:
         node_id: int,
         incarnation: bytes,
         log: FactLog,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         *,
         ask: Ask,
@@ -51,14 +51,14 @@ class Doubts:
         self._node_id = node_id
         self._incarnation = incarnation
         self._log = log
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._ask = ask
         self._looks = 0
         self._is_stopped = False
 
     def start(self) -> None:
-        self._scheduler.call_later(LOOK_MS, self._look)
+        self._clock.call_later(LOOK_MS, self._look)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -71,13 +71,13 @@ class Doubts:
         return tuple(
             self._claim(fact)
             for fact in self._metadata.partitions.leaderless()
-            if self._node_id in {*fact.in_sync, *fact.claimed} and self._is_doubted(fact)
+            if self._node_id in {*fact.in_sync, *fact.claimed} and self._is_suspect(fact)
         )
 
     def role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
         """Look at a partition as soon as it is led, when whoever coordinates by it has read it."""
         if leads:
-            self._scheduler.call_soon(partial(self._look_at, (topic.id, partition.name.partition)))
+            self._clock.call_soon(partial(self._look_at, (topic.id, partition.name.partition)))
 
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
         """Whether this node's copy is known to have a hole, and is not the last hope.
@@ -110,7 +110,7 @@ class Doubts:
     def _look(self) -> None:
         if self._is_stopped:
             return
-        self._scheduler.call_later(LOOK_MS, self._look)
+        self._clock.call_later(LOOK_MS, self._look)
         me = self._metadata.nodes.get(self._node_id)
         if me is None or me.is_fenced or me.incarnation != self._incarnation:
             return
@@ -171,9 +171,9 @@ class Doubts:
         after = elections.given_up(fact, self._node_id, Standing(self._metadata.nodes))
         return None if after is fact else partition
 
-    def _is_doubted(self, fact: PartitionFact) -> bool:
+    def _is_suspect(self, fact: PartitionFact) -> bool:
         partition = self._copy(fact)
-        return partition is None or partition.is_doubted or partition.first_damage is not None
+        return partition is None or partition.is_suspect or partition.first_damage is not None
 
     def _claim(self, fact: PartitionFact) -> CopyClaim:
         partition = self._copy(fact)

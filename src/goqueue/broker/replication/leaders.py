@@ -14,7 +14,7 @@ import msgspec
 
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, Handler, PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.bounds import (
@@ -66,13 +66,13 @@ class Leaders:
         self,
         node_id: int,
         topics: Topics,
-        scheduler: Scheduler,
+        clock: Clock,
         cluster: Clustering | None,
         peers: Peers | None,
     ) -> None:
         self.node_id = node_id
         self._topics = topics
-        self._scheduler = scheduler
+        self._clock = clock
         self._cluster = cluster
         self._peers = peers
         self.is_full: Callable[[], bool] = lambda: False  # the disk of this node
@@ -120,11 +120,11 @@ class Leaders:
 
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
         """Whether a partition is led here by a copy with a hole that others need not have."""
-        return self._cluster is not None and self._cluster.doubts.is_unfit(topic_id, number)
+        return self._cluster is not None and self._cluster.integrity.is_unfit(topic_id, number)
 
     def is_curable(self, topic_id: bytes, number: int) -> bool:
         """Whether what has rotted of a partition will be had again from another copy."""
-        return self._cluster is not None and self._cluster.doubts.is_curable(topic_id, number)
+        return self._cluster is not None and self._cluster.integrity.is_curable(topic_id, number)
 
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
@@ -150,7 +150,7 @@ class Leaders:
     def append(
         self, topic: Topic, number: int, batch: bytes, *, timeout_ms: int
     ) -> Promise[Appended]:
-        """Have a batch stored by whoever leads the partition; kept when it is committed.
+        """Have a batch stored by whoever leads the partition; resolves when it is committed.
 
         It is tried again until `timeout_ms` have passed; afterwards nobody knows whether it was
         stored, unless the error is of those that the leader itself raised.
@@ -161,7 +161,7 @@ class Leaders:
     def end_transaction(
         self, topic: Topic, marker: Marker, *, timeout_ms: int
     ) -> Promise[Appended]:
-        """Have a marker written by whoever leads the partition; kept when it is committed."""
+        """Have a marker written by whoever leads the partition; resolves when it is committed."""
         head = _encode(marker)
         return self._persist(topic, marker.number, PeerKind.MARKER, head, b"", timeout_ms)
 
@@ -175,15 +175,15 @@ class Leaders:
         timeout_ms: int,
     ) -> Promise[Appended]:
         promise: Promise[Appended] = Promise()
-        deadline_ms = self._scheduler.now_ms() + timeout_ms
+        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt() -> None:
             self._once(topic, number, kind, head, body).then(done)
 
         def done(appended: Appended | None, error: Exception | None) -> None:
             is_passing = isinstance(error, GoQueueError) and error.retryable
-            if is_passing and self._scheduler.now_ms() < deadline_ms:
-                self._scheduler.call_later(RETRY_MS, attempt)
+            if is_passing and self._clock.now_ms() < deadline_ms:
+                self._clock.call_later(RETRY_MS, attempt)
             else:
                 promise.settle(appended, error)
 
@@ -226,7 +226,7 @@ class Leaders:
         if self.is_full():
             raise StorageFull("The disk of the leader is full; retry when there is room again.")
         # The partition stamps what it stores, and the bytes are not ours to change.
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
         stored: Promise[Appended] = Promise()
         partition.when_committed(

@@ -25,7 +25,7 @@ from goqueue.cluster.replication import (
     encode_answers,
 )
 from goqueue.config import ReplicationSettings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotLeader, RequestTimedOut
@@ -95,13 +95,13 @@ class LedReplicas:
     def __init__(
         self,
         peers: Peers,
-        scheduler: Scheduler,
+        clock: Clock,
         settings: ReplicationSettings,
         *,
         flush_soon: Callable[[], None],
     ) -> None:
         self._peers = peers
-        self._scheduler = scheduler
+        self._clock = clock
         self._settings = settings
         self._flush_soon = flush_soon
         # A follower that waits for news must be heard of several times before it counts as lagging.
@@ -113,7 +113,7 @@ class LedReplicas:
         self._risen: dict[Partition, None] = {}  # of those, the ones that have more committed
         self._is_flushing = False
         self._stragglers: Stragglers[_Question] = Stragglers(
-            settings.catch_up_bytes_per_second, now_ms=scheduler.now_ms()
+            settings.catch_up_bytes_per_second, now_ms=clock.now_ms()
         )
         peers.listen(PeerKind.FOLLOWER, self._from_follower)
 
@@ -126,7 +126,7 @@ class LedReplicas:
     def limit(self, bytes_per_second: int) -> None:
         """What copies that are behind get all together; nothing leaves that to the settings."""
         rate = bytes_per_second or self._settings.catch_up_bytes_per_second
-        self._stragglers.limit(rate, now_ms=self._scheduler.now_ms())
+        self._stragglers.limit(rate, now_ms=self._clock.now_ms())
 
     # Roles
 
@@ -157,7 +157,7 @@ class LedReplicas:
 
     def changed(self, led: Led, *, adding: tuple[int, ...], throttle: int) -> None:
         """Others may be in sync than before: whoever is waited for must not be kept waiting."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         if (adding, throttle) != (led.adding, led.throttle):
             led.adding, led.throttle = adding, throttle
             self._line_up_again(led)
@@ -185,7 +185,7 @@ class LedReplicas:
 
     def _from_follower(self, node: int, head: bytes, _: memoryview) -> None:
         notice = decode_follower_notice(head)
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         for report in notice.reports:
             led = self._led.get((report.topic_id, report.partition))
             if led is not None:
@@ -309,11 +309,11 @@ class LedReplicas:
     # Deleting records
 
     def when_deleted(self, led: Led, offset: int, *, timeout_ms: int) -> Promise[int]:
-        """Kept when no copy in sync has records before `offset`: they cannot come back then.
+        """Resolves when no copy in sync has records before `offset`: they cannot come back then.
 
         The answer is where the copy begins that begins first.
         """
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         done: Promise[int] = Promise()
         led.deletions.append(_Deletion(offset, now_ms + timeout_ms, done))
         # Whoever waits for news is told at once where the log begins, and repeats it when it asks.

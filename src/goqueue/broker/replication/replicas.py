@@ -30,7 +30,7 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
 from goqueue.config import ReplicationSettings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NoEligibleLeader, StalePartitionVersion
@@ -52,7 +52,7 @@ class Replicas:
         incarnation: bytes,
         log: FactLog,
         peers: Peers,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         flusher: Flusher,
         settings: ReplicationSettings,
@@ -63,16 +63,16 @@ class Replicas:
         self.node_id = node_id
         self._incarnation = incarnation
         self._log = log
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._flusher = flusher
         self._settings = settings
         self._ask = ask
-        self.led = LedReplicas(peers, scheduler, settings, flush_soon=self._flush_soon)
+        self.led = LedReplicas(peers, clock, settings, flush_soon=self._flush_soon)
         self.copied = CopiedReplicas(
             incarnation,
             peers,
-            scheduler,
+            clock,
             is_behind=self._is_behind,
             flush_soon=self._flush_soon,
         )
@@ -108,7 +108,7 @@ class Replicas:
         return any(led.leading.partition.failure is not None for led in self.led)
 
     def when_deleted(self, place: PartitionKey, offset: int, *, timeout_ms: int) -> Promise[int]:
-        """Kept when no copy in sync has records before `offset`, which are deleted here already."""
+        """Resolves when no replica in sync has records before `offset`; here they are deleted."""
         led = self.led.get(place)
         if led is None:
             raise NoEligibleLeader("This node does not know yet what it leads; retry.")
@@ -128,7 +128,7 @@ class Replicas:
             self._note_registration()
             self._note_throttles()
         if changed_nodes and self._is_registered:
-            alive, now_ms = self._alive(), self._scheduler.now_ms()
+            alive, now_ms = self._alive(), self._clock.now_ms()
             for led in self.led:
                 led.leading.nodes_changed(alive, now_ms=now_ms)
         for change in decision:
@@ -190,7 +190,7 @@ class Replicas:
             self._follow(fact, topic, partition)
 
     def _lead(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         known = self.led.get(fact.place)
         if known is not None and partition.leader_epoch == fact.leader_epoch:
             known.leading.in_sync_changed(
@@ -316,7 +316,7 @@ class Replicas:
             if not isinstance(error, GoQueueError):
                 raise error
             if not isinstance(error, StalePartitionVersion):
-                now_ms = self._scheduler.now_ms()
+                now_ms = self._clock.now_ms()
                 led.leading.proposal_refused(version=proposal.version, now_ms=now_ms)
 
         self._ask(command).then(answered)
@@ -330,21 +330,21 @@ class Replicas:
     def _flush_soon(self) -> None:
         if not self._is_flushing:
             self._is_flushing = True
-            self._scheduler.call_soon(self._flush)
+            self._clock.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Send what has gathered in this turn."""
         self._is_flushing = False
         if self._is_stopped:
             return
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         self.led.flush(now_ms)
         self.copied.flush(now_ms)
 
     def _tick(self) -> None:
         if self._is_stopped:
             return
-        self._scheduler.call_later(TICK_MS, self._tick)
+        self._clock.call_later(TICK_MS, self._tick)
         self._keep_again()
-        self.led.tick(self._scheduler.now_ms())
+        self.led.tick(self._clock.now_ms())
         self.copied.tick()

@@ -6,7 +6,7 @@ from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.cluster.metadata import Metadata
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 
@@ -15,7 +15,7 @@ _LOG_FOLDER = "meta/log"
 
 def facts_of_single_node(
     disk: Disk,
-    scheduler: Scheduler,
+    clock: Clock,
     flusher: Flusher,
     commit_journal: CommitJournal,
     files: PartitionFiles,
@@ -27,7 +27,7 @@ def facts_of_single_node(
     """
     if not disk.exists(_LOG_FOLDER):
         return None
-    log = LocalLog(disk, scheduler, flusher, commit_journal)
+    log = LocalLog(disk, clock, flusher, commit_journal)
     for partition in log.partitions:
         partition.close()
     for topic in log.metadata.topics():

@@ -17,7 +17,7 @@ from goqueue.broker.replication.leaders import CALL_TIMEOUT_MS, Leaders
 from goqueue.broker.schedules.listing import ScheduledEntry, SchedulePage, ScheduleStats
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, ScheduledMessage
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
@@ -125,14 +125,14 @@ class ScheduleCalls:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         peers: Peers,
         random: Random,
         owner: Owner,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._peers = peers
@@ -308,7 +308,7 @@ class ScheduleCalls:
             last_offset = earlier.last_offset
         else:
             is_append_time = partition.settings.is_append_time
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
             view = memoryview(own)
             written = partition.write(view, now_ms=now_ms, is_append_time=is_append_time)
             last_offset = written.last_offset

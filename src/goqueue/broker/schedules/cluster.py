@@ -10,7 +10,7 @@ from goqueue.broker.schedules.calls import Owner, Refused, ScheduleCalls, not_he
 from goqueue.broker.schedules.listing import SchedulePage, ScheduleStats
 from goqueue.broker.topics.topics import Topics
 from goqueue.delivery.schedules import NO_EPOCH, ScheduledMessage, ScheduleIds
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
@@ -34,19 +34,19 @@ class ScheduleCluster:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         peers: Peers,
         random: Random,
         owner: Owner,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._owner = owner
         self._turn = random.getrandbits(16)
-        self.calls = ScheduleCalls(scheduler, topics, leaders, peers, random, owner)
+        self.calls = ScheduleCalls(clock, topics, leaders, peers, random, owner)
 
     # Who
 
@@ -117,7 +117,7 @@ class ScheduleCluster:
         attempt, and raises when this node may not store it any more.
         """
         is_repeatable = messages[0].origin is not None
-        deadline_ms = self._scheduler.now_ms() + timeout_ms
+        deadline_ms = self._clock.now_ms() + timeout_ms
         left_ms = timeout_ms
         while True:
             check()
@@ -137,7 +137,7 @@ class ScheduleCluster:
                 is_unknown = isinstance(error, RequestTimedOut) and not is_repeatable
                 if is_unknown or not error.retryable:
                     raise
-                left_ms = deadline_ms - self._scheduler.now_ms() - STORE_RETRY_MS
+                left_ms = deadline_ms - self._clock.now_ms() - STORE_RETRY_MS
                 if left_ms <= 0:
                     raise
             await self.pause()
@@ -156,7 +156,7 @@ class ScheduleCluster:
         An owner that refuses has stored nothing, so another attempt is made. Whoever gives no
         answer may have stored them.
         """
-        deadline_ms = self._scheduler.now_ms() + STORE_MS_MAX
+        deadline_ms = self._clock.now_ms() + STORE_MS_MAX
         while True:
             wanted = self.some_number(own) if number is None else number
             try:
@@ -171,7 +171,7 @@ class ScheduleCluster:
             except RequestTimedOut:
                 raise
             except GoQueueError as error:
-                if not error.retryable or self._scheduler.now_ms() >= deadline_ms:
+                if not error.retryable or self._clock.now_ms() >= deadline_ms:
                     raise
             own = ()
             await self.pause()
@@ -209,7 +209,7 @@ class ScheduleCluster:
 
     def pause(self) -> Promise[None]:
         promise: Promise[None] = Promise()
-        self._scheduler.call_later(STORE_RETRY_MS, lambda: promise.resolve(None))
+        self._clock.call_later(STORE_RETRY_MS, lambda: promise.resolve(None))
         return promise
 
     # Asking all

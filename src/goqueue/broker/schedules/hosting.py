@@ -17,7 +17,7 @@ from goqueue.broker.schedules.release import RETRY_MS
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import Lateness, ScheduleIds
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorLoading
 from goqueue.model.names import SCHEDULED_TOPIC
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class Tools(NamedTuple):
     """What every partition's owner needs."""
 
-    scheduler: Scheduler
+    clock: Clock
     disk: Disk
     topics: Topics
     send: Send
@@ -55,11 +55,11 @@ class HostedLog:
     def _begin_log(self) -> None:
         tools = self._tools
         self.log = ScheduleLog(
-            tools.scheduler, tools.disk, self._partition, topic_id=self._topic_id, is_replica=True
+            tools.clock, tools.disk, self._partition, topic_id=self._topic_id, is_replica=True
         )
         self.log.observer = tools.topics.observer
         self.releaser = IntentReleaser(
-            tools.scheduler,
+            tools.clock,
             tools.topics,
             self.log,
             ScheduleIds(self._topic_id),
@@ -83,9 +83,9 @@ class HostedLog:
             self._loaded()
         except OSError as error:
             _log.error("%s cannot be read: %s", self._partition.name, error)
-            self._tools.scheduler.call_later(RETRY_MS, self._load_again)
+            self._tools.clock.call_later(RETRY_MS, self._load_again)
         else:
-            self._tools.scheduler.call_soon(lambda: self._load_some(steps))
+            self._tools.clock.call_soon(lambda: self._load_some(steps))
 
     def _loaded(self) -> None:
         if self.is_closed:
@@ -93,7 +93,7 @@ class HostedLog:
         if self._tools.is_unfit(self._topic_id, self.number):
             # What is in the hole would be missing, or what was cancelled be released.
             _log.error("%s has a hole here; another node is to release", self._partition.name)
-            self._tools.scheduler.call_later(RETRY_MS, self._loaded)
+            self._tools.clock.call_later(RETRY_MS, self._loaded)
             return
         self.is_ready = True
         self.releaser.find_left_over()
@@ -117,12 +117,12 @@ class HostedLog:
             return
         if producer is None:
             _log.warning("%s: nothing is released yet: %s", self._partition.name, error)
-            self._tools.scheduler.call_later(RETRY_MS, self._take_over)
+            self._tools.clock.call_later(RETRY_MS, self._take_over)
         else:
             self.releaser.start(producer)
 
     def close(self) -> Promise[None]:
-        """Stop; kept when no file of the log's is in use any more."""
+        """Stop; resolves when no file of the log's is in use any more."""
         self.is_closed, self.is_ready = True, False
         self.releaser.close()
         return self.log.close()
@@ -188,7 +188,7 @@ class ScheduleHosting:
 
 
 def _both(earlier: Promise[None] | None, later: Promise[None]) -> Promise[None]:
-    """Kept when both are: a partition may be led and lost again before the first is closed."""
+    """Resolves when both are: a partition may be led and lost again before the first is closed."""
     if earlier is None or earlier.is_done:
         return later
     result: Promise[None] = Promise()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from goqueue.delivery.schedules import Agenda
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
@@ -21,15 +21,15 @@ FLIGHT_MS_MAX = 5_000  # so long somebody waits, shorter than nodes wait for eac
 class Flights:
     """The messages of one log whose releases somebody waits for, as many as are in flight."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._waits: dict[int, tuple[Promise[None], Handle]] = {}
 
     def of(self, agenda: Agenda, number: int) -> Promise[None]:
-        """Kept when a message is in flight no longer, or when that takes too long."""
+        """Resolves when a message is in flight no longer, or when that takes too long."""
         wait = self._waits.get(number)
         if wait is None:
-            late = self._scheduler.call_later(FLIGHT_MS_MAX, partial(self._end, number))
+            late = self._clock.call_later(FLIGHT_MS_MAX, partial(self._end, number))
             wait = self._waits[number] = (Promise(), late)
             agenda.watch(number, partial(self._landed, number))
         return wait[0]
@@ -41,7 +41,7 @@ class Flights:
 
     def _landed(self, number: int) -> None:
         # Those who wait change the agenda, which is in the middle of a change now.
-        self._scheduler.call_soon(partial(self._end, number))
+        self._clock.call_soon(partial(self._end, number))
 
     def _end(self, number: int) -> None:
         wait = self._waits.pop(number, None)

@@ -22,7 +22,7 @@ from goqueue.broker.schedules.release import RETRY_MS, Releaser
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import Entry, Intent, LaneKey, ScheduleIds
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import add_sequence
 from goqueue.model.errors import (
@@ -38,7 +38,7 @@ UNREADABLE_RETRY_MS = 60_000
 
 _log = logging.getLogger(__name__)
 
-# Has a batch stored by whoever leads a partition, once; kept when it is committed.
+# Has a batch stored by whoever leads a partition, once; resolves when it is committed.
 Send = Callable[[Topic, int, bytes], Promise[None]]
 
 
@@ -47,7 +47,7 @@ class IntentReleaser(Releaser):
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         log: ScheduleLog,
         ids: ScheduleIds,
@@ -57,7 +57,7 @@ class IntentReleaser(Releaser):
         renew: Callable[[], None],
     ) -> None:
         """`renew` asks for a new epoch, which `start` is called with."""
-        super().__init__(scheduler, topics, [log], ids, is_full=is_full)
+        super().__init__(clock, topics, [log], ids, is_full=is_full)
         self._log = log
         self._send_batch = send
         self._renew = renew
@@ -115,7 +115,7 @@ class IntentReleaser(Releaser):
             return
         batch = self._read_batch(intent)
         if batch is None:
-            self._scheduler.call_later(UNREADABLE_RETRY_MS, lambda: self._resume(intent))
+            self._clock.call_later(UNREADABLE_RETRY_MS, lambda: self._resume(intent))
             return
         lane = self._lane(topic, intent.partition)
         lane.is_busy = True
@@ -148,7 +148,7 @@ class IntentReleaser(Releaser):
             self._log.end(numbers, is_released=True)
         except GoQueueError as error:
             _log.warning("releases cannot be marked as such yet: %s", error)
-            self._scheduler.call_later(RETRY_MS, lambda: self._end(numbers))
+            self._clock.call_later(RETRY_MS, lambda: self._end(numbers))
 
     # Sending
 
@@ -204,7 +204,7 @@ class IntentReleaser(Releaser):
                 self._carry(lane, batch, intent)
                 return
             # The intent is in the log, and is committed when there are replicas enough.
-            self._scheduler.call_later(
+            self._clock.call_later(
                 SEND_RETRY_MS, lambda: self._send_when_committed(lane, batch, intent, offset)
             )
 
@@ -218,12 +218,12 @@ class IntentReleaser(Releaser):
         topic = self._topics.find_by_id(intent.topic_id)
         if topic is None:
             self._drop(lane, batch, intent)
-            self._give_back(lane, retry_ms=self._scheduler.wall_ms())
+            self._give_back(lane, retry_ms=self._clock.wall_ms())
             return
         lane = self._lane(topic, intent.partition)
         identity = ProducerIdentity(intent.producer_id, intent.epoch)
         # By the clock of the node that began with it the batch was due; ours may be behind.
-        now_ms = max(self._scheduler.wall_ms(), *(one.due_ms for one in batch))
+        now_ms = max(self._clock.wall_ms(), *(one.due_ms for one in batch))
         encoded = release_batch(
             lane, batch, self._ids, identity, base_sequence=intent.base_sequence, now_ms=now_ms
         )
@@ -250,7 +250,7 @@ class IntentReleaser(Releaser):
             if not error.retryable:
                 _log.warning("%s: a release must wait: %s", lane.partition.name, error)
             delay_ms = SEND_RETRY_MS if error.retryable else RETRY_MS
-            self._scheduler.call_later(delay_ms, lambda: self._carry(lane, batch, intent))
+            self._clock.call_later(delay_ms, lambda: self._carry(lane, batch, intent))
         else:
             raise error
 
@@ -273,9 +273,9 @@ class IntentReleaser(Releaser):
             if self._is_closed:
                 return
             if error is not None:
-                self._scheduler.call_later(SEND_RETRY_MS, wait)
+                self._clock.call_later(SEND_RETRY_MS, wait)
                 return
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
             for number in held:
                 self._log.agenda.give_back(number, retry_ms=now_ms)
             done()
@@ -289,7 +289,7 @@ class IntentReleaser(Releaser):
             offset = self._log.abandon(lane)
         except GoQueueError as error:
             _log.warning("%s: %s", self._log.partition.name, error)
-            self._scheduler.call_later(RETRY_MS, lambda: self._abandon(lane, held, done))
+            self._clock.call_later(RETRY_MS, lambda: self._abandon(lane, held, done))
             return
         wait()
 

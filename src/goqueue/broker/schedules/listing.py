@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.delivery.schedules import NEVER_MS, Agenda, Entry, ScheduleIds
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Header
 from goqueue.model.errors import InvalidRequest, UnknownSchedule
@@ -86,8 +86,8 @@ class Wanted(NamedTuple):
 class ScheduleListing:
     """Looks through the agendas of all logs."""
 
-    def __init__(self, scheduler: Scheduler, logs: list[ScheduleLog], ids: ScheduleIds) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, logs: list[ScheduleLog], ids: ScheduleIds) -> None:
+        self._clock = clock
         self._logs = {log.number: log for log in logs}
         self._ids = ids
 
@@ -154,7 +154,7 @@ class ScheduleListing:
     def _pause(self) -> Promise[None]:
         """Let others have their turn."""
         promise: Promise[None] = Promise()
-        self._scheduler.call_soon(lambda: promise.resolve(None))
+        self._clock.call_soon(lambda: promise.resolve(None))
         return promise
 
     def _read_cursor(self, text: str) -> _Place:

@@ -46,7 +46,7 @@ from goqueue.delivery.schedules import (
     write_checkpoint,
 )
 from goqueue.delivery.schedules.origins import OriginState, Source
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
     BatchHeader,
@@ -81,7 +81,7 @@ class ScheduleLog:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         partition: Partition,
         *,
@@ -91,7 +91,7 @@ class ScheduleLog:
         """A replica's log may have changed since its checkpoint, under another leader."""
         self.partition = partition
         self.number = partition.name.partition
-        self._scheduler = scheduler
+        self._clock = clock
         self._disk = disk
         self._topic_id = topic_id
         self._is_replica = is_replica
@@ -108,7 +108,7 @@ class ScheduleLog:
         self._is_untrusted = False
         self._cancelling: set[int] = set()
         self._cancels: Promise[None] = Promise()
-        self._flights = Flights(scheduler)
+        self._flights = Flights(clock)
         self._activating: deque[Stretch] = deque()
         self._on_active: Callable[[int], None] = lambda due_ms: None
         self.observer: Observer | None = None
@@ -199,8 +199,8 @@ class ScheduleLog:
     def _replay(
         self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]
     ) -> Iterator[None]:
-        self.agenda.timetable.advance(self._scheduler.wall_ms())
-        self._checkpoint_ms = self._scheduler.wall_ms()
+        self.agenda.timetable.advance(self._clock.wall_ms())
+        self._checkpoint_ms = self._clock.wall_ms()
         first = offset
         while offset < self.partition.end_offset:
             left, end = LOAD_STEP_BYTES, self.partition.end_offset
@@ -223,7 +223,7 @@ class ScheduleLog:
     def schedule(self, messages: Sequence[ScheduledMessage]) -> int:
         """Store messages as one batch; the number of the first. The others follow it."""
         first = self.partition.end_offset
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         state, trailer = self._origin_after(first, messages, now_ms)
         batch, starts = message_batch(first, messages, now_ms, trailer=trailer)
         self._write(batch)
@@ -251,7 +251,7 @@ class ScheduleLog:
         `known` is the newest epoch that this node's metadata has.
         """
         if self.agenda.leader_epochs.check(source, epoch, known=known):
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
             self._write(encode_batch([leader_epoch_record(source, epoch, now_ms)]))
             self.agenda.leader_epochs.put(source, epoch)
 
@@ -259,7 +259,7 @@ class ScheduleLog:
         self, *, before_ms: int, states_max: int, is_known: Callable[[bytes], bool]
     ) -> None:
         """Forget producers as a partition does, and what is known of topics that are gone."""
-        agenda, now_ms = self.agenda, self._scheduler.wall_ms()
+        agenda, now_ms = self.agenda, self._clock.wall_ms()
         producers = agenda.origins.expired(
             before_ms=before_ms, states_max=states_max, is_known=is_known
         )
@@ -287,7 +287,7 @@ class ScheduleLog:
         self.check_open()
         self.agenda.pending.check_room(identity.producer_id)
         first = self.partition.end_offset
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         sequence = next_sequence(self.partition, identity)
         state, trailer = self._origin_after(first, messages, now_ms)
         batch, starts = message_batch(
@@ -332,7 +332,7 @@ class ScheduleLog:
             except OSError as error:
                 _log.error("%s must be read again: %s", self.partition.name, error)
                 self._activating.appendleft((first, last))
-                self._scheduler.call_later(READ_RETRY_MS, self._activate_some)
+                self._clock.call_later(READ_RETRY_MS, self._activate_some)
                 return
             if until < last:
                 self._activating.appendleft((until + 1, last))
@@ -342,7 +342,7 @@ class ScheduleLog:
             if due_ms is not None:
                 self._on_active(due_ms)
         if self._activating:
-            self._scheduler.call_soon(self._activate_some)
+            self._clock.call_soon(self._activate_some)
 
     def _activate(self, first: int, last: int) -> int | None:
         """Let the messages of a stretch wait from now on; the earliest due time."""
@@ -363,13 +363,13 @@ class ScheduleLog:
 
     def move(self, number: int, due_ms: int) -> int:
         """Store a new due time; the offset to wait for."""
-        offset = self._write(encode_batch([move_record(number, due_ms, self._scheduler.wall_ms())]))
+        offset = self._write(encode_batch([move_record(number, due_ms, self._clock.wall_ms())]))
         self.agenda.move(number, due_ms)
         return offset
 
     def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
         """Store that messages wait no longer; the offset to wait for."""
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         moved = self.agenda.moved
         last = -1
         for start in range(0, len(numbers), ENDS_PER_BATCH_MAX):
@@ -392,20 +392,20 @@ class ScheduleLog:
 
     def intend(self, intent: Intent) -> int:
         """Store what is about to be released; the offset to wait for before it is."""
-        offset = self._write(encode_batch([intent_record(intent, self._scheduler.wall_ms())]))
+        offset = self._write(encode_batch([intent_record(intent, self._clock.wall_ms())]))
         self.agenda.intents[intent.lane] = intent
         return offset
 
     def abandon(self, lane: LaneKey) -> int:
         """Store that the newest intent for a partition is not carried out; what to wait for."""
-        offset = self._write(encode_batch([no_intent_record(lane, self._scheduler.wall_ms())]))
+        offset = self._write(encode_batch([no_intent_record(lane, self._clock.wall_ms())]))
         self.agenda.intents.pop(lane, None)
         return offset
 
     def cancel(self, number: int) -> None:
         """Begin to end a message that can be changed; `cancelled` says when that is sure."""
         if not self._cancelling:
-            self._scheduler.call_soon(self._write_cancels)
+            self._clock.call_soon(self._write_cancels)
         self._cancelling.add(number)
         self.agenda.hold(number)
 
@@ -446,7 +446,7 @@ class ScheduleLog:
         if self.partition.failure is not None:
             raise self.partition.failure
         view = memoryview(batch)
-        return self.partition.write(view, now_ms=self._scheduler.wall_ms()).last_offset
+        return self.partition.write(view, now_ms=self._clock.wall_ms()).last_offset
 
     # Reading
 
@@ -471,7 +471,7 @@ class ScheduleLog:
         due_ms = self.agenda.moved.get(number)
         if due_ms is None:
             message = self.read(number)
-            due_ms = message.due_ms if message is not None else self._scheduler.wall_ms()
+            due_ms = message.due_ms if message is not None else self._clock.wall_ms()
         return due_ms
 
     # Checkpoints
@@ -482,7 +482,7 @@ class ScheduleLog:
             return False
         if self._is_behind or self.is_closed:
             return False
-        age_ms = self._scheduler.wall_ms() - self._checkpoint_ms
+        age_ms = self._clock.wall_ms() - self._checkpoint_ms
         return news >= records_max or not 0 <= age_ms < interval_ms
 
     def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
@@ -492,7 +492,7 @@ class ScheduleLog:
             done()
             return
         offset = self.partition.end_offset
-        self._checkpoint_ms = self._scheduler.wall_ms()
+        self._checkpoint_ms = self._clock.wall_ms()
         try:
             checkpoint, dirty = self.agenda.checkpoint(
                 offset, clean_epoch=clean_epoch, leader_epoch=self.partition.last_epoch
@@ -514,12 +514,12 @@ class ScheduleLog:
             self._is_saving = False
             done()
         elif self.partition.synced_offset < checkpoint.offset:
-            self._scheduler.call_later(
+            self._clock.call_later(
                 SYNC_POLL_MS, partial(self._save_when_synced, checkpoint, dirty, done)
             )
         else:
             self._threads += 1
-            self._scheduler.run_blocking(
+            self._clock.run_blocking(
                 partial(_save, self._disk, self._folder, checkpoint, dirty),
                 lambda result, error: self._saved_apart(result, error, checkpoint, done),
             )
@@ -570,12 +570,12 @@ class ScheduleLog:
 
         if paths:
             self._threads += 1
-            self._scheduler.run_blocking(partial(_remove, self._disk, paths), removed)
+            self._clock.run_blocking(partial(_remove, self._disk, paths), removed)
 
     # Closing
 
     def close(self) -> Promise[None]:
-        """Take nothing more, for the log has another owner; kept when no file is in use here."""
+        """Stop, because the log has another owner; resolves when no file is in use here."""
         self.is_closed = True
         self._flights.close()
         self._close_if_alone()

@@ -29,7 +29,7 @@ from goqueue.delivery.schedules import (
     ScheduleIds,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.model.batch import add_sequence, read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key
@@ -53,14 +53,14 @@ class Releaser:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         logs: list[ScheduleLog],
         ids: ScheduleIds,
         *,
         is_full: Callable[[], bool],
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._logs = logs
         self._ids = ids
@@ -111,7 +111,7 @@ class Releaser:
         """There may be something to do: look soon."""
         if not self._is_turn_set and self._producer is not None and self._stopped is None:
             self._is_turn_set = True
-            self._scheduler.call_soon(self._take_turn)
+            self._clock.call_soon(self._take_turn)
 
     def wake_at(self, due_ms: int) -> None:
         """A message has become due at a time: see to it that somebody looks then."""
@@ -122,7 +122,7 @@ class Releaser:
         self._is_turn_set = False
         if self._stopped is not None:
             return
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         self._finish()
         is_dealing = False
         for log in self._logs:
@@ -169,8 +169,8 @@ class Releaser:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = at_ms
-        delay_ms = min(max(0, at_ms - self._scheduler.wall_ms()), CLOCK_CHECK_MS)
-        self._timer = self._scheduler.call_later(delay_ms, self._take_turn)
+        delay_ms = min(max(0, at_ms - self._clock.wall_ms()), CLOCK_CHECK_MS)
+        self._timer = self._clock.call_later(delay_ms, self._take_turn)
 
     def _has_room(self) -> bool:
         return self._messages < MESSAGES_MAX and self._bytes < BYTES_MAX
@@ -296,24 +296,24 @@ class Releaser:
             # What the disk could not read is reported by this look at it.
             self._fetching.discard(log)
             if self._stopped is None:
-                self._put_in_line(log, entries, self._scheduler.wall_ms(), is_waiting=True)
+                self._put_in_line(log, entries, self._clock.wall_ms(), is_waiting=True)
                 self.wake()
 
         self._fetching.add(log)
-        self._scheduler.run_blocking(log.fetch([number for _, number in entries]), fetched)
+        self._clock.run_blocking(log.fetch([number for _, number in entries]), fetched)
 
     def _route(self, release: Release) -> None:
         message = release.message
         topic = self._topics.find_by_id(message.topic_id)
         if topic is not None and not release.reason:
             if message.key is None and topic.settings.log.is_compacting:
-                self._bury(release, "key_missing")
+                self._discard(release, "key_missing")
                 return
             self._line_up(topic, release)
         else:
-            self._bury(release, release.reason or "topic_deleted")
+            self._discard(release, release.reason or "topic_deleted")
 
-    def _bury(self, release: Release, reason: str) -> None:
+    def _discard(self, release: Release, reason: str) -> None:
         """Send a message that cannot be delivered to the dead letters, or drop it."""
         name = release.message.topic
         dead_letters = self._topics.find(name + DEAD_LETTER_SUFFIX)
@@ -333,7 +333,7 @@ class Releaser:
             release.log.end([release.number], is_released=False)
             self.dropped += 1
         except GoQueueError:
-            retry_ms = self._scheduler.wall_ms() + RETRY_MS
+            retry_ms = self._clock.wall_ms() + RETRY_MS
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
 
     def _line_up(self, topic: Topic, release: Release) -> None:
@@ -364,7 +364,7 @@ class Releaser:
             if self._is_gone(lane) and not lane.is_busy:
                 del self._lanes[lane.key]
             return
-        batch, early = lane.take_batch(self._scheduler.wall_ms())
+        batch, early = lane.take_batch(self._clock.wall_ms())
         self._leave(early)
         for release in early:
             release.log.agenda.give_back(release.number)
@@ -390,7 +390,7 @@ class Releaser:
         assert producer is not None
         if partition.failure is not None:
             raise partition.failure
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         identity = ProducerIdentity(producer.producer_id, producer.epoch)
         encoded = release_batch(
             lane, batch, self._ids, identity, base_sequence=lane.sequence, now_ms=now_ms
@@ -404,7 +404,7 @@ class Releaser:
 
     def _put_off(self, lane: Lane, batch: Iterable[Release]) -> None:
         """A partition cannot be written to: try again later, or elsewhere if it is gone."""
-        retry_ms = self._scheduler.wall_ms() + RETRY_MS
+        retry_ms = self._clock.wall_ms() + RETRY_MS
         for release in batch:
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
         self._give_back(lane, retry_ms=retry_ms)
@@ -437,12 +437,12 @@ class Releaser:
     def _finish_soon(self, lane: Lane, batch: list[Release]) -> None:
         self._finishing.append((lane, batch))
         if self._stopped is not None:
-            self._scheduler.call_soon(self._finish)
+            self._clock.call_soon(self._finish)
         elif lane.waiting or not self._has_room():
             self.wake()
         else:
             # What ends them then shares a sync with the next batches.
-            self.wake_at(self._scheduler.wall_ms() + TURN_PAUSE_MS)
+            self.wake_at(self._clock.wall_ms() + TURN_PAUSE_MS)
 
     def _finish(self) -> None:
         """What was released is committed: say so in the logs of schedules."""
@@ -478,11 +478,11 @@ class Releaser:
     def _finish_later(self, lane: Lane, batch: list[Release]) -> None:
         """Until its end is written the next batch must wait, or a crash could hide this one."""
         if self._stopped is None:
-            self._scheduler.call_later(RETRY_MS, lambda: self._finish_soon(lane, batch))
+            self._clock.call_later(RETRY_MS, lambda: self._finish_soon(lane, batch))
         else:
             self.is_clean = lane.is_busy = False  # The next start will find them.
 
     def _note(self, batch: list[Release]) -> None:
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         self.lateness.note([now_ms - release.due_ms for release in batch])
         self.dead_lettered += sum(1 for release in batch if release.reason)

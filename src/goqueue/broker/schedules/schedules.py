@@ -44,7 +44,7 @@ from goqueue.delivery.schedules import (
     ScheduledMessage,
     ScheduleIds,
 )
-from goqueue.loop.clock import Handle, Scheduler, earlier_ms
+from goqueue.loop.clock import Clock, Handle, earlier_ms
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.attributes import check_due
@@ -72,7 +72,7 @@ class Schedules:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         topics: Topics,
         settings: ScheduleSettings,
@@ -84,14 +84,14 @@ class Schedules:
     ) -> None:
         """In a cluster it needs to know who leads, and how to ask other nodes."""
         self._node_id = node_id
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._settings = settings
         self._producers = producers
-        self._forgotten_ms = scheduler.now_ms()
+        self._forgotten_ms = clock.now_ms()
         self._is_full = is_full
         self._alone = ScheduleAlone(
-            scheduler, disk, topics, partition_count=settings.partitions, is_full=is_full
+            clock, disk, topics, partition_count=settings.partitions, is_full=is_full
         )
         self._next_log = 0
         self._lateness = Lateness()
@@ -99,12 +99,12 @@ class Schedules:
         self._hosting: ScheduleHosting | None = None
         if cluster is not None:
             leaders, peers, random = cluster
-            self._cluster = ScheduleCluster(scheduler, topics, leaders, peers, random, self)
+            self._cluster = ScheduleCluster(clock, topics, leaders, peers, random, self)
             send = self._cluster.calls.append
             self._hosting = ScheduleHosting(
-                Tools(scheduler, disk, topics, send, is_full, self._lateness, leaders.is_unfit)
+                Tools(clock, disk, topics, send, is_full, self._lateness, leaders.is_unfit)
             )
-        self._timer: Handle = scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+        self._timer: Handle = clock.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
 
     # Starting and stopping
 
@@ -151,9 +151,9 @@ class Schedules:
             releaser.wake_at(due_ms)
 
     def _check_checkpoints(self) -> None:
-        self._timer = self._scheduler.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
-        if self._scheduler.now_ms() - self._forgotten_ms >= FORGET_CHECK_MS:
-            self._forgotten_ms = self._scheduler.now_ms()
+        self._timer = self._clock.call_later(CHECKPOINT_CHECK_MS, self._check_checkpoints)
+        if self._clock.now_ms() - self._forgotten_ms >= FORGET_CHECK_MS:
+            self._forgotten_ms = self._clock.now_ms()
             self._forget_sources()
         for log in self._logs_here():
             if log.is_checkpoint_due(
@@ -163,7 +163,7 @@ class Schedules:
 
     def _forget_sources(self) -> None:
         """Forget silent producers of delayed records as partitions forget theirs."""
-        before_ms = earlier_ms(self._scheduler) - self._producers.id_expiry_ms
+        before_ms = earlier_ms(self._clock) - self._producers.id_expiry_ms
         for log in self._logs_here():
             try:
                 log.forget_sources(
@@ -183,7 +183,7 @@ class Schedules:
             target = self._topics.get(topic)
             if target.is_internal:
                 raise InternalTopic(topic)
-            messages = to_messages(target, delayed, now_ms=self._scheduler.wall_ms())
+            messages = to_messages(target, delayed, now_ms=self._clock.wall_ms())
             if self._cluster is not None:
                 start(self._schedule_anywhere(self._cluster, messages), promise.settle)
                 return promise
@@ -333,7 +333,7 @@ class Schedules:
         """
         stored: Promise[None] = Promise()
         partition = delayed[0].partition
-        messages = to_messages(topic, delayed, now_ms=self._scheduler.wall_ms(), origin=origin)
+        messages = to_messages(topic, delayed, now_ms=self._clock.wall_ms(), origin=origin)
         if self._cluster is None:
             log = self._log_for(topic, partition)
             numbers = self._store_batch(log, messages, transaction)
@@ -363,7 +363,7 @@ class Schedules:
 
     def check_delayed(self, topic: Topic, delayed: Sequence[Delayed]) -> list[ScheduledMessage]:
         """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
-        return to_messages(topic, delayed, now_ms=self._scheduler.wall_ms())
+        return to_messages(topic, delayed, now_ms=self._clock.wall_ms())
 
     def log_of(self, identity: ProducerIdentity) -> ScheduleLog | None:
         """The log that keeps a producer's messages, whose partition must be a participant.
@@ -485,7 +485,7 @@ class Schedules:
         return promised(self._reschedule(schedule_id, due_ms))
 
     async def _reschedule(self, schedule_id: str, due_ms: int) -> None:
-        check_due(due_ms, now_ms=self._scheduler.wall_ms())
+        check_due(due_ms, now_ms=self._clock.wall_ms())
         for flight in self._flights_of([schedule_id]).values():
             await flight
         log, number = self._find_changeable(schedule_id)
@@ -577,7 +577,7 @@ class Schedules:
             self._hosting.check_loaded()
 
     def _listing(self) -> ScheduleListing:
-        return ScheduleListing(self._scheduler, self._logs_here(), self._ids_here())
+        return ScheduleListing(self._clock, self._logs_here(), self._ids_here())
 
     def count(
         self, *, topic: str | None = None, from_ms: int = 0, until_ms: int = NEVER_MS

@@ -11,7 +11,7 @@ from goqueue.broker.schedules.release import RETRY_MS, Releaser
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import ScheduleIds
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import SCHEDULED_TOPIC
 from goqueue.storage.disk import Disk
@@ -26,14 +26,14 @@ class ScheduleAlone:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         disk: Disk,
         topics: Topics,
         *,
         partition_count: int,
         is_full: Callable[[], bool],
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._disk = disk
         self._topics = topics
         self._partition_count = partition_count
@@ -79,12 +79,12 @@ class ScheduleAlone:
     def _host(self, topic: Topic) -> None:
         self.ids = ScheduleIds(topic.id)
         for partition in topic.partitions:
-            log = ScheduleLog(self._scheduler, self._disk, partition, topic_id=topic.id)
+            log = ScheduleLog(self._clock, self._disk, partition, topic_id=topic.id)
             log.observer = self._topics.observer
             log.load()
             self.logs.append(log)
         self.releaser = Releaser(
-            self._scheduler, self._topics, self.logs, self.ids, is_full=self._is_full
+            self._clock, self._topics, self.logs, self.ids, is_full=self._is_full
         )
         self._begin()
 
@@ -100,14 +100,14 @@ class ScheduleAlone:
             taken = self._topics.facts.take_over_producer(PRODUCER_NAME)
         except GoQueueError as error:
             _log.error("nothing can be released yet: %s", error)
-            self._scheduler.call_later(RETRY_MS, self._begin)
+            self._clock.call_later(RETRY_MS, self._begin)
             return
         taken.then(self._taken_over)
 
     def _taken_over(self, producer: NamedProducer | None, error: Exception | None) -> None:
         if producer is None:
             _log.error("nothing can be released yet: %s", error)
-            self._scheduler.call_later(RETRY_MS, self._begin)
+            self._clock.call_later(RETRY_MS, self._begin)
             return
         assert self.releaser is not None
         self._producer = producer

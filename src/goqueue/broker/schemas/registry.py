@@ -21,7 +21,7 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.schemas.replica import SchemaCopy
 from goqueue.broker.topics.topics import Topics
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.loop.turns import Turns
@@ -59,25 +59,25 @@ class Schemas:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         *,
         is_full: Callable[[], bool],
         cluster: tuple[Leaders, Peers, Clustering] | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._is_full = is_full
         self._registry: Registry | None = None
         self._loading: Loading | None = None
         self._last_offset = -1
         self._told_offset = 0
-        self._writers = Turns(scheduler, waiting_max=WRITES_WAITING_MAX)
-        self._thinkers = Turns(scheduler, waiting_max=READS_WAITING_MAX)
+        self._writers = Turns(clock, waiting_max=WRITES_WAITING_MAX)
+        self._thinkers = Turns(clock, waiting_max=READS_WAITING_MAX)
         self.changes = 0  # counted, so that others know when to look again
         self._copy: SchemaCopy | None = None
         if cluster is not None:
-            self._copy = SchemaCopy(scheduler, topics, *cluster, changed=self._note_change)
+            self._copy = SchemaCopy(clock, topics, *cluster, changed=self._note_change)
 
     # Looking up
 
@@ -223,7 +223,7 @@ class Schemas:
             if messages:
                 raise _incompatible(subject, messages)
         registry = self._loaded()
-        fact, changes = registry.register(meant, now_ms=self._scheduler.wall_ms())
+        fact, changes = registry.register(meant, now_ms=self._clock.wall_ms())
         self._write(registry, changes)
         version = registry.catalog.version(subject, fact.version)
         assert version is not None
@@ -246,7 +246,7 @@ class Schemas:
 
         async def apart() -> T:
             promise: Promise[T] = Promise()
-            self._scheduler.run_blocking(work, promise.settle)
+            self._clock.run_blocking(work, promise.settle)
             return await promise
 
         return self._thinkers.run(apart)
@@ -294,17 +294,17 @@ class Schemas:
         if self._copy is not None:
             self._copy.look()
         elif any(topic.settings.has_schemas for topic in self._topics):
-            self._scheduler.call_soon(self._load_on)
+            self._clock.call_soon(self._load_on)
 
     def _load_on(self) -> None:
         if not self._load_some():
-            self._scheduler.call_soon(self._load_on)
+            self._clock.call_soon(self._load_on)
 
     async def _ready(self) -> Registry:
         """The registry, read a piece at a time if it is not there yet; others have their turns."""
         while not self._load_some():
             turn: Promise[None] = Promise()
-            self._scheduler.call_soon(partial(turn.resolve, None))
+            self._clock.call_soon(partial(turn.resolve, None))
             await turn
         return self._loaded()
 
@@ -348,7 +348,7 @@ class Schemas:
         refusal = partition.failure or partition.shortage
         if refusal is not None:
             raise refusal
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         try:
             for records in _batches([to_record(change, now_ms=now_ms) for change in changes]):
                 batch = memoryview(encode_batch(records))
@@ -376,7 +376,7 @@ class Schemas:
                 self._copy.forget()
 
     def _settled(self) -> Promise[None]:
-        """Kept when all that was written so far is durable."""
+        """Resolves when all that was written so far is durable."""
         promise: Promise[None] = Promise()
         topic = self._topics.find(SCHEMAS_TOPIC)
         last_offset = self._last_offset if self._copy is None else self._copy.next_offset - 1

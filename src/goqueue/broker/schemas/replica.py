@@ -17,7 +17,7 @@ import msgspec
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import read_header
@@ -72,7 +72,7 @@ class SchemaCopy:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         peers: Peers,
@@ -81,7 +81,7 @@ class SchemaCopy:
     ) -> None:
         """`changed` is called when the registry is another."""
         self.is_leading = False
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._peers = peers
@@ -191,7 +191,7 @@ class SchemaCopy:
     def _catch_up_soon(self) -> None:
         if not self._is_catching_up:
             self._is_catching_up = True
-            self._scheduler.call_soon(self._catch_up)
+            self._clock.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
         self._is_catching_up = False
@@ -199,7 +199,7 @@ class SchemaCopy:
             self._catch_up_soon()
 
     def _applied(self, offset: int) -> Promise[None]:
-        """Kept when the registry says what the log says before an offset."""
+        """Resolves when the registry says what the log says before an offset."""
         promise: Promise[None] = Promise()
         if self._is_applied(offset):
             promise.resolve(None)
@@ -211,7 +211,7 @@ class SchemaCopy:
                 self._waiting.remove((offset, promise))
                 promise.reject(RequestTimedOut("The schemas are not known here yet; retry."))
 
-        self._scheduler.call_later(CATCH_UP_MS_MAX, give_up)
+        self._clock.call_later(CATCH_UP_MS_MAX, give_up)
         return promise
 
     def _is_applied(self, offset: int) -> bool:
@@ -307,7 +307,7 @@ class SchemaCopy:
     # Telling the others
 
     def tell(self, offset: int) -> Promise[None]:
-        """Let the other nodes know what is committed before an offset; kept when they do.
+        """Let the other nodes know what is committed before an offset; resolves when they do.
 
         Who is slow is not waited for.
         """

@@ -1,9 +1,9 @@
-"""What a node does besides keeping records where it leads an internal partition.
+"""Starts and stops coordinators with the leadership of their internal partitions.
 
-Whoever coordinates knows what its partition tells, and reads all of it when it begins. A copy may
-turn out to have a hole then, and what was in the hole was promised to somebody: that a message is
-done with, that a producer was replaced. So whoever finds one takes no office while there is, or has
-to be, another node that can lead and may have it all.
+A coordinator reads its whole partition when it starts. If this replica turns out to have a hole,
+the hole may hold something that was acknowledged: that a message is done, or that a producer was
+fenced. So no coordinator starts here while another node can lead, or may still come back, with
+all of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.partition import Partition
 
 RETRY_MS = 500  # how soon to see whether nobody but this node is left after all
@@ -22,12 +22,12 @@ RETRY_MS = 500  # how soon to see whether nobody but this node is left after all
 _log = logging.getLogger(__name__)
 
 
-class Offices:
+class CoordinatorLifecycle:
     """Has coordinators begin and end with the leadership of their partitions."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         cluster: Clustering,
         changed: Callable[[Topic, Partition, bool], None],
     ) -> None:
@@ -35,18 +35,18 @@ class Offices:
 
         It may be told twice in a row to end.
         """
-        self._scheduler = scheduler
+        self._clock = clock
         self._cluster = cluster
         self._changed = changed
 
     def role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
         self._changed(topic, partition, leads)
-        if leads and self._cluster.doubts.is_unfit(topic.id, partition.name.partition):
+        if leads and self._cluster.integrity.is_unfit(topic.id, partition.name.partition):
             # Nobody has been answered yet, for all of this happens in one turn.
             _log.error("%s has a hole here; another node is to coordinate by it", partition.name)
             self._changed(topic, partition, False)
             again = partial(self._begin_again, topic, partition, partition.leader_epoch)
-            self._scheduler.call_later(RETRY_MS, again)
+            self._clock.call_later(RETRY_MS, again)
 
     def _begin_again(self, topic: Topic, partition: Partition, epoch: int) -> None:
         """Nobody has taken over: try again, and coordinate with what there is if nobody can."""

@@ -42,7 +42,7 @@ from goqueue.groups import (
     SyncResult,
 )
 from goqueue.loop.alarm import Alarm
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
@@ -64,7 +64,7 @@ class _Hosted:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         partition: Partition,
         coordinator: Coordinator,
         written: Callable[[str], None],
@@ -74,11 +74,11 @@ class _Hosted:
         self._written = written
         self.waiting: dict[Promise[Any], None] = {}
         self._read_until = 0
-        self._scheduler = scheduler
+        self._clock = clock
         self._partition = partition
         self._is_closed = False
         self._alarm = Alarm(
-            scheduler,
+            clock,
             name=str(partition.name),
             next_deadline_ms=coordinator.next_deadline_ms,
             ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
@@ -86,7 +86,7 @@ class _Hosted:
 
     def load(self, topics: Mapping[str, int]) -> None:
         """Replay the partition. It is compacted, so it is about as large as the state it holds."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         self.perform(self.coordinator.topics_changed(now_ms, topics))
         for header, batch in readable_batches(self._partition, name="group state"):
             self._replay(header, batch)
@@ -111,7 +111,7 @@ class _Hosted:
             raise CoordinatorNotAvailable("The groups of this node are being read; retry.")
 
     def when_committed(self) -> Promise[None]:
-        """Kept when `check_committed` raises no more."""
+        """Resolves when `check_committed` raises no more."""
         promise: Promise[None] = Promise()
         self._partition.when_committed(
             self._read_until - 1, lambda error: promise.settle(None, error)
@@ -144,7 +144,7 @@ class _Hosted:
         self._alarm.set()
 
     def _persist(self, effect: Persist) -> None:
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         records = [Record(key, value, timestamp_ms=now_ms) for key, value in effect.records]
         if effect.identity is None:
             batch = encode_batch(records)
@@ -157,7 +157,7 @@ class _Hosted:
             )
 
         def committed(error: GoQueueError | None) -> None:
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._clock.now_ms()
             if error is None:
                 self.perform(self.coordinator.persisted(effect.write_id, now_ms))
                 self._written(effect.group_id)
@@ -182,19 +182,19 @@ class Groups:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         settings: GroupSettings,
         times: Mapping[str, GroupTimes] | None = None,
     ) -> None:
         """`times` are those of groups that have their own, and may change."""
         self._times = {} if times is None else times
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._settings = settings
         self._partition_count = settings.offsets_partitions
         self._hosted: dict[int, _Hosted] = {}
-        # In a cluster: kept when this node knows all that was decided before it was asked.
+        # In a cluster: resolves when this node knows all that was decided before it was asked.
         self.catch_up: Callable[[], Promise[None]] | None = None
         # A name belongs to one kind of group; the broker says which are taken by the other.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
@@ -219,7 +219,7 @@ class Groups:
         """Coordinate the groups of a partition of the offsets, which this node leads now."""
         coordinator = Coordinator(self._settings, self._times)
         written = self.rebalance_watch.look
-        hosted = _Hosted(self._scheduler, partition, coordinator, written)
+        hosted = _Hosted(self._clock, partition, coordinator, written)
         hosted.load(self._topic_counts())
         self._hosted[partition.name.partition] = hosted
 
@@ -253,7 +253,7 @@ class Groups:
     # Offsets
 
     def confirm(self, group_id: str) -> Promise[None]:
-        """Kept when what this node tells of a group is not older than this call.
+        """Resolves when what this node tells of a group is not older than this call.
 
         A coordinator that was replaced, and has not heard of it, would tell offsets from before
         others were committed elsewhere. So wait until it would have heard, and until all that it
@@ -324,7 +324,7 @@ class Groups:
         """A marker is committed in a partition of the offsets."""
         hosted = self._hosted.get(partition.name.partition)
         if hosted is not None:
-            now_ms = self._scheduler.now_ms()
+            now_ms = self._clock.now_ms()
             hosted.perform(
                 hosted.coordinator.ended(producer_id, is_commit=is_commit, now_ms=now_ms)
             )
@@ -392,7 +392,7 @@ class Groups:
             hosted = self._get(group_id)
             if self.is_queue_group(group_id):
                 raise GroupKindMismatch(group_id, is_queue=True)
-            effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
+            effects = call(hosted.coordinator, token=promise, now_ms=self._clock.now_ms())
         except GoQueueError as error:
             promise.reject(error)
         else:
@@ -430,14 +430,14 @@ class Groups:
         delay_ms = len(self._topics) // TOPICS_PER_MS
         if delay_ms:
             self._is_telling_topics = True
-            self._scheduler.call_later(delay_ms, self._tell_topics)
+            self._clock.call_later(delay_ms, self._tell_topics)
         else:
             self._tell_topics()
 
     def _tell_topics(self) -> None:
         self._is_telling_topics = False
         if self._hosted:
-            now_ms, counts = self._scheduler.now_ms(), self._topic_counts()
+            now_ms, counts = self._clock.now_ms(), self._topic_counts()
             for hosted in self._hosted.values():
                 hosted.perform(hosted.coordinator.topics_changed(now_ms, counts))
 

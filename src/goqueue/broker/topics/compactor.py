@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import CompactionSettings
-from goqueue.loop.clock import Handle, Scheduler, earlier_ms
+from goqueue.loop.clock import Clock, Handle, earlier_ms
 from goqueue.model.errors import InvalidRequest, StorageFailed
 from goqueue.partition import Partition
 from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction
@@ -27,13 +27,13 @@ class Compactor:
     def __init__(
         self,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         flusher: Flusher,
         settings: CompactionSettings,
     ) -> None:
         self._disk = disk
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._flusher = flusher
         self._settings = settings
@@ -51,7 +51,7 @@ class Compactor:
 
     def start(self) -> None:
         if self._settings.enabled:
-            self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+            self._timer = self._clock.call_later(self._settings.check_ms, self._look)
 
     def stop(self, done: Callable[[], None]) -> None:
         """End after the step that is running, if one is."""
@@ -69,7 +69,7 @@ class Compactor:
         """Compact these next, however little there is to gain."""
         if not self._settings.enabled:
             raise InvalidRequest("This node does not compact (setting compaction.enabled).")
-        now_ms = earlier_ms(self._scheduler)
+        now_ms = earlier_ms(self._clock)
         for partition in partitions:
             if partition.failure is None and partition.log.active.size:
                 try:
@@ -90,7 +90,7 @@ class Compactor:
 
     def _look(self) -> None:
         """Begin with the next log that is due; look again later when there is none."""
-        now_ms = earlier_ms(self._scheduler)
+        now_ms = earlier_ms(self._clock)
         for partition in [*self._requested, *self._in_turn()]:
             if not partition.log.settings.is_compacting or partition.failure is not None:
                 self._requested.pop(partition, None)
@@ -112,7 +112,7 @@ class Compactor:
                 self._last, self._cleaned_before = partition, partition.log.cleaned_offset
                 self._begin(partition, self._current)
                 return
-        self._timer = self._scheduler.call_later(self._settings.check_ms, self._look)
+        self._timer = self._clock.call_later(self._settings.check_ms, self._look)
 
     def _in_turn(self) -> list[Partition]:
         """All logs, from the one after that which was compacted last: each has its turn."""
@@ -164,12 +164,12 @@ class Compactor:
             elif compaction.is_done:
                 self._finish(partition, compaction)
             else:
-                self._timer = self._scheduler.call_later(
+                self._timer = self._clock.call_later(
                     PAUSE_MS, lambda: self._step(partition, compaction)
                 )
 
         self._is_stepping = True
-        self._scheduler.run_blocking(compaction.step, done)
+        self._clock.run_blocking(compaction.step, done)
 
     def _apply(self, partition: Partition, compaction: Compaction) -> None:
         try:
@@ -195,4 +195,4 @@ class Compactor:
         # Others may be due as well, so look at once. A pass that got nowhere would come again.
         has_advanced = partition.log.cleaned_offset > self._cleaned_before
         pause_ms = PAUSE_MS if self._requested or has_advanced else self._settings.check_ms
-        self._timer = self._scheduler.call_later(pause_ms, self._look)
+        self._timer = self._clock.call_later(pause_ms, self._look)

@@ -8,7 +8,7 @@ from functools import partial
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
-from goqueue.loop.clock import Handle, Scheduler, earlier_ms
+from goqueue.loop.clock import Clock, Handle, earlier_ms
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
@@ -26,14 +26,14 @@ class Upkeep:
     def __init__(
         self,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         flusher: Flusher,
         storage: StorageSettings,
         producers: ProducerSettings,
     ) -> None:
         self._disk = disk
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._flusher = flusher
         self._storage = storage
@@ -75,7 +75,7 @@ class Upkeep:
         is_worth_it = size > held + RESERVE_STEP_BYTES or size == wanted != held
         if is_worth_it and not self._is_reserving:
             self._is_reserving = True
-            self._scheduler.run_blocking(partial(self._disk.set_reserve, size), self._reserved)
+            self._clock.run_blocking(partial(self._disk.set_reserve, size), self._reserved)
 
     def _reserved(self, _: object, error: Exception | None) -> None:
         self._is_reserving = False
@@ -83,7 +83,7 @@ class Upkeep:
             _log.warning("no reserve could be held back on the disk: %s", error)
 
     def apply_retention(self) -> None:
-        now_ms = earlier_ms(self._scheduler)
+        now_ms = earlier_ms(self._clock)
         for topic in self._topics:
             for one in topic.partitions:
                 try:
@@ -108,16 +108,16 @@ class Upkeep:
         expired = one.take_expired(now_ms=now_ms)
         if expired:
             _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
-            self._scheduler.run_blocking(partial(_remove, expired), _removed)
+            self._clock.run_blocking(partial(_remove, expired), _removed)
 
     def _again(self, name: str, delay_ms: int, action: object) -> None:
         def run() -> None:
             # Set the next one first: a disk that fails once must not end upkeep for good.
-            self._timers[name] = self._scheduler.call_later(delay_ms, run)
+            self._timers[name] = self._clock.call_later(delay_ms, run)
             assert callable(action)
             action()
 
-        self._timers[name] = self._scheduler.call_later(delay_ms, run)
+        self._timers[name] = self._clock.call_later(delay_ms, run)
 
 
 def release_reserve(disk: Disk, storage: StorageSettings) -> None:

@@ -15,7 +15,7 @@ from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import Settings
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable
 from goqueue.model.names import (
@@ -105,9 +105,9 @@ class InternalTopics:
     """Makes internal topics on a single node, and has calls wait for them in a cluster."""
 
     def __init__(
-        self, scheduler: Scheduler, topics: Topics, leaders: Leadership, settings: Settings
+        self, clock: Clock, topics: Topics, leaders: Leadership, settings: Settings
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._specs = {spec.name: spec for spec in internal_topics(settings)}
@@ -171,7 +171,7 @@ class InternalTopics:
             if self._waiting.pop(promise, None) is not None:
                 promise.resolve(None)
 
-        self._scheduler.call_later(SETUP_WAIT_MS, give_up)
+        self._clock.call_later(SETUP_WAIT_MS, give_up)
         return promise
 
     def look(self) -> None:
@@ -179,7 +179,7 @@ class InternalTopics:
         if self._waiting and not self._is_look_due:
             self._is_look_due = True
             # After this turn, in which all parts of the node act on the change.
-            self._scheduler.call_soon(self._look)
+            self._clock.call_soon(self._look)
 
     def _look(self) -> None:
         self._is_look_due = False

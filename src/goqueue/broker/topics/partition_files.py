@@ -9,7 +9,7 @@ from functools import partial
 
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.cluster.facts import TopicFact
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.names import INTERNAL_TOPICS, TopicPartition
 from goqueue.model.observer import Observer
@@ -25,8 +25,8 @@ _ID_MAGIC = b"GQTI"
 _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
 # While it is there, copies on this disk may lack what others have been told is durable.
-_DOUBT_FILE = "meta/doubt"
-_DOUBT_MAGIC = b"GQDB"
+_SUSPECT_FILE = "meta/doubt"
+_SUSPECT_MAGIC = b"GQDB"
 _VERSION = 1
 _STOP_VERSION = 2  # the first one had all partitions of a topic together
 _DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
@@ -49,7 +49,7 @@ class PartitionFiles:
     def __init__(
         self,
         disk: Disk,
-        scheduler: Scheduler,
+        clock: Clock,
         flusher: Flusher,
         commit_journal: CommitJournal,
         *,
@@ -57,16 +57,16 @@ class PartitionFiles:
         new_id: Callable[[], bytes],
     ) -> None:
         self._disk = disk
-        self._scheduler = scheduler
+        self._clock = clock
         self._flusher = flusher
         self._commit_journal = commit_journal
         self._waits_for_sync = waits_for_sync
         self._new_id = new_id
         self._closed: _Closed = {}
-        self._are_all_doubted = False
+        self._are_all_suspect = False
         # By key: copies that were cut. If opening one fails after that, the next try sees no trace.
         self._cut: set[bytes] = set()
-        self._is_doubt_told = False
+        self._is_suspicion_reported = False
         self._is_closed = False
         self.observer: Observer | None = None  # of topics that are not internal
 
@@ -128,7 +128,7 @@ class PartitionFiles:
                 mark_dirty=self._flusher.mark,
                 is_replica=is_replica,
             )
-            partition.is_doubted = is_replica and self._are_all_doubted
+            partition.is_suspect = is_replica and self._are_all_suspect
             self._observe(partition)
             return partition
         # Copies in a cluster were redone all at once, before it was known who leads what.
@@ -142,15 +142,15 @@ class PartitionFiles:
             leader_epoch=fact.leader_epoch,
             waits_for_sync=self._waits_for_sync,
             mark_dirty=self._flusher.mark,
-            now_ms=self._scheduler.wall_ms(),
+            now_ms=self._clock.wall_ms(),
             is_replica=is_replica,
             is_sole=is_sole,
             before_cut=partial(self._note_cut, key) if is_replica else _no_matter,
         )
         for report in redone + reports:
             _log.warning("%s", report)
-        if is_replica and (self._are_all_doubted or key in self._cut):
-            partition.is_doubted = True
+        if is_replica and (self._are_all_suspect or key in self._cut):
+            partition.is_suspect = True
         self._cut.discard(key)
         self._observe(partition)
         return partition
@@ -177,7 +177,7 @@ class PartitionFiles:
                 opened.reject(error)
                 return
             if pending:
-                self._scheduler.call_soon(open_some)
+                self._clock.call_soon(open_some)
             else:
                 opened.resolve(partitions)
 
@@ -195,7 +195,7 @@ class PartitionFiles:
             leader_epoch=fact.leader_epoch,
             waits_for_sync=False,
             mark_dirty=_never_dirty,
-            now_ms=self._scheduler.wall_ms(),
+            now_ms=self._clock.wall_ms(),
             is_replica=True,
         )
         return partition
@@ -205,7 +205,7 @@ class PartitionFiles:
 
         Where it cannot be read, nobody knows which of the copies lack something.
         """
-        is_whole = not self._commit_journal.is_doubtful
+        is_whole = not self._commit_journal.is_suspect
         for name in self._disk.list("logs"):
             if _is_set_aside(name):
                 continue
@@ -220,8 +220,8 @@ class PartitionFiles:
                         _log.warning("%s", report)
                         is_whole = False
         if not is_whole:
-            self._note_doubt()
-        self._are_all_doubted = self._disk.exists(_DOUBT_FILE)
+            self._note_suspect()
+        self._are_all_suspect = self._disk.exists(_SUSPECT_FILE)
         self.finish_redo()
 
     def finish_redo(self) -> None:
@@ -231,22 +231,24 @@ class PartitionFiles:
     # Doubts
 
     def _note_cut(self, key: bytes) -> None:
-        self._note_doubt()
+        self._note_suspect()
         self._cut.add(key)
 
-    def _note_doubt(self) -> None:
+    def _note_suspect(self) -> None:
         """Write down that something may be missing, before every trace of it is cut off.
 
         Should this node fall before it has told the others, the next start doubts all copies.
         """
-        if not self._is_doubt_told and not self._disk.exists(_DOUBT_FILE):
-            write_framed(self._disk, _DOUBT_FILE, magic=_DOUBT_MAGIC, version=_VERSION, body=True)
+        if not self._is_suspicion_reported and not self._disk.exists(_SUSPECT_FILE):
+            write_framed(
+                self._disk, _SUSPECT_FILE, magic=_SUSPECT_MAGIC, version=_VERSION, body=True
+            )
 
-    def forget_doubts(self) -> None:
+    def clear_suspects(self) -> None:
         """It is decided by all which copies are in doubt."""
-        self._is_doubt_told = True
-        if self._disk.exists(_DOUBT_FILE):
-            self._disk.remove(_DOUBT_FILE)
+        self._is_suspicion_reported = True
+        if self._disk.exists(_SUSPECT_FILE):
+            self._disk.remove(_SUSPECT_FILE)
             self._disk.sync_folder("meta")
 
     # Folders
@@ -257,7 +259,7 @@ class PartitionFiles:
         if claimed == fact.id:
             return
         if claimed is not None:
-            self.bury(fact.name, claimed)
+            self.discard(fact.name, claimed)
         path = f"logs/{fact.name}/{_ID_FILE}"
         write_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=fact.id)
 
@@ -265,25 +267,25 @@ class PartitionFiles:
         """Whether the folder of that name is already another topic's."""
         return self._claimed(fact.name) not in (None, fact.id)
 
-    def bury(self, name: str, topic_id: bytes) -> None:
+    def discard(self, name: str, topic_id: bytes) -> None:
         """Take a name away from a folder, for good, and then the folder from the disk."""
         if not self._disk.exists(f"logs/{name}"):
             return
-        grave = f"{_DELETED_PREFIX}{topic_id.hex()}"
-        self._disk.rename(f"logs/{name}", f"logs/{grave}")
+        letter_topic = f"{_DELETED_PREFIX}{topic_id.hex()}"
+        self._disk.rename(f"logs/{name}", f"logs/{letter_topic}")
         # A crash could undo the renaming, and a new topic of that name would find the old records.
         self._disk.sync_folder("logs")
-        self._remove_later(grave)
+        self._remove_later(letter_topic)
 
-    def bury_partition(self, partition: Partition) -> None:
+    def discard_partition(self, partition: Partition) -> None:
         """Remove a copy that is kept elsewhere from now on."""
         folder = _folder(partition.name.topic, partition.name.partition)
         if not self._disk.exists(folder):
             return
-        grave = f"{_DELETED_PREFIX}{self._new_id().hex()}"
-        self._disk.rename(folder, f"logs/{grave}")
+        letter_topic = f"{_DELETED_PREFIX}{self._new_id().hex()}"
+        self._disk.rename(folder, f"logs/{letter_topic}")
         self._disk.sync_folder("logs")
-        self._remove_later(grave)
+        self._remove_later(letter_topic)
 
     def remove_strays(self, known: Container[str], deleted: Container[str]) -> None:
         """Finish deletions that a crash has interrupted, and set aside what nobody deleted."""
@@ -293,7 +295,7 @@ class PartitionFiles:
             elif name in known or name.startswith(_LOST_PREFIX):
                 continue
             elif name in deleted or not self._has_records(name):
-                self.bury(name, self._new_id())
+                self.discard(name, self._new_id())
             else:
                 lost = f"{_LOST_PREFIX}{name}~{self._new_id().hex()}"
                 _log.error("no topic is known for the folder logs/%s; kept as logs/%s", name, lost)
@@ -319,7 +321,7 @@ class PartitionFiles:
             if error is not None:
                 _log.warning("logs/%s could not be removed: %s", name, error)
 
-        self._scheduler.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
+        self._clock.run_blocking(partial(self._disk.remove_tree, f"logs/{name}"), removed)
 
 
 def partition_key(topic_id: bytes, number: int) -> bytes:

@@ -200,7 +200,7 @@ class Topics:
                 placed = metadata.partitions.get(topic.id, number)
                 is_elsewhere = placed is not None and node_id not in placed.members
                 if is_elsewhere and partition not in self._kept:
-                    self._files.bury_partition(partition)
+                    self._files.discard_partition(partition)
 
     def _add(self, fact: TopicFact) -> None:
         topic = Topic(fact, self.defaults.resolve(fact.settings), [])
@@ -230,9 +230,9 @@ class Topics:
         """Whether this node has a copy."""
         return partition in self._kept
 
-    def forget_doubts(self) -> None:
+    def clear_suspects(self) -> None:
         """The cluster knows which copies may have lost something."""
-        self._files.forget_doubts()
+        self._files.clear_suspects()
 
     def keep(self, topic: Topic, number: int, *, is_sole: bool = False) -> Partition:
         """Have a copy of a partition on this node, as a follower until told otherwise.
@@ -256,7 +256,7 @@ class Topics:
         if partition in self._kept:
             self._kept.discard(partition)
             partition.retire(NotLeader(partition.name, fact.leader))
-            self._files.bury_partition(partition)
+            self._files.discard_partition(partition)
             partition = self._files.absent(topic.fact, topic.settings, fact.number)
             topic.partitions[fact.number] = partition
         if fact.leader_epoch >= partition.leader_epoch:
@@ -483,7 +483,7 @@ class Topics:
         # been used already, if this was decided in an earlier life of the node and is only read
         # again.
         if not self._files.is_taken_over(topic.fact):
-            self._files.bury(name, topic.id)
+            self._files.discard(name, topic.id)
 
 
 def _configure(partition: Partition, settings: PartitionSettings) -> None:

@@ -44,7 +44,7 @@ class Epochs:
         prepared: Sequence[tuple[str, ProducerIdentity]],
         is_last: bool = False,
     ) -> Promise[EpochOutcome]:
-        """Commit prepared transactions as one; kept when every reader can see all of them.
+        """Commit prepared transactions as one; resolves when every reader can see all of them.
 
         When the epoch is committed already, by others than these, these are aborted.
         """

@@ -9,7 +9,7 @@ from itertools import count
 from goqueue.broker.shards.own_records import readable_batches
 from goqueue.broker.transactions.markers import Ending, Markers
 from goqueue.loop.alarm import Alarm
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotEnoughReplicas
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class HostedCoordinator:
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         partition: Partition,
         coordinator: Coordinator,
         markers: Markers,
@@ -36,13 +36,13 @@ class HostedCoordinator:
         self.coordinator = coordinator
         # Partitions refuse the markers of whoever has coordinated before.
         self.epoch = partition.leader_epoch
-        self._scheduler = scheduler
+        self._clock = clock
         self._partition = partition
         self._markers = markers
         self._turns = count(1)
         self.is_closed = False
         self._alarm = Alarm(
-            scheduler,
+            clock,
             name=str(partition.name),
             next_deadline_ms=coordinator.next_deadline_ms,
             ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
@@ -56,7 +56,7 @@ class HostedCoordinator:
 
     def begin(self) -> None:
         """Carry on with what was decided before."""
-        self.perform(self.coordinator.loaded(self._scheduler.now_ms()))
+        self.perform(self.coordinator.loaded(self._clock.now_ms()))
 
     def begin_when_committed(self) -> None:
         """Begin as soon as nothing of what was read can be lost any more.
@@ -72,7 +72,7 @@ class HostedCoordinator:
                 self.begin()
                 return
             _log.warning("%s: its transactions have to wait: %s", self._partition.name, error)
-            self._scheduler.call_later(RETRY_MS, self.begin_when_committed)
+            self._clock.call_later(RETRY_MS, self.begin_when_committed)
 
         self._partition.when_committed(self._partition.end_offset - 1, committed)
 
@@ -83,9 +83,9 @@ class HostedCoordinator:
         self._alarm.stop()
 
     def prove(self) -> Promise[None]:
-        """Kept when it is certain that nobody else coordinated when this was called."""
+        """Resolves when it is certain that nobody else coordinated when this was called."""
         proved: Promise[None] = Promise()
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         batch = encode_batch([Record(_PROOF_KEY, None, timestamp_ms=now_ms)])
         try:
             appended = self._partition.write(memoryview(batch), now_ms=now_ms)
@@ -116,7 +116,7 @@ class HostedCoordinator:
         self._alarm.set()
 
     def _persist(self, effect: Persist) -> None:
-        now_ms = self._scheduler.wall_ms()
+        now_ms = self._clock.wall_ms()
         batch = encode_batch([Record(effect.key, effect.value, timestamp_ms=now_ms)])
         partition = self._partition
         try:
@@ -126,7 +126,7 @@ class HostedCoordinator:
             appended = partition.write(memoryview(batch), now_ms=now_ms)
         except GoQueueError as error:
             # Not at once: the caller is still carrying out other effects.
-            self._scheduler.call_soon(partial(self._persisted, effect, -1, error))
+            self._clock.call_soon(partial(self._persisted, effect, -1, error))
         else:
             committed = partial(self._persisted, effect, appended.last_offset)
             partition.when_committed(appended.last_offset, committed)
@@ -134,16 +134,14 @@ class HostedCoordinator:
     def _persisted(self, effect: Persist, offset: int, error: GoQueueError | None) -> None:
         if self.is_closed:
             return
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         if error is None:
             self.perform(self.coordinator.persisted(effect.write_id, now_ms))
         elif offset >= 0 and isinstance(error, NotEnoughReplicas):
             # It is in the log, and will be committed when there are enough replicas again. Only
             # then, or when another node coordinates, is anything known of it.
             again = partial(self._persisted, effect, offset)
-            self._scheduler.call_later(
-                RETRY_MS, partial(self._partition.when_committed, offset, again)
-            )
+            self._clock.call_later(RETRY_MS, partial(self._partition.when_committed, offset, again))
         else:
             answer = CoordinatorNotAvailable(f"The transaction could not be stored: {error}")
             self.perform(self.coordinator.persist_failed(effect.write_id, answer, now_ms))
@@ -161,7 +159,7 @@ class HostedCoordinator:
     def _marked(self, effect: WriteMarkers, name: TopicPartition) -> None:
         if self.is_closed:
             return
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         self.perform(
             self.coordinator.marked(effect.transactional_id, effect.identity, name, now_ms)
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from goqueue.broker.replication.leaders import Leaders, Marker
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     FencedProducer,
@@ -60,8 +60,8 @@ class _Taken:
 class Markers:
     """Writes markers, and tells the owners of internal topics of each that is committed."""
 
-    def __init__(self, scheduler: Scheduler, topics: Topics, leaders: Leaders) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Clock, topics: Topics, leaders: Leaders) -> None:
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._taken: dict[tuple[TopicPartition, int], _Taken] = {}
@@ -92,10 +92,10 @@ class Markers:
                 done()
             elif isinstance(error, NotLeader | UnknownTopicId | UnknownPartition):
                 # The others there may know of a topic, or of its leader, a little later than here.
-                self._scheduler.call_later(MOVED_RETRY_MS, attempt)
+                self._clock.call_later(MOVED_RETRY_MS, attempt)
             elif isinstance(error, GoQueueError):
                 _log.warning("%s refuses a marker; it will be asked again: %s", name, error)
-                self._scheduler.call_later(RETRY_MS, attempt)
+                self._clock.call_later(RETRY_MS, attempt)
             else:
                 raise error
 
@@ -159,7 +159,7 @@ class Markers:
             producer_epoch=marker.producer_epoch,
             is_commit=marker.is_commit,
             coordinator_epoch=marker.coordinator_epoch,
-            now_ms=self._scheduler.wall_ms(),
+            now_ms=self._clock.wall_ms(),
         )
 
     def _committed(self, partition: Partition, marker: Marker, taken: _Taken) -> Promise[Appended]:
@@ -189,7 +189,7 @@ class Markers:
                 producer_epoch=identity.epoch,
                 is_commit=is_commit,
                 coordinator_epoch=ending.coordinator_epoch,
-                now_ms=self._scheduler.wall_ms(),
+                now_ms=self._clock.wall_ms(),
             )
         except GoQueueError as error:
             marked(error)

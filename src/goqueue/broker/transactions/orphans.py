@@ -17,7 +17,7 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import TransactionCalls
 from goqueue.broker.transactions.host import HostedCoordinator
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotCoordinator
 from goqueue.model.names import TRANSACTION_TOPIC, ProducerIdentity
@@ -64,7 +64,7 @@ class Orphans:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         leaders: Leaders,
         calls: TransactionCalls,
@@ -73,7 +73,7 @@ class Orphans:
         end: EndOrphan,
     ) -> None:
         """`hosted` finds the coordinators of this node; `end` is told of a transaction to end."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._calls = calls
@@ -84,7 +84,7 @@ class Orphans:
 
     def watch(self) -> None:
         """Look now and then, for as long as the node runs."""
-        self._scheduler.call_later(LOOK_MS, self._look)
+        self._clock.call_later(LOOK_MS, self._look)
 
     def _look(self) -> None:
         self.watch()

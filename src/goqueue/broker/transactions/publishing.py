@@ -26,7 +26,7 @@ from goqueue.broker.transactions.ids import Transaction
 from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.delivery.schedules import PARTITION_OPEN, ScheduledMessage
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Record, encode_batch
 from goqueue.model.errors import (
@@ -92,7 +92,7 @@ class TransactionPublisher:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         schedules: Schedules,
         transactions: Transactions,
@@ -102,7 +102,7 @@ class TransactionPublisher:
         doom: Callable[[Transaction, GoQueueError], None],
     ) -> None:
         """`doom` is told of a transaction that must not be committed any more, and why."""
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._schedules = schedules
         self._transactions = transactions
@@ -246,14 +246,14 @@ class TransactionPublisher:
         """Write everything; `keeper` has delayed messages, here or on another node."""
         results: list[PublishResult | None] = [None] * plan.count
         ends: dict[Partition, int] = {}
-        distant: list[tuple[_Batch, Promise[Appended]]] = []
+        remote: list[tuple[_Batch, Promise[Appended]]] = []
         late_elsewhere = plan.late if isinstance(keeper, TopicPartition) else []
         try:
             for batch in plan.batches:
                 name = batch.partition.name
                 if batch.partition.is_following:
                     stored = self._lines.append(transaction, name, batch.records)
-                    distant.append((batch, stored))
+                    remote.append((batch, stored))
                 else:
                     ends[batch.partition] = self._append(transaction, batch, results, now_ms=now_ms)
                     sequence = next_sequence(batch.partition, transaction.identity)
@@ -265,14 +265,14 @@ class TransactionPublisher:
                 ends[keeper.partition] = keeper.partition.end_offset - 1
                 _note_scheduled(late, ids, results)
         except GoQueueError as error:
-            if not ends and not distant:
+            if not ends and not remote:
                 raise
             self._doom(transaction, error)
             late_elsewhere = []
             results = [error if result is None else result for result in results]
         try:
             await _committed(ends)
-            for batch, stored in distant:
+            for batch, stored in remote:
                 _note_results(batch, await stored, results)
             for late in late_elsewhere:
                 assert isinstance(keeper, TopicPartition)
@@ -339,7 +339,7 @@ def _check(partition: Partition, records: Sequence[Record], *, now_ms: int) -> N
 
 
 def _committed(ends: dict[Partition, int]) -> Promise[None]:
-    """Kept when all partitions are committed up to these offsets."""
+    """Resolves when all partitions are committed up to these offsets."""
     promise: Promise[None] = Promise()
     left = len(ends)
     failure: GoQueueError | None = None

@@ -55,7 +55,7 @@ class TransactionLines:
     def append(
         self, transaction: Transaction, name: TopicPartition, records: Sequence[Record]
     ) -> Promise[Appended]:
-        """Have records stored by whoever leads a partition; kept when they are committed."""
+        """Have records stored by whoever leads a partition; resolves when they are committed."""
         line = self._lines.get((transaction, name))
         if line is None:
             # To guess would be to take new records for some that are there already.

@@ -28,7 +28,7 @@ from goqueue.broker.transactions.publishing import Addressed, TransactionPublish
 from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetErrors
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.bounds import ProducerEpoch, ProducerId
 from goqueue.model.errors import (
@@ -94,7 +94,7 @@ class Transacting:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         transactions: Transactions,
         groups: Groups,
@@ -107,14 +107,14 @@ class Transacting:
         is_full: Callable[[], bool],
     ) -> None:
         self.ids = TransactionIds(cluster_id)
-        self._scheduler = scheduler
+        self._clock = clock
         self._transactions = transactions
         self._groups = groups
         self._queues = queues
         self._new_id = new_id
         self._topics = topics
         self._publisher = TransactionPublisher(
-            scheduler,
+            clock,
             topics,
             schedules,
             transactions,
@@ -151,7 +151,7 @@ class Transacting:
         return Transaction(name, identity)
 
     def commit(self, transaction: Transaction) -> Promise[None]:
-        """Make all of it count; kept when every reader can see it. May be repeated."""
+        """Make all of it count; resolves when every reader can see it. May be repeated."""
         self._check_whole(transaction)
         return self._end(transaction, is_commit=True)
 
@@ -169,7 +169,7 @@ class Transacting:
             )
 
     def abort(self, transaction: Transaction) -> Promise[None]:
-        """Let none of it count; kept when that is sure everywhere. May be repeated."""
+        """Let none of it count; resolves when that is sure everywhere. May be repeated."""
         return self._end(transaction, is_commit=False)
 
     def _end(self, transaction: Transaction, *, is_commit: bool) -> Promise[None]:
@@ -207,7 +207,7 @@ class Transacting:
     ) -> Promise[list[PublishResult]]:
         """Publish messages to any topics; a result for each. All are stored, or none is."""
         if now_ms is None:
-            now_ms = self._scheduler.wall_ms()
+            now_ms = self._clock.wall_ms()
         promise: Promise[list[PublishResult]] = Promise()
         start(self._publisher.publish(transaction, messages, now_ms=now_ms), promise.settle)
         return promise
@@ -285,7 +285,7 @@ class Transacting:
 
     def _generated(self) -> str:
         """A name that nobody uses now."""
-        now_ms = self._scheduler.now_ms()
+        now_ms = self._clock.now_ms()
         if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
             self._scanned_ms = now_ms
             self._reusable = [
@@ -321,7 +321,7 @@ class Transacting:
 
     def _pause(self, ms: int) -> Promise[None]:
         promise: Promise[None] = Promise()
-        self._scheduler.call_later(ms, lambda: promise.resolve(None))
+        self._clock.call_later(ms, lambda: promise.resolve(None))
         return promise
 
 

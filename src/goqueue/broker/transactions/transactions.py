@@ -24,7 +24,7 @@ from goqueue.broker.transactions.participation import Participation
 from goqueue.broker.transactions.strays import MarkerErrors, Strays
 from goqueue.config import TransactionSettings
 from goqueue.groups import CommitOffsets, OffsetErrors
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import (
     ConcurrentTransactions,
@@ -64,20 +64,20 @@ class Transactions:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         topics: Topics,
         groups: Groups,
         settings: TransactionSettings,
         leaders: Leaders,
     ) -> None:
-        self._scheduler = scheduler
+        self._clock = clock
         self._topics = topics
         self._groups = groups
         self._settings = settings
         self._leaders = leaders
         self.calls = TransactionCalls(leaders)
         self.participation = Participation(topics, self, self.calls)
-        self._markers = Markers(scheduler, topics, leaders)
+        self._markers = Markers(clock, topics, leaders)
         self._strays = Strays(
             topics,
             self._markers,
@@ -87,7 +87,7 @@ class Transactions:
         )
         self.calls.serve(_ABORT, self._serve_abort)
         self._orphans = Orphans(
-            scheduler,
+            clock,
             topics,
             leaders,
             self.calls,
@@ -205,7 +205,7 @@ class Transactions:
         identity: ProducerIdentity,
         partitions: Sequence[TopicPartition],
     ) -> Promise[None]:
-        """Make partitions participants; the first ones begin a transaction. Kept when durable."""
+        """Make partitions participants; the first begin a transaction. Resolves when durable."""
         return self.call(
             transactional_id,
             lambda one, **at: one.add_partitions(transactional_id, identity, partitions, **at),
@@ -326,7 +326,7 @@ class Transactions:
         is_commit: bool,
         bumps_epoch: bool = False,
     ) -> Promise[ProducerIdentity]:
-        """Decide the transaction; kept when the decision is durable, readers learn it soon after.
+        """Decide the transaction; resolves when that is durable. Readers learn it soon after.
 
         With `bumps_epoch` the producer goes on under the identity that is answered.
         """
@@ -340,7 +340,7 @@ class Transactions:
         is_commit: bool,
         bumps_epoch: bool = False,
     ) -> Promise[ProducerIdentity]:
-        """Like `end`, but kept when every participant shows the outcome."""
+        """Like `end`, but resolves when every participant shows the outcome."""
         return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=True)
 
     def _end(
@@ -370,7 +370,7 @@ class Transactions:
         return _promised(run())
 
     def abort(self, transactional_id: str) -> Promise[None]:
-        """An operator's: turn the producer away and abort what it has open; kept when done."""
+        """An operator's: turn the producer away and abort what it has open; resolves when done."""
         aborted: Promise[None] = Promise()
         self.call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
             lambda _, error: aborted.settle(None, error)
@@ -420,7 +420,7 @@ class Transactions:
 
         `older_than_ms` keeps those that have been open for longer than so many milliseconds.
         """
-        before_ms = self._scheduler.now_ms() - older_than_ms if older_than_ms >= 0 else None
+        before_ms = self._clock.now_ms() - older_than_ms if older_than_ms >= 0 else None
         return [
             view
             for hosted in self._hosted.values()
@@ -467,7 +467,7 @@ class Transactions:
             if transactional_id and self._topics.find(TRANSACTION_TOPIC) is None:
                 self._topics.internal.make(TRANSACTION_TOPIC)
             hosted = self._get(transactional_id)
-            effects = call(hosted.coordinator, token=promise, now_ms=self._scheduler.now_ms())
+            effects = call(hosted.coordinator, token=promise, now_ms=self._clock.now_ms())
         except GoQueueError as error:
             promise.reject(error)
         else:
@@ -525,7 +525,7 @@ class Transactions:
 
     def _read(self, partition: Partition) -> HostedCoordinator:
         coordinator = Coordinator(self._settings)
-        hosted = HostedCoordinator(self._scheduler, partition, coordinator, self._markers)
+        hosted = HostedCoordinator(self._clock, partition, coordinator, self._markers)
         hosted.read()
         return hosted
 

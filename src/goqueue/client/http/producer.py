@@ -188,7 +188,7 @@ class AsyncProducer:
         await self.close()
 
     def _pump(self) -> None:
-        """Start a request for every batch that is ripe, and come back when the next one is."""
+        """Start a request for every batch that is due, and come back when the next one is."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()

@@ -61,7 +61,7 @@ class Application:
         self._dialect = dialect
         self._mounts = dict(mounts or {})
         self.limits = front.limits
-        self.scheduler = front.gate.scheduler
+        self.clock = front.gate.clock
         self.hosts: Hosts | None = None  # the names that requests may use for this node; None: any
         self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
@@ -175,7 +175,7 @@ class Application:
 
     def head(self, status: int, media_type: bytes) -> bytes:
         """The first lines of an answer; the caller adds how long it is, and an empty line."""
-        second = self.scheduler.wall_ms() // 1000
+        second = self.clock.wall_ms() // 1000
         if second != self._second:
             self._second = second
             self._heads.clear()
@@ -228,7 +228,7 @@ class Application:
         """Have the next turn begin, when what is ready now has been served."""
         if not self._is_turn_ending:
             self._is_turn_ending = True
-            self.scheduler.call_soon(self._next_turn)
+            self.clock.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._turn_bytes, self._unpacked_before = 0, meter.bytes_total
@@ -247,7 +247,7 @@ class Application:
         for connection in list(self.busy):
             connection.stop_waiting()
         if self.busy:
-            self.scheduler.call_later(STOP_MS_MAX, self._give_up)
+            self.clock.call_later(STOP_MS_MAX, self._give_up)
         else:
             self._give_up()
 

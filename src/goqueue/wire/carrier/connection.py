@@ -121,12 +121,12 @@ class Connection:
         was_held = self._unsent_bytes > UNSENT_BYTES_MAX >= count
         self._unsent_bytes = count
         if was_held and self._requests and self._working is None:
-            self._application.scheduler.call_soon(self.work)
+            self._application.clock.call_soon(self.work)
         if self._is_stream_held and count < STREAM_UNSENT_BYTES_MAX:
             self._is_stream_held = False
-            self._application.scheduler.call_soon(self._stream_on)
+            self._application.clock.call_soon(self._stream_on)
         if self._is_last and not count:
-            self._application.scheduler.call_soon(self._close)
+            self._application.clock.call_soon(self._close)
 
     def wanted_bytes(self, data: memoryview) -> int:
         return 0  # the parser keeps what is unfinished
@@ -253,7 +253,7 @@ class Connection:
         """A request is unfinished: its time runs, and its memory is counted."""
         application = self._application
         if self._receive_timer is None:
-            self._receive_timer = application.scheduler.call_later(
+            self._receive_timer = application.clock.call_later(
                 application.limits.receive_ms_max, self._too_slow
             )
         kept_bytes = self._body_bytes if self._body else 0
@@ -357,7 +357,7 @@ class Connection:
         self._rest()
         self._finish(request, answer)
         if self._requests:
-            application.scheduler.call_soon(self.work)
+            application.clock.call_soon(self.work)
 
     def _answer_error(self, error: GoQueueError) -> None:
         self._settled(None, error)
@@ -405,14 +405,14 @@ class Connection:
         self._stream = stream
         self._is_chunked = is_chunked
         self._send([head + b"\r\n", *self._chunk(stream.opening())])
-        application.scheduler.call_soon(self._stream_on)
+        application.clock.call_soon(self._stream_on)
 
     def _stream_on(self) -> None:
         if self._stream is None or self._stream.is_over:
             return
         if self._application.is_turn_over:
             self._application.end_turn()
-            self._application.scheduler.call_soon(self._stream_on)
+            self._application.clock.call_soon(self._stream_on)
         else:
             self._stream.next().then(self._stream_arrived)
 
@@ -435,7 +435,7 @@ class Connection:
         elif self._unsent_bytes >= STREAM_UNSENT_BYTES_MAX:
             self._is_stream_held = True
         else:
-            self._application.scheduler.call_soon(self._stream_on)
+            self._application.clock.call_soon(self._stream_on)
 
     def _end_stream(self) -> None:
         stream, request = self._stream, self._working

@@ -41,4 +41,4 @@ class CarriedFrontEnd:
         return "" if self.is_ready else self.gate.node.waits_for(self._session)
 
     def now_ms(self) -> int:
-        return self.gate.scheduler.wall_ms()
+        return self.gate.clock.wall_ms()

@@ -162,7 +162,7 @@ class FrontEnd:
     def put_off(self, connection: Connection) -> None:
         """Have the connection go on with its requests in the next turn."""
         if not self._put_off:
-            self.gate.scheduler.call_soon(self._next_turn)
+            self.gate.clock.call_soon(self._next_turn)
         self._put_off.append(connection)
 
     def _next_turn(self) -> None:
@@ -174,7 +174,7 @@ class FrontEnd:
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this turn, when more answers may have been made."""
         if not self._to_flush:
-            self.gate.scheduler.call_soon(self.flush_all)
+            self.gate.clock.call_soon(self.flush_all)
         self._to_flush.append(connection)
 
     def api_versions(self) -> list[ApiVersion]:

@@ -163,7 +163,7 @@ class Gatherer:
         connection.round_heard = self.rounds
         if not self._is_turn_running:
             self._is_turn_running = True
-            self._front.gate.scheduler.call_soon(self._end_turn)
+            self._front.gate.clock.call_soon(self._end_turn)
         return True
 
     def store(self) -> None:

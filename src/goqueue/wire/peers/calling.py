@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from goqueue.loop.clock import Handle, Scheduler
+from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.peers import Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
@@ -40,7 +40,7 @@ class Calling:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        clock: Clock,
         node_id: int,
         hello: Callable[[], Hello],
         credentials: Credentials | None,
@@ -49,7 +49,7 @@ class Calling:
         self.node_id = node_id
         self.unsent_bytes = 0
         self.complaint = ""  # why the last connection came to nothing, if one of the two said so
-        self._scheduler = scheduler
+        self._clock = clock
         self._hello = hello
         self._credentials = credentials
         self._handshake: CallerHandshake | None = None
@@ -82,7 +82,7 @@ class Calling:
             return promise
         self._last_call += 1
         number = self._last_call
-        alarm = self._scheduler.call_later(timeout_ms, partial(self._time_out, number, timeout_ms))
+        alarm = self._clock.call_later(timeout_ms, partial(self._time_out, number, timeout_ms))
         self._pending[number] = _Pending(promise, alarm)
         self._transmit(frame_parts(Role.CALL, kind, number, head, body))
         return promise
@@ -130,14 +130,14 @@ class Calling:
         self.unsent_bytes = 0
         self.complaint = ""
         # Not at once: whoever owns the socket is still being made.
-        self._scheduler.call_soon(partial(self._introduce, send))
+        self._clock.call_soon(partial(self._introduce, send))
         return self
 
     def _introduce(self, send: Callable[[list[Part]], None]) -> None:
         if self._send is not send:
             return
         self._handshake = CallerHandshake(self._credentials, self._hello(), self.node_id)
-        self._alarm = self._scheduler.call_later(HANDSHAKE_MS_MAX, self._give_up)
+        self._alarm = self._clock.call_later(HANDSHAKE_MS_MAX, self._give_up)
         send(self._handshake.begin())
 
     def _give_up(self) -> None:

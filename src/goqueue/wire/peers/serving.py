@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from goqueue.loop.clock import Scheduler
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.model.refusals import Refusal, refusal_of
@@ -42,15 +42,15 @@ class PeerServer:
     """What this node does for others, by kind of message."""
 
     def __init__(
-        self, scheduler: Scheduler, hello: Callable[[], Hello], credentials: Credentials | None
+        self, clock: Clock, hello: Callable[[], Hello], credentials: Credentials | None
     ) -> None:
         """Without credentials the connections themselves must authenticate both sides (TLS)."""
-        self.scheduler = scheduler
+        self.clock = clock
         self.hello = hello  # what this node says of itself, as far as it knows by now
         self.credentials = credentials
         self.handlers: dict[int, Handler] = {}
         self.notice_handlers: dict[int, NoticeHandler] = {}
-        self.complaints = Complaints(_log, now_ms=scheduler.now_ms)
+        self.complaints = Complaints(_log, now_ms=clock.now_ms)
         self._strangers: dict[Serving, str] = {}  # with their addresses, the oldest first
         # Told who has made a connection: a sign that it can be reached too.
         self.on_met: Callable[[int], None] = lambda node: None
@@ -101,7 +101,7 @@ class Serving:
         self._unblock = unblock
         self._handshake = CalleeHandshake(server.credentials)
         self._caller: Hello | None = None
-        self._alarm = server.scheduler.call_later(HANDSHAKE_MS_MAX, self._expire)
+        self._alarm = server.clock.call_later(HANDSHAKE_MS_MAX, self._expire)
         self._calls = 0
         self._is_closed = False
 

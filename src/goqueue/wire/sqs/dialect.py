@@ -137,7 +137,7 @@ class SqsApplication(Application):
         try:
             _check_site(request)
             if self._keys:
-                signatures.verify(request, self._keys, now_ms=self.scheduler.wall_ms())
+                signatures.verify(request, self._keys, now_ms=self.clock.wall_ms())
         except GoQueueError as error:
             refused: Promise[Any] = Promise()
             refused.reject(error)

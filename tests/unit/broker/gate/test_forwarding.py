@@ -106,7 +106,7 @@ class Routed:
         self.clock, self.peers, self.here = VirtualClock(), FakePeers(), here
         broker = SimpleNamespace(
             node_id=HERE,
-            scheduler=self.clock,
+            clock=self.clock,
             cluster=SimpleNamespace(is_there=lambda _: is_there),
         )
         self.performed: list[tuple[Session, str, Any]] = []

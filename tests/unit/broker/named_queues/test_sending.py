@@ -228,11 +228,11 @@ class Unsure:
 def test_what_may_have_been_stored_is_looked_for_before_it_is_stored_again(node: Sending) -> None:
     broker, publish = node.broker, Unsure(node)
     sender = QueueSender(
-        broker.scheduler,
+        broker.clock,
         broker.topics,
         broker.queues,
         publish,
-        RecentIds(broker.scheduler, look=broker.look, read=broker.read),
+        RecentIds(broker.clock, look=broker.look, read=broker.read),
         NoClaims(publish),
     )
     queue = broker.named_queues.get("orders")

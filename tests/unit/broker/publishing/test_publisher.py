@@ -105,7 +105,7 @@ def test_given_attributes_take_the_place_of_headers(node: Node) -> None:
 
 
 def test_a_delayed_record_is_scheduled_and_appears_later(node: Node) -> None:
-    now_ms = node.broker.scheduler.now_ms()
+    now_ms = node.broker.clock.now_ms()
     by_header = Outgoing(Record(b"k", b"header", (("goqueue-delay-ms", b"500"),)))
     by_attribute = Outgoing(Record(b"k", b"attribute"), Attributes(deliver_at_ms=now_ms + 900))
     results = publish(node, plain("now", b"k"), by_header, by_attribute)
@@ -122,7 +122,7 @@ def test_a_delayed_record_is_scheduled_and_appears_later(node: Node) -> None:
 
 def test_no_record_bears_an_earlier_time_than_the_one_it_was_to_appear_at(node: Node) -> None:
     """It arrives a millisecond before it is due, and is taken up a millisecond after that."""
-    arrived_ms = node.broker.scheduler.now_ms()
+    arrived_ms = node.broker.clock.now_ms()
     due = Attributes(deliver_at_ms=arrived_ms + 1)
     node.run_for(2)
     stamped = Outgoing(Record(b"k", b"soon", timestamp_ms=arrived_ms), due)

@@ -232,10 +232,10 @@ def test_a_lease_that_ended_early_does_not_hide_when_another_is_over(node: Queue
     short = node.receive(messages_max=1, visibility_ms=1_000)
     node.receive(messages_max=1, visibility_ms=5_000)
     node.settle("ack", short)
-    began_ms = node.broker.scheduler.now_ms()
+    began_ms = node.broker.clock.now_ms()
     messages = node.receive(wait_ms=20_000, consumer="bert")
     assert [(one.delivery.attempt, one.record.value) for one in messages] == [(2, b"b")]
-    assert 4_900 <= node.broker.scheduler.now_ms() - began_ms <= 5_100
+    assert 4_900 <= node.broker.clock.now_ms() - began_ms <= 5_100
 
 
 def test_freed_room_goes_to_who_waits(node: QueueNode) -> None:
@@ -524,10 +524,10 @@ def test_a_topic_that_could_not_be_a_dead_letter_topic_is_told_at_the_first_rece
     node.create(name)
     with pytest.raises(InvalidTopicName):
         node.ask(topic=name)
-    node.wait(node.broker.queues.create("shop", {"dead_letter_topic": "graves"}))
+    node.wait(node.broker.queues.create("shop", {"dead_letter_topic": "letters"}))
     node.send("bad", topic=name)
     node.settle("reject", node.receive(topic=name))
-    assert len(node.dead("graves")) == 1
+    assert len(node.dead("letters")) == 1
 
 
 def test_a_full_disk_keeps_dead_letters_waiting_and_loses_none(node: QueueNode) -> None:

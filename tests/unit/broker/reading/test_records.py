@@ -32,7 +32,7 @@ def send(world: World, topic: str, number: int, records: list[Record]) -> None:
 def test_the_oldest_record_comes_first_and_offsets_stay_in_order() -> None:
     world = World()
     topic = world.create("orders", 2)
-    now = world.broker.scheduler.now_ms()
+    now = world.broker.clock.now_ms()
     send(
         world, "orders", 0, [Record(None, b"a", timestamp_ms=now), Record(None, b"d", (), now + 9)]
     )
@@ -72,9 +72,9 @@ def test_a_read_ends_before_its_last_offset_and_does_not_wait_there() -> None:
     send(world, "orders", 0, [Record(None, str(one).encode(), (), 1) for one in range(10)])
     page = read(world, [Place(partition, 0, 4)])
     assert values(page) == [b"0", b"1", b"2", b"3"]
-    before = world.broker.scheduler.now_ms()
+    before = world.broker.clock.now_ms()
     assert read(world, [Place(partition, 4, 4)], wait_ms=5_000).is_empty
-    assert world.broker.scheduler.now_ms() == before
+    assert world.broker.clock.now_ms() == before
 
 
 def test_a_read_is_bounded_by_size_but_brings_one_record_at_least() -> None:

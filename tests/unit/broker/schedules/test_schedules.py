@@ -41,7 +41,7 @@ class Desk(Node):
 
     @property
     def now_ms(self) -> int:
-        return self.broker.scheduler.now_ms()
+        return self.broker.clock.now_ms()
 
     def later(self, *delays_ms: int, topic: str = "orders", partition: int = -1) -> list[str]:
         """Schedule one message for each delay, whose value is the delay."""

@@ -202,7 +202,7 @@ def test_a_large_registry_is_read_in_pieces_while_others_have_their_turns(node: 
     found.then(lambda *_: order.append("all is read"))
     assert not found.is_done
     for _ in range(3):
-        node.broker.scheduler.call_soon(lambda: order.append("another has a turn"))
+        node.broker.clock.call_soon(lambda: order.append("another has a turn"))
     assert node.wait(found) == 12
     assert order[0] == "another has a turn"
     assert order[-1] == "all is read"

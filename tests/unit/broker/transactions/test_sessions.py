@@ -330,7 +330,7 @@ def test_a_snapshot_waits_until_a_marker_before_it_is_carried_out() -> None:
         producer_id = transaction.identity.producer_id
         node.clock.run_until(lambda: journal.open_transaction(producer_id) is None)  # noqa: B023
         assert journal.high_watermark < journal.end_offset, "the marker is committed already"
-        node.broker.queues.journal._shelves[0].snapshot_bytes = 0  # It is time for one, it thinks.
+        node.broker.queues.journal._shards[0].snapshot_bytes = 0  # It is time for one, it thinks.
         node.settle("ack", messages[20 + place : 21 + place])
         node.wait(ending)
         assert node.states()[place] == "done"

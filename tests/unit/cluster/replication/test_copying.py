@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from tests.unit.partition.shard import FOLDER, NAME, NOW_MS, Shelf
 
 from goqueue.cluster.replication import (
     Copying,
@@ -21,7 +22,6 @@ from goqueue.model.batch import build_batch, read_header
 from goqueue.model.errors import GoQueueError, NotEnoughReplicas, NotLeader
 from goqueue.partition import Partition, PartitionSettings
 from goqueue.storage.log import LogSettings
-from tests.unit.partition.shelf import FOLDER, NAME, NOW_MS, Shelf
 from tests.unit.partition.till import known
 
 LEADER, FOLLOWER = 1, 2
@@ -137,8 +137,8 @@ class Pair:
         raise AssertionError("the follower does not catch up")
 
 
-def log_of(shelf: Shelf) -> list[bytes]:
-    partition = shelf.partition
+def log_of(shard: Shelf) -> list[bytes]:
+    partition = shard.partition
     found = partition.log.batches(partition.start_offset, until_offset=partition.end_offset)
     return [batch for _, batch in found]
 

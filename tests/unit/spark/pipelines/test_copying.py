@@ -132,7 +132,7 @@ def crash(monkeypatch: pytest.MonkeyPatch, queries: FakeQueries, moment: str, nu
     real: Any = getattr(kind, name)
     calls: list[None] = []
 
-    def dying(*arguments: Any, **named: Any) -> Any:
+    def pending_letters(*arguments: Any, **named: Any) -> Any:
         calls.append(None)
         if len(calls) <= number:
             return real(*arguments, **named)
@@ -140,7 +140,7 @@ def crash(monkeypatch: pytest.MonkeyPatch, queries: FakeQueries, moment: str, nu
             real(*arguments, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kind, name, dying)
+    monkeypatch.setattr(kind, name, pending_letters)
     # A machine that dies aborts nothing.
     monkeypatch.setattr(FakeQueries, "abort", lambda self, transaction_id: None)
 

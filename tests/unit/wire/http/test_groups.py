@@ -91,10 +91,10 @@ def test_who_waits_for_messages_hears_at_once_that_another_has_joined(
     waiting.feed(request("GET", f"{GROUP}/poll", wait_ms=5_000, **query))
     world.run_for(1_000)
     assert waiting.answers == []
-    begin_ms = world.broker.scheduler.now_ms()
+    begin_ms = world.broker.clock.now_ms()
     two = join(client, "two")["member_epoch"]
     world.run_until(lambda: bool(waiting.answers) and waiting.answers[0].is_whole)
-    assert world.broker.scheduler.now_ms() - begin_ms < 100
+    assert world.broker.clock.now_ms() - begin_ms < 100
     polled = waiting.answers[0].json
     kept = partitions(polled["assignment"])
     assert (len(kept), polled["messages"]) == (2, [])
@@ -205,9 +205,9 @@ def test_a_new_group_may_begin_at_the_end(world: World, client: Client) -> None:
 
 def test_a_poll_waits_but_no_longer_than_a_heartbeat(world: World, client: Client) -> None:
     epoch = join(client, "one")["member_epoch"]
-    before = world.broker.scheduler.now_ms()
+    before = world.broker.clock.now_ms()
     poll(client, "one", epoch, wait_ms=60_000)
-    assert world.broker.scheduler.now_ms() - before < 6_000
+    assert world.broker.clock.now_ms() - before < 6_000
     wire = client.wire()
     path = f"{GROUP}/poll"
     wire.feed(request("GET", path, member_id="one", member_epoch=epoch, wait_ms=4_000))

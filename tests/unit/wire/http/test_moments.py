@@ -44,10 +44,10 @@ def test_a_moment_finds_its_place() -> None:
     partition = world.create("orders").partition(0)
     world.produce("orders", ["a", "b"])
     world.run_for(10_000)
-    between = world.broker.scheduler.now_ms()
+    between = world.broker.clock.now_ms()
     world.run_for(10_000)
     world.produce("orders", ["c"])
-    now_ms = world.broker.scheduler.now_ms()
+    now_ms = world.broker.clock.now_ms()
     places = {
         text: offset_at(partition, position_of(text, now_ms=now_ms, field="from"))
         for text in ("earliest", "latest", str(between), "5s", "1h", str(now_ms + 1))

@@ -57,7 +57,7 @@ def test_a_message_is_received_once_and_acknowledged(world: World, client: Clien
     assert values(messages) == ["a", "b"]
     first = messages[0]
     assert (first["id"], first["attempt"], first["priority"]) == ("orders:0:0", 1, "normal")
-    assert first["leased_until"] > world.broker.scheduler.now_ms()
+    assert first["leased_until"] > world.broker.clock.now_ms()
     assert receive(client) == []
     settled = client.post(f"{GROUP}/ack", receipts(messages))
     assert settled["failed"] == 0

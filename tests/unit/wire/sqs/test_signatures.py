@@ -229,7 +229,7 @@ def test_a_node_with_keys_lets_in_only_who_knows_one(
     world: World, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     node = Node(world, SqsRules(access_keys={"me": "secret"}))
-    now = datetime.fromtimestamp(world.broker.scheduler.wall_ms() / 1000, UTC)
+    now = datetime.fromtimestamp(world.broker.clock.wall_ms() / 1000, UTC)
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: now.replace(tzinfo=None))
     assert node.boto3(protocol, key="me", secret="secret").list_queues()
     for key, secret, code in (

@@ -22,7 +22,7 @@ class Run(NamedTuple):
     expires_ms: Sequence[int | None] | None = None  # given where any of them has a life
 
 
-class Handed(NamedTuple):
+class LeasedRun(NamedTuple):
     """The messages of one run that are with the consumer now, one after the other in a lease."""
 
     run: int  # which of the runs it was

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.queues.received import ReceivedMessage
-from goqueue.broker.replication.integrity import Doubts
+from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.leaders import Marker
 from goqueue.broker.schedules import log as schedule_log
 from goqueue.broker.schedules.schedules import Delayed
@@ -51,14 +51,14 @@ def founded(seed: int, *, node_count: int = 3) -> ClusterWorld:
 @pytest.fixture(autouse=True)
 def _slow_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a node first says of a hole gets lost, so that it leads for some time in spite of it."""
-    tell, told = Doubts._tell, set[Doubts]()
+    tell, told = ReplicaIntegrity._tell, set[ReplicaIntegrity]()
 
-    def tell_again(self: Doubts, command: ClaimCopies | GiveUpCopy) -> None:
+    def tell_again(self: ReplicaIntegrity, command: ClaimCopies | GiveUpCopy) -> None:
         if self in told:
             tell(self, command)
         told.add(self)
 
-    monkeypatch.setattr(Doubts, "_tell", tell_again)
+    monkeypatch.setattr(ReplicaIntegrity, "_tell", tell_again)
 
 
 def fact_of(world: ClusterWorld, topic: str) -> PartitionFact:

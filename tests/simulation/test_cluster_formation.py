@@ -129,7 +129,7 @@ def test_internal_topics_have_their_copies_from_the_beginning(seed: int) -> None
 
 def test_internal_topics_do_not_wait_for_a_voter_that_does_not_come() -> None:
     world = ClusterWorld(2)
-    world.run_until(lambda: all(cluster_of(node).forming.formed for node in world.up()))
+    world.run_until(lambda: all(cluster_of(node).formation.formed for node in world.up()))
     world.nodes[3].kill()
     world.run_until(
         lambda: world.nodes[1].broker.topics.find("__consumer_offsets") is not None, ms_max=20_000
@@ -410,12 +410,12 @@ def test_a_voter_without_its_quorum_files_comes_back_as_one_with_another_disk() 
     writer.send(5)
     writer.settle()
     victim = world.nodes[2]
-    before = cluster_of(victim).forming.me.disk
+    before = cluster_of(victim).formation.me.disk
     victim.kill()
     for name in victim.disk.list("meta/quorum"):
         victim.disk.remove(f"meta/quorum/{name}")
     victim.start()
-    assert cluster_of(victim).forming.me.disk != before
+    assert cluster_of(victim).formation.me.disk != before
     assert not cluster_of(victim).quorum.may_vote
     world.run_until(lambda: is_complete(world))
     world.run_until(lambda: cluster_of(victim).quorum.may_vote)

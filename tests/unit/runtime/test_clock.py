@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from goqueue.runtime.scheduler import THREADS_MAX, LoopScheduler
+from goqueue.runtime.clock import THREADS_MAX, LoopClock
 
 PATIENCE_SECONDS = 60  # a busy machine may take its time to start a thread
 
-Story = Callable[[LoopScheduler], Awaitable[None]]
+Story = Callable[[LoopClock], Awaitable[None]]
 
 
 def run(story: Story) -> None:
     async def main() -> None:
-        scheduler = LoopScheduler(asyncio.get_running_loop())
+        clock = LoopClock(asyncio.get_running_loop())
         try:
-            await asyncio.wait_for(story(scheduler), timeout=PATIENCE_SECONDS)
+            await asyncio.wait_for(story(clock), timeout=PATIENCE_SECONDS)
         finally:
-            scheduler.close()
+            clock.close()
 
     asyncio.run(main())
 
@@ -50,9 +50,9 @@ class Outcomes:
 
 
 def test_blocking_work_is_done_in_a_thread_and_answered_in_the_loop() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         outcomes = Outcomes()
-        scheduler.run_blocking(threading.get_ident, outcomes)
+        clock.run_blocking(threading.get_ident, outcomes)
         ((worker, error),) = await outcomes.complete()
         assert error is None
         assert worker != threading.get_ident()
@@ -62,13 +62,13 @@ def test_blocking_work_is_done_in_a_thread_and_answered_in_the_loop() -> None:
 
 
 def test_what_work_raises_comes_back_as_an_error() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         def work() -> None:
             raise OSError(28, "No space left on device")
 
         outcomes = Outcomes(2)
-        scheduler.run_blocking(work, outcomes)
-        scheduler.run_blocking(lambda: "still working", outcomes)
+        clock.run_blocking(work, outcomes)
+        clock.run_blocking(lambda: "still working", outcomes)
         await outcomes.complete()
         results = sorted(outcomes.all, key=lambda one: one[0] is None)
         assert results[0] == ("still working", None)
@@ -78,10 +78,10 @@ def test_what_work_raises_comes_back_as_an_error() -> None:
 
 
 def test_the_answer_of_work_never_comes_before_the_call_returns() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         outcomes = Outcomes()
         has_run = threading.Event()
-        scheduler.run_blocking(has_run.set, outcomes)
+        clock.run_blocking(has_run.set, outcomes)
         assert has_run.wait(PATIENCE_SECONDS)
         assert outcomes.all == []
         await outcomes.complete()
@@ -90,7 +90,7 @@ def test_the_answer_of_work_never_comes_before_the_call_returns() -> None:
 
 
 def test_work_runs_side_by_side_in_a_bounded_number_of_threads() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         together = threading.Barrier(THREADS_MAX)
         outcomes = Outcomes(3 * THREADS_MAX)
 
@@ -99,7 +99,7 @@ def test_work_runs_side_by_side_in_a_bounded_number_of_threads() -> None:
             return threading.get_ident()
 
         for _ in range(3 * THREADS_MAX):
-            scheduler.run_blocking(work, outcomes)
+            clock.run_blocking(work, outcomes)
         results = await outcomes.complete()
         assert [error for _, error in results if error] == []
         assert len({worker for worker, _ in results}) == THREADS_MAX
@@ -108,11 +108,11 @@ def test_work_runs_side_by_side_in_a_bounded_number_of_threads() -> None:
 
 
 def test_one_thread_serves_work_that_comes_one_after_the_other() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         workers = set()
         for _ in range(5):
             outcomes = Outcomes()
-            scheduler.run_blocking(threading.get_ident, outcomes)
+            clock.run_blocking(threading.get_ident, outcomes)
             ((worker, _),) = await outcomes.complete()
             workers.add(worker)
         assert len(workers) == 1
@@ -121,11 +121,11 @@ def test_one_thread_serves_work_that_comes_one_after_the_other() -> None:
 
 
 def test_soon_comes_after_this_turn_and_later_after_its_time() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         order: list[str] = []
         done = asyncio.Event()
-        scheduler.call_later(5, lambda: (order.append("later"), done.set()))
-        scheduler.call_soon(lambda: order.append("soon"))
+        clock.call_later(5, lambda: (order.append("later"), done.set()))
+        clock.call_soon(lambda: order.append("soon"))
         order.append("now")
         await done.wait()
         assert order == ["now", "soon", "later"]
@@ -134,11 +134,11 @@ def test_soon_comes_after_this_turn_and_later_after_its_time() -> None:
 
 
 def test_a_cancelled_timer_does_not_ring() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         rung: list[str] = []
         done = asyncio.Event()
-        scheduler.call_later(1, lambda: rung.append("cancelled")).cancel()
-        scheduler.call_later(2, done.set)
+        clock.call_later(1, lambda: rung.append("cancelled")).cancel()
+        clock.call_later(2, done.set)
         await done.wait()
         assert rung == []
 
@@ -146,9 +146,9 @@ def test_a_cancelled_timer_does_not_ring() -> None:
 
 
 def test_both_clocks_show_the_time_of_day() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
-        assert abs(scheduler.now_ms() - time.time() * 1000) < 5_000
-        assert abs(scheduler.wall_ms() - time.time() * 1000) < 5_000
+    async def story(clock: LoopClock) -> None:
+        assert abs(clock.now_ms() - time.time() * 1000) < 5_000
+        assert abs(clock.wall_ms() - time.time() * 1000) < 5_000
 
     run(story)
 
@@ -157,12 +157,12 @@ def test_both_clocks_show_the_time_of_day() -> None:
 def test_setting_the_wall_clock_moves_that_alone(
     step_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         read_ns = time.time_ns
-        began_ms = scheduler.now_ms()
+        began_ms = clock.now_ms()
         monkeypatch.setattr(time, "time_ns", lambda: read_ns() + step_s * 1_000_000_000)
-        assert abs(scheduler.wall_ms() - began_ms - step_s * 1000) < 5_000
-        assert 0 <= scheduler.now_ms() - began_ms < 5_000
+        assert abs(clock.wall_ms() - began_ms - step_s * 1000) < 5_000
+        assert 0 <= clock.now_ms() - began_ms < 5_000
 
     run(story)
 
@@ -170,7 +170,7 @@ def test_setting_the_wall_clock_moves_that_alone(
 def test_closing_waits_for_the_work_that_runs() -> None:
     finished: list[bool] = []
 
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         started = threading.Event()
         may_end = threading.Event()
 
@@ -179,7 +179,7 @@ def test_closing_waits_for_the_work_that_runs() -> None:
             may_end.wait(PATIENCE_SECONDS)
             finished.append(True)
 
-        scheduler.run_blocking(work, lambda *_: None)
+        clock.run_blocking(work, lambda *_: None)
         assert started.wait(PATIENCE_SECONDS)
         threading.Timer(0.01, may_end.set).start()
 
@@ -196,18 +196,18 @@ def test_closing_waits_for_work_that_waits_for_a_thread() -> None:
         held.wait(PATIENCE_SECONDS)
 
     async def main() -> None:
-        scheduler = LoopScheduler(asyncio.get_running_loop())
+        clock = LoopClock(asyncio.get_running_loop())
         for number in range(2 * THREADS_MAX):
-            scheduler.run_blocking(partial(work, number), lambda *_: None)
+            clock.run_blocking(partial(work, number), lambda *_: None)
         held.set()
-        scheduler.close()
+        clock.close()
 
     asyncio.run(main())
     assert sorted(begun) == list(range(2 * THREADS_MAX))
 
 
 def test_work_goes_to_the_thread_that_was_busy_last() -> None:
-    async def story(scheduler: LoopScheduler) -> None:
+    async def story(clock: LoopClock) -> None:
         gates = [threading.Event() for _ in range(3)]
         outcomes = [Outcomes() for _ in range(3)]
 
@@ -216,13 +216,13 @@ def test_work_goes_to_the_thread_that_was_busy_last() -> None:
             return threading.get_ident()
 
         for number in range(3):
-            scheduler.run_blocking(partial(work, number), outcomes[number])
+            clock.run_blocking(partial(work, number), outcomes[number])
         for number in (0, 2, 1):
             gates[number].set()
             ((last, _),) = await outcomes[number].complete()
         for _ in range(3):
             again = Outcomes()
-            scheduler.run_blocking(threading.get_ident, again)
+            clock.run_blocking(threading.get_ident, again)
             assert await again.complete() == [(last, None)]
 
     run(story)

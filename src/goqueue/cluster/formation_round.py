@@ -17,9 +17,9 @@ from goqueue.cluster.bootstrap import (
     Accepted,
     Ballot,
     Formed,
-    Founder,
+    InitialVoter,
     Self,
-    founding_quorum,
+    initial_quorum,
     new_cluster,
 )
 from goqueue.model.errors import MalformedRequest
@@ -38,7 +38,7 @@ class Propose(msgspec.Struct, frozen=True, array_like=True, tag="propose"):
 
     ballot: Ballot
     formed: Formed
-    promised_by: tuple[Founder, ...]
+    promised_by: tuple[InitialVoter, ...]
 
 
 Question = Prepare | Propose
@@ -66,7 +66,7 @@ def answer_question(me: Self, question: Question) -> Self:
         if (question.known, question.is_listed) != (me.known, me.is_listed):
             return me
         return msgspec.structs.replace(me, promised=question.ballot)
-    if question.ballot != me.promised or Founder(me.id, me.disk) not in question.promised_by:
+    if question.ballot != me.promised or InitialVoter(me.id, me.disk) not in question.promised_by:
         return me
     accepted = Accepted(question.ballot, question.formed)
     return msgspec.structs.replace(me, accepted=accepted)
@@ -82,7 +82,7 @@ class Attempt:
         self.is_overruled = False
         self.decided: Formed | None = None
         self._me = me
-        self._quorum = founding_quorum(me)
+        self._quorum = initial_quorum(me)
         self._awaited = set(awaited)
         self._promises: dict[int, Self] = {}
         self._acceptances: set[int] = set()
@@ -117,5 +117,5 @@ class Attempt:
             names = [one.configured_id for one in promises if one.configured_id]
             name = names[0] if names else self._me.offered_id
             formed = new_cluster(name, self._me.known, self._promises)
-        promised_by = tuple(Founder(one.id, one.disk) for one in promises)
+        promised_by = tuple(InitialVoter(one.id, one.disk) for one in promises)
         self.question = Propose(self.ballot, formed, promised_by)

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.broker.queues import remote_partitions as queue_copies
 from goqueue.broker.queues.received import ReceivedMessage
-from goqueue.broker.queues.remote_partitions import DistantCopies, DistantCopy
+from goqueue.broker.queues.remote_partitions import RemoteCopies, RemoteCopy
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch
 from goqueue.partition import Appended
@@ -39,8 +39,8 @@ def owner(world: ClusterWorld) -> ClusterNode:
     return node
 
 
-def copies_of(node: ClusterNode) -> DistantCopies:
-    copies = node.broker.queues._hosts.sources._distant
+def copies_of(node: ClusterNode) -> RemoteCopies:
+    copies = node.broker.queues._hosts.sources._remote
     assert copies is not None
     return copies
 
@@ -264,7 +264,7 @@ def test_a_queue_goes_on_when_copies_come_to_its_owner_and_leave_it() -> None:
         work()
         sources = node.broker.queues._hosts.groups["one"].queues[topic.id].sources
         is_far = node.number not in replicas
-        assert [isinstance(one, DistantCopy) for one in sources] == [is_far] * PARTITIONS
+        assert [isinstance(one, RemoteCopy) for one in sources] == [is_far] * PARTITIONS
     assert len(seen) == len(set(seen)) == next(numbers)
 
 

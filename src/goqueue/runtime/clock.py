@@ -18,7 +18,7 @@ _Done = Callable[[Any, Exception | None], None]
 _Work = tuple[Callable[[], Any], _Done]
 
 
-class LoopScheduler:
+class LoopClock:
     """Timers of the event loop, and a few threads for what blocks.
 
     The threads are our own because a pool's futures cost more than the syncs they carry. Work goes

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from goqueue.broker.controller.formation import PATIENCE_MS, Forming
+from goqueue.broker.controller.formation import PATIENCE_MS, Formation
 from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
@@ -27,7 +27,7 @@ class NewNode:
         self.number = number
         self.disk = SimulatedDisk(world.random)
         self.is_up = False
-        self.forming: Forming | None = None
+        self.formation: Formation | None = None
         self.may_vote: bool | None = None  # None until it has begun
         self.state: RaftState | None = None
 
@@ -36,7 +36,7 @@ class NewNode:
         self.clock = world.clock.node(skew_ms=world.random.randint(-3_000, 3_000))
         self.is_up = True
         self.may_vote = self.state = None
-        forming = Forming(
+        formation = Formation(
             self.number,
             self.disk,
             RaftStorage(self.disk, "meta/quorum"),
@@ -51,8 +51,8 @@ class NewNode:
             new_id=lambda: world.random.randbytes(16),
             single_node=lambda: None,
         )
-        self.forming = forming
-        forming.start(self._begun)
+        self.formation = formation
+        formation.start(self._begun)
 
     def _begun(self, state: RaftState, may_vote: bool) -> None:
         self.state, self.may_vote = state, may_vote
@@ -69,11 +69,11 @@ class NewNode:
         if self.is_up:
             self.crash()
         self.disk = SimulatedDisk(self.world.random)
-        self.forming = None
+        self.formation = None
 
     @property
     def formed(self) -> Formed | None:
-        return None if self.forming is None or not self.is_up else self.forming.formed
+        return None if self.formation is None or not self.is_up else self.formation.formed
 
 
 class FoundingWorld:
@@ -146,7 +146,7 @@ def test_less_than_a_majority_founds_nothing() -> None:
     world.start(4, 5)
     world.run_for(60_000)
     assert not world.seen
-    node = world.nodes[4].forming
+    node = world.nodes[4].formation
     assert node is not None
     assert node.waits_for == (
         "This node belongs to no cluster yet; nodes that have not answered: 1, 2, 3. "
@@ -162,7 +162,7 @@ def test_nodes_that_start_together_all_vote_from_the_beginning() -> None:
     world.start(3)
     world.run_for(1_000)
     (formed,) = world.seen
-    assert [one.id for one in formed.founders] == [1, 2, 3]
+    assert [one.id for one in formed.initial_voters] == [1, 2, 3]
     assert all(one.may_vote for one in world.nodes.values())
 
 
@@ -173,7 +173,7 @@ def test_the_lowest_does_not_keep_others_waiting_when_it_hears_too_few(seed: int
     world.start(*world.numbers)
     world.run_for(SOON_MS)
     (formed,) = world.seen
-    assert {one.id for one in formed.founders} >= {2, 3, 4, 5}
+    assert {one.id for one in formed.initial_voters} >= {2, 3, 4, 5}
     world.heal()
     world.check_whole()
 
@@ -278,7 +278,7 @@ def test_lists_that_differ_are_told_and_corrected_by_a_restart() -> None:
     world.nodes[2].start(nodes=(1, 2, 4))
     world.run_for(SOON_MS)
     assert not world.seen
-    node = world.nodes[1].forming
+    node = world.nodes[1].formation
     assert node is not None
     assert "node 2 has 1,2,4; give all of them the same" in node.waits_for
     world.nodes[2].crash()
@@ -298,5 +298,5 @@ def test_a_node_of_another_cluster_is_not_taken_in() -> None:
     stranger = other.nodes[3]
     stranger.start()
     other.clock.run_for(1_000)
-    assert stranger.forming is not None
-    assert stranger.forming.formed in world.seen, "a disk belongs to one cluster for ever"
+    assert stranger.formation is not None
+    assert stranger.formation.formed in world.seen, "a disk belongs to one cluster for ever"

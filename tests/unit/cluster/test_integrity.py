@@ -31,7 +31,7 @@ class DarkCluster(Cluster):
         self.silent.discard(node)
         incarnation = b"again" + bytes([node])
         self.register(node, incarnation)
-        doubts = () if claim is None else (CopyClaim(TOPIC, 0, claim),)
+        integrity = () if claim is None else (CopyClaim(TOPIC, 0, claim),)
         self.commit(
             self.controller.heartbeat(
                 node,
@@ -39,7 +39,7 @@ class DarkCluster(Cluster):
                 applied_index=self.index,
                 wants_drain=False,
                 now_ms=self.now_ms,
-                doubts=doubts,
+                integrity=integrity,
             )
         )
 

@@ -20,7 +20,7 @@ from goqueue.cluster.bootstrap import (
     listed,
     next_step,
 )
-from goqueue.cluster.founding import (
+from goqueue.cluster.formation_round import (
     Attempt,
     Prepare,
     Propose,
