@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.partition.shard import Shelf
 
 from goqueue.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from goqueue.partition import PartitionSettings
 from goqueue.partition import copy as copy_module
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
+from tests.unit.partition.simulated_partition import SimulatedPartition
 
 ENTRIES = [(0, 0), (2, 10), (5, 30)]
 
@@ -67,95 +67,95 @@ def test_a_new_start_forgets_the_epochs_that_ended_before_it(start: int, left: i
 
 
 def test_every_batch_bears_the_epoch_of_its_leader() -> None:
-    shard = Shelf(leader_epoch=4)
-    shard.append("a", "b")
-    shard.sync()
-    assert [one.leader_epoch for one in shard.partition.log.headers(0)] == [4]
-    assert shard.partition.epochs.entries == [(4, 0)]
+    simulated = SimulatedPartition(leader_epoch=4)
+    simulated.append("a", "b")
+    simulated.sync()
+    assert [one.leader_epoch for one in simulated.partition.log.headers(0)] == [4]
+    assert simulated.partition.epochs.entries == [(4, 0)]
 
 
 def test_epochs_are_known_again_after_a_crash() -> None:
-    shard = Shelf()
+    simulated = SimulatedPartition()
     for epoch in (0, 1, 3):
-        shard.leader_epoch = epoch
-        shard.crash()
-        shard.append("a", "b")
-        shard.sync()
-    shard.crash()
-    assert shard.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
-    assert shard.partition.epoch_end(1) == (1, 4)
-    assert shard.partition.epoch_end(3) == (3, 6)
+        simulated.leader_epoch = epoch
+        simulated.crash()
+        simulated.append("a", "b")
+        simulated.sync()
+    simulated.crash()
+    assert simulated.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
+    assert simulated.partition.epoch_end(1) == (1, 4)
+    assert simulated.partition.epoch_end(3) == (3, 6)
 
 
 def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
-    shard = Shelf()
+    simulated = SimulatedPartition()
     for epoch in (0, 1, 3):
-        shard.leader_epoch = epoch
-        shard.crash()
-        shard.append("a", "b")
-        shard.sync()
-        shard.append("c")
-        shard.sync()
-        shard.keep_snapshot()
-    shard.crash()
-    assert shard.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
+        simulated.leader_epoch = epoch
+        simulated.crash()
+        simulated.append("a", "b")
+        simulated.sync()
+        simulated.append("c")
+        simulated.sync()
+        simulated.keep_snapshot()
+    simulated.crash()
+    assert simulated.partition.epochs.entries == [(0, 0), (1, 3), (3, 6)]
 
 
 def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
-    shard = Shelf(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
+    simulated = SimulatedPartition(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
     for value in "abcd":
-        shard.append(value)
-        shard.sync()
-    shard.keep_snapshot()
-    shard.crash()
-    assert shard.partition.end_offset == 4
-    assert shard.partition.epochs.entries == [(0, 0)]
+        simulated.append(value)
+        simulated.sync()
+    simulated.keep_snapshot()
+    simulated.crash()
+    assert simulated.partition.end_offset == 4
+    assert simulated.partition.epochs.entries == [(0, 0)]
 
 
 def test_an_epoch_whose_records_were_lost_is_lost_with_them() -> None:
-    shard = Shelf()
-    shard.append("a")
-    shard.sync()
-    shard.leader_epoch = 1
-    shard.crash()
-    shard.append("never synced")
-    shard.crash()
-    assert shard.partition.epochs.entries == [(0, 0)]
+    simulated = SimulatedPartition()
+    simulated.append("a")
+    simulated.sync()
+    simulated.leader_epoch = 1
+    simulated.crash()
+    simulated.append("never synced")
+    simulated.crash()
+    assert simulated.partition.epochs.entries == [(0, 0)]
 
 
 def test_epochs_survive_a_clean_stop() -> None:
-    shard = Shelf(leader_epoch=2)
-    shard.append("a")
-    state = shard.stop()
-    shard.leader_epoch = 3
-    shard.reopen(state)
-    shard.append("b")
-    assert shard.partition.epochs.entries == [(2, 0), (3, 1)]
+    simulated = SimulatedPartition(leader_epoch=2)
+    simulated.append("a")
+    state = simulated.stop()
+    simulated.leader_epoch = 3
+    simulated.reopen(state)
+    simulated.append("b")
+    assert simulated.partition.epochs.entries == [(2, 0), (3, 1)]
 
 
 def test_a_saved_epoch_that_replaced_another_is_saved_too() -> None:
-    shard = Shelf(leader_epoch=1)
-    shard.append("a")
-    shard.partition.leader_epoch = 2
-    shard.append("b")
-    shard.sync()
-    shard.partition.delete_before(1)
-    assert shard.partition.epochs.entries == [(2, 1)]
-    shard.partition.leader_epoch = 3
-    shard.append("c")
-    shard.sync()
-    saved = shard.disk.read_whole("logs/orders/0/leader-epochs")
+    simulated = SimulatedPartition(leader_epoch=1)
+    simulated.append("a")
+    simulated.partition.leader_epoch = 2
+    simulated.append("b")
+    simulated.sync()
+    simulated.partition.delete_before(1)
+    assert simulated.partition.epochs.entries == [(2, 1)]
+    simulated.partition.leader_epoch = 3
+    simulated.append("c")
+    simulated.sync()
+    saved = simulated.disk.read_whole("logs/orders/0/leader-epochs")
     assert saved.endswith(b"\x92\x92\x02\x01\x92\x03\x02"), "[[2, 1], [3, 2]]"
 
 
 def test_a_client_of_an_older_leader_is_fenced_and_one_of_a_newer_asked_to_wait() -> None:
-    partition = Shelf(leader_epoch=3).partition
+    partition = SimulatedPartition(leader_epoch=3).partition
     partition.check_epoch(-1)
     partition.check_epoch(3)
     with pytest.raises(FencedLeaderEpoch, match="Epoch 2 of orders/0 is over; 3 is current"):
@@ -169,14 +169,14 @@ def test_an_epoch_that_was_found_in_the_log_is_saved_before_a_snapshot_hides_it(
 ) -> None:
     monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
     settings = PartitionSettings(log=LogSettings(index_interval_bytes=1))
-    shard = Shelf(settings, leader_epoch=1)
-    shard.append("a")
-    shard.partition.log.active.file.sync()
-    shard.crash()  # in the middle of a flush: the records are safe, the epochs are not saved
-    assert shard.partition.epochs.entries == [(1, 0)]
+    simulated = SimulatedPartition(settings, leader_epoch=1)
+    simulated.append("a")
+    simulated.partition.log.active.file.sync()
+    simulated.crash()  # in the middle of a flush: the records are safe, the epochs are not saved
+    assert simulated.partition.epochs.entries == [(1, 0)]
     for value in "bcd":
-        shard.append(value)
-        shard.sync()
-    shard.keep_snapshot()
-    shard.crash()
-    assert shard.partition.epochs.entries == [(1, 0)]
+        simulated.append(value)
+        simulated.sync()
+    simulated.keep_snapshot()
+    simulated.crash()
+    assert simulated.partition.epochs.entries == [(1, 0)]

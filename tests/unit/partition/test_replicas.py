@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.partition.shard import FOLDER, NAME, NOW_MS, Shelf, batch_of
 
 from goqueue.model.errors import CorruptBatch, FencedLeaderEpoch, NotLeader, StorageFailed
 from goqueue.partition import Partition, PartitionSettings
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
+from tests.unit.partition.simulated_partition import (
+    FOLDER,
+    NAME,
+    NOW_MS,
+    SimulatedPartition,
+    batch_of,
+)
 from tests.unit.partition.till import SMALL, Till, known, truth
 
 ERROR = StorageFailed("gone")
 
 
-class Copy(Shelf):
+class Copy(SimulatedPartition):
     """A follower of node 1 in epoch 3."""
 
     is_sole = False
@@ -135,14 +141,14 @@ def test_a_restarted_replica_counts_as_committed_only_what_it_knows_to_be() -> N
 
 
 def test_a_lone_copy_is_opened_as_before() -> None:
-    shard = Shelf()
-    shard.append("a")
-    shard.sync()
-    shard.crash()
-    assert shard.partition.high_watermark == 1
-    shard.append("b")
-    shard.sync()
-    assert shard.partition.high_watermark == 2
+    simulated = SimulatedPartition()
+    simulated.append("a")
+    simulated.sync()
+    simulated.crash()
+    assert simulated.partition.high_watermark == 1
+    simulated.append("b")
+    simulated.sync()
+    assert simulated.partition.high_watermark == 2
 
 
 def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
@@ -174,16 +180,16 @@ def test_a_replica_cuts_there_also_if_its_last_batch_is_torn_as_well() -> None:
 
 
 def test_a_lone_copy_keeps_what_follows_a_torn_batch() -> None:
-    shard = Shelf()
-    shard.append("a")
-    size = shard.partition.log.active.size
-    shard.append("b")
-    shard.append("c")
-    shard.sync()
-    shard.disk.flip_bit(shard.partition.log.active.file.path, 8 * (size + 70))
-    shard.crash()
-    assert shard.partition.end_offset == 3
-    assert shard.partition.damaged_from == 1
+    simulated = SimulatedPartition()
+    simulated.append("a")
+    size = simulated.partition.log.active.size
+    simulated.append("b")
+    simulated.append("c")
+    simulated.sync()
+    simulated.disk.flip_bit(simulated.partition.log.active.file.path, 8 * (size + 70))
+    simulated.crash()
+    assert simulated.partition.end_offset == 3
+    assert simulated.partition.damaged_from == 1
 
 
 def test_index_entries_of_what_was_cut_off_do_not_come_back() -> None:
@@ -238,11 +244,11 @@ def test_a_copy_that_begins_anew_forgets_its_producers_and_epochs() -> None:
 
 
 def test_whoever_waits_for_a_record_that_is_cut_off_is_told_in_whatever_order_they_came() -> None:
-    shard = Shelf()
+    simulated = SimulatedPartition()
     for value in "abc":
-        shard.append(value)
-    last, first, middle = shard.ack(2), shard.ack(0), shard.ack(1)
-    shard.partition.truncate(1, ERROR, now_ms=NOW_MS)
+        simulated.append(value)
+    last, first, middle = simulated.ack(2), simulated.ack(0), simulated.ack(1)
+    simulated.partition.truncate(1, ERROR, now_ms=NOW_MS)
     assert (last, middle, first) == ([ERROR], [ERROR], [])
 
 
@@ -261,19 +267,19 @@ def test_a_followers_old_segments_go_when_the_leaders_log_begins_later() -> None
 
 
 def test_a_crash_amid_the_removal_of_old_segments_does_not_bring_them_back() -> None:
-    shard = Shelf(
+    simulated = SimulatedPartition(
         PartitionSettings(log=LogSettings(segment_bytes=300, retention_bytes=600)), survival=0.5
     )
     for number in range(40):
-        shard.append(f"{number}" * 20)
-    shard.sync()
-    for segment in shard.partition.take_expired(now_ms=NOW_MS):
+        simulated.append(f"{number}" * 20)
+    simulated.sync()
+    for segment in simulated.partition.take_expired(now_ms=NOW_MS):
         segment.remove()
-    start = shard.partition.start_offset
+    start = simulated.partition.start_offset
     assert start > 20
-    shard.crash()
-    assert shard.partition.start_offset == start
-    assert shard.records()[0].offset == start
+    simulated.crash()
+    assert simulated.partition.start_offset == start
+    assert simulated.records()[0].offset == start
 
 
 def test_the_rest_of_a_half_deleted_batch_still_belongs_to_its_transaction() -> None:

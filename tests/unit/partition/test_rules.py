@@ -8,7 +8,6 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.partition.shard import NOW_MS, Shelf, batch_of
 
 from goqueue.model.batch import (
     CONTROL,
@@ -36,16 +35,17 @@ from goqueue.model.errors import (
 from goqueue.partition import PartitionSettings
 from goqueue.partition.rules import FAULTS_MAX
 from goqueue.storage.log import LogSettings
+from tests.unit.partition.simulated_partition import NOW_MS, SimulatedPartition, batch_of
 
 HOUR_MS = 3_600_000
 COMPACTED = PartitionSettings(log=LogSettings(is_compacting=True))
 quickly = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 
 
-def stored(shard: Shelf) -> bytes:
+def stored(simulated: SimulatedPartition) -> bytes:
     """The one batch in the log, whose checksum must be right."""
-    shard.sync()
-    part = shard.partition.read(0, bytes_max=1 << 20)
+    simulated.sync()
+    part = simulated.partition.read(0, bytes_max=1 << 20)
     assert part is not None
     data = part.read()
     check_batch(data)
@@ -64,21 +64,24 @@ def with_header(batch: bytearray, at: int, form: str, value: int) -> bytearray:
 
 def test_a_batch_at_the_limit_is_taken_and_one_above_is_not() -> None:
     size = len(batch_of("value"))
-    assert Shelf(PartitionSettings(message_bytes_max=size)).append("value").base_offset == 0
+    assert (
+        SimulatedPartition(PartitionSettings(message_bytes_max=size)).append("value").base_offset
+        == 0
+    )
     with pytest.raises(
         RecordTooLarge, match=f"{size} bytes is over the topic's limit of {size - 1}"
     ):
-        Shelf(PartitionSettings(message_bytes_max=size - 1)).append("value")
+        SimulatedPartition(PartitionSettings(message_bytes_max=size - 1)).append("value")
 
 
 def test_a_batch_is_stamped_with_its_offset_and_kept_as_it_is_otherwise() -> None:
-    shard = Shelf(leader_epoch=3)
-    shard.append("a", "b")
+    simulated = SimulatedPartition(leader_epoch=3)
+    simulated.append("a", "b")
     sent = batch_of("c")
     original = bytes(sent)
-    shard.append_batch(sent)
-    shard.sync()
-    part = shard.partition.read(2, bytes_max=1 << 20)
+    simulated.append_batch(sent)
+    simulated.sync()
+    part = simulated.partition.read(2, bytes_max=1 << 20)
     assert part is not None
     data = part.read()
     assert read_header(data).base_offset == 2
@@ -90,30 +93,30 @@ def test_a_batch_is_stamped_with_its_offset_and_kept_as_it_is_otherwise() -> Non
 def test_a_batch_must_have_as_many_records_as_offsets(count: int, delta: int) -> None:
     batch = build_batch(b"", record_count=count, last_offset_delta=delta)
     with pytest.raises(InvalidRecord):
-        Shelf().append_batch(batch)
+        SimulatedPartition().append_batch(batch)
 
 
 @pytest.mark.parametrize(("at", "form"), [(57, ">i"), (23, ">i")])
 def test_negative_counts_are_refused(at: int, form: str) -> None:
     with pytest.raises(InvalidRecord, match="-5"):
-        Shelf().append_batch(with_header(batch_of("a"), at, form, -5))
+        SimulatedPartition().append_batch(with_header(batch_of("a"), at, form, -5))
 
 
 @pytest.mark.parametrize("bit", [CONTROL, HAS_DELETE_HORIZON])
 def test_batches_that_only_a_broker_writes_are_refused(bit: int) -> None:
     with pytest.raises(InvalidRecord, match="written by the broker alone"):
-        Shelf().append("a", attributes=bit)
+        SimulatedPartition().append("a", attributes=bit)
 
 
 def test_a_batch_of_a_transaction_needs_a_producer() -> None:
     with pytest.raises(InvalidRecord, match="needs a producer id"):
-        Shelf().append("a", attributes=TRANSACTIONAL)
+        SimulatedPartition().append("a", attributes=TRANSACTIONAL)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_an_unknown_codec_is_refused(codec: int) -> None:
     with pytest.raises(UnsupportedCompression, match=f"codec {codec}"):
-        Shelf().append("a", attributes=codec)
+        SimulatedPartition().append("a", attributes=codec)
 
 
 @pytest.mark.parametrize(
@@ -123,25 +126,25 @@ def test_another_format_is_refused(magic: int, error: type[GoQueueError]) -> Non
     batch = batch_of("a")
     batch[16] = magic
     with pytest.raises(error, match=f"format {magic}"):
-        Shelf().append_batch(batch)
+        SimulatedPartition().append_batch(batch)
 
 
 def test_a_batch_that_was_damaged_on_its_way_is_refused() -> None:
     batch = batch_of("a")
     batch[-1] ^= 1
     with pytest.raises(CorruptBatch, match="checksum"):
-        Shelf().append_batch(batch)
+        SimulatedPartition().append_batch(batch)
 
 
 @pytest.mark.parametrize("cut", [1, 30, 60])
 def test_a_batch_that_was_cut_short_is_refused(cut: int) -> None:
     with pytest.raises(InvalidRecord):
-        Shelf().append_batch(batch_of("a")[:-cut])
+        SimulatedPartition().append_batch(batch_of("a")[:-cut])
 
 
 def test_two_batches_at_once_are_refused() -> None:
     with pytest.raises(InvalidRecord, match="must bring one batch"):
-        Shelf().append_batch(batch_of("a") + batch_of("b"))
+        SimulatedPartition().append_batch(batch_of("a") + batch_of("b"))
 
 
 @quickly
@@ -154,7 +157,7 @@ def test_two_batches_at_once_are_refused() -> None:
 def test_no_batch_whatever_its_bytes_raises_anything_but_an_answer(
     place: int, value: int, is_resealed: bool, is_strict: bool
 ) -> None:
-    shard = Shelf(
+    simulated = SimulatedPartition(
         PartitionSettings(
             log=LogSettings(is_compacting=is_strict),
             compression=Compression.LZ4 if is_strict else None,
@@ -165,9 +168,9 @@ def test_no_batch_whatever_its_bytes_raises_anything_but_an_answer(
     if is_resealed:
         with_header(batch, 0, ">b", batch[0] if batch[0] < 128 else 0)
     try:
-        shard.append_batch(batch)
+        simulated.append_batch(batch)
     except GoQueueError:
-        assert shard.partition.end_offset == 0
+        assert simulated.partition.end_offset == 0
 
 
 # Time
@@ -177,40 +180,44 @@ def test_no_batch_whatever_its_bytes_raises_anything_but_an_answer(
     ("ahead_ms", "is_taken"), [(0, True), (HOUR_MS, True), (HOUR_MS + 1, False)]
 )
 def test_a_timestamp_may_lie_an_hour_ahead(ahead_ms: int, is_taken: bool) -> None:
-    _expect_taken(Shelf(), NOW_MS + ahead_ms, is_taken, "in the future")
+    _expect_taken(SimulatedPartition(), NOW_MS + ahead_ms, is_taken, "in the future")
 
 
 @pytest.mark.parametrize(("behind_ms", "is_taken"), [(1000, True), (1001, False)])
 def test_a_timestamp_may_lie_as_far_back_as_the_topic_allows(
     behind_ms: int, is_taken: bool
 ) -> None:
-    shard = Shelf(PartitionSettings(timestamp_before_ms_max=1000))
-    _expect_taken(shard, NOW_MS - behind_ms, is_taken, "in the past")
+    simulated = SimulatedPartition(PartitionSettings(timestamp_before_ms_max=1000))
+    _expect_taken(simulated, NOW_MS - behind_ms, is_taken, "in the past")
 
 
-def _expect_taken(shard: Shelf, timestamp_ms: int, is_taken: bool, reason: str) -> None:
+def _expect_taken(
+    simulated: SimulatedPartition, timestamp_ms: int, is_taken: bool, reason: str
+) -> None:
     if is_taken:
-        assert shard.append("a", timestamp_ms=timestamp_ms).timestamp_ms == -1
+        assert simulated.append("a", timestamp_ms=timestamp_ms).timestamp_ms == -1
     else:
         with pytest.raises(InvalidTimestamp, match=reason):
-            shard.append("a", timestamp_ms=timestamp_ms)
+            simulated.append("a", timestamp_ms=timestamp_ms)
 
 
 def test_a_batch_without_timestamps_is_taken_however_strict_the_topic_is() -> None:
-    shard = Shelf(PartitionSettings(timestamp_before_ms_max=0, timestamp_after_ms_max=0))
-    assert shard.append("a", timestamp_ms=-1).base_offset == 0
+    simulated = SimulatedPartition(
+        PartitionSettings(timestamp_before_ms_max=0, timestamp_after_ms_max=0)
+    )
+    assert simulated.append("a", timestamp_ms=-1).base_offset == 0
 
 
 def test_a_producer_may_not_claim_that_its_times_are_the_brokers() -> None:
     with pytest.raises(InvalidTimestamp, match="append time"):
-        Shelf().append("a", attributes=LOG_APPEND_TIME)
+        SimulatedPartition().append("a", attributes=LOG_APPEND_TIME)
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1, NOW_MS + 10 * HOUR_MS])
 def test_in_a_topic_of_append_times_the_broker_stamps_every_record(timestamp_ms: int) -> None:
-    shard = Shelf(PartitionSettings(is_append_time=True))
-    assert shard.append("a", "b", timestamp_ms=timestamp_ms).timestamp_ms == NOW_MS
-    batch = stored(shard)
+    simulated = SimulatedPartition(PartitionSettings(is_append_time=True))
+    assert simulated.append("a", "b", timestamp_ms=timestamp_ms).timestamp_ms == NOW_MS
+    batch = stored(simulated)
     assert read_header(batch).attributes & LOG_APPEND_TIME
     assert read_header(batch).max_timestamp == NOW_MS
     assert [record.timestamp_ms for record in decode_batch(batch)] == [NOW_MS, NOW_MS]
@@ -224,14 +231,16 @@ def test_in_a_topic_of_append_times_the_broker_stamps_every_record(timestamp_ms:
 def test_a_topic_with_a_codec_of_its_own_keeps_every_batch_in_it(
     sent: Compression, wanted: Compression
 ) -> None:
-    shard = Shelf(PartitionSettings(compression=wanted))
-    shard.append("a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0)
-    batch = stored(shard)
+    simulated = SimulatedPartition(PartitionSettings(compression=wanted))
+    simulated.append(
+        "a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0
+    )
+    batch = stored(simulated)
     header = read_header(batch)
     assert header.codec is wanted
     assert (header.producer_id, header.base_sequence, header.record_count) == (3, 0, 2)
     assert [record.value for record in decode_batch(batch)] == [b"a" * 500, b"b" * 500]
-    again = shard.append(
+    again = simulated.append(
         "a" * 500, "b" * 500, codec=sent, producer_id=3, producer_epoch=0, base_sequence=0
     )
     assert again.base_offset == 0, "a repetition is one whatever became of the first"
@@ -239,22 +248,24 @@ def test_a_topic_with_a_codec_of_its_own_keeps_every_batch_in_it(
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_topic_without_a_codec_keeps_what_was_sent(codec: Compression) -> None:
-    shard = Shelf()
-    shard.append("a" * 500, codec=codec)
-    assert read_header(stored(shard)).codec is codec
+    simulated = SimulatedPartition()
+    simulated.append("a" * 500, codec=codec)
+    assert read_header(stored(simulated)).codec is codec
 
 
 def test_recompression_and_append_times_go_together() -> None:
-    shard = Shelf(PartitionSettings(compression=Compression.ZSTD, is_append_time=True))
-    shard.append("a" * 500, timestamp_ms=5)
-    (record,) = decode_batch(stored(shard))
+    simulated = SimulatedPartition(
+        PartitionSettings(compression=Compression.ZSTD, is_append_time=True)
+    )
+    simulated.append("a" * 500, timestamp_ms=5)
+    (record,) = decode_batch(stored(simulated))
     assert (record.value, record.timestamp_ms) == (b"a" * 500, NOW_MS)
 
 
 def test_a_batch_that_cannot_be_unpacked_is_refused() -> None:
     rubbish = build_batch(b"rubbish", record_count=1, attributes=Compression.GZIP)
     with pytest.raises(InvalidRecord, match="cannot be unpacked"):
-        Shelf().append_batch(rubbish)
+        SimulatedPartition().append_batch(rubbish)
 
 
 # Records
@@ -269,10 +280,10 @@ def test_more_records_than_bytes_are_refused(
 ) -> None:
     packed = compress(codec, bytes(13))
     batch = build_batch(packed, record_count=2**31 - 1, attributes=codec)
-    shard = Shelf(settings)
+    simulated = SimulatedPartition(settings)
     with pytest.raises(InvalidRecord, match="more bytes than its batch has"):
-        shard.append_batch(batch)
-    assert shard.partition.end_offset == 0
+        simulated.append_batch(batch)
+    assert simulated.partition.end_offset == 0
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -280,23 +291,23 @@ def test_a_batch_has_the_time_of_its_newest_record(codec: Compression) -> None:
     records = [(0, Record(b"k", b"v", (), NOW_MS - 9)), (1, Record(b"k", b"v", (), NOW_MS - 5))]
     payload = compress(codec, encode_records(records, base_timestamp=NOW_MS - 9))
     times = {"base_timestamp": NOW_MS - 9, "max_timestamp": NOW_MS + 100 * HOUR_MS}
-    shard = Shelf()
-    shard.append_batch(build_batch(payload, record_count=2, attributes=codec, **times))
-    assert read_header(stored(shard)).max_timestamp == NOW_MS - 5
+    simulated = SimulatedPartition()
+    simulated.append_batch(build_batch(payload, record_count=2, attributes=codec, **times))
+    assert read_header(stored(simulated)).max_timestamp == NOW_MS - 5
 
 
 def test_the_records_with_bad_times_are_named() -> None:
     times = [NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS, NOW_MS + 3 * HOUR_MS]
     batch = encode_batch([Record(b"k", b"v", (), time) for time in times])
     with pytest.raises(InvalidTimestamp) as refused:
-        Shelf().append_batch(batch)
+        SimulatedPartition().append_batch(batch)
     assert list(refused.value.faults) == [1, 3]
 
 
 def test_only_so_many_of_them_are_named() -> None:
     late = Record(b"k", b"v", (), NOW_MS + 2 * HOUR_MS)
     with pytest.raises(InvalidTimestamp) as refused:
-        Shelf().append_batch(encode_batch([late] * (FAULTS_MAX + 5)))
+        SimulatedPartition().append_batch(encode_batch([late] * (FAULTS_MAX + 5)))
     assert len(refused.value.faults) == FAULTS_MAX
 
 
@@ -306,21 +317,21 @@ def test_only_so_many_of_them_are_named() -> None:
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_compacted_topic_refuses_records_without_a_key(codec: Compression) -> None:
     with pytest.raises(InvalidRecord, match="each record needs a key"):
-        Shelf(COMPACTED).append("a", key=None, codec=codec)
-    assert Shelf(COMPACTED).append("a", key=b"", codec=codec).base_offset == 0
+        SimulatedPartition(COMPACTED).append("a", key=None, codec=codec)
+    assert SimulatedPartition(COMPACTED).append("a", key=b"", codec=codec).base_offset == 0
 
 
 def test_other_topics_take_records_without_a_key() -> None:
-    assert Shelf().append("a", key=None).base_offset == 0
+    assert SimulatedPartition().append("a", key=None).base_offset == 0
 
 
 @pytest.mark.parametrize("is_append_time", [False, True])
 def test_a_batch_for_which_there_was_no_room_can_be_tried_again(is_append_time: bool) -> None:
-    shard = Shelf(PartitionSettings(is_append_time=is_append_time))
-    shard.append("a")
+    simulated = SimulatedPartition(PartitionSettings(is_append_time=is_append_time))
+    simulated.append("a")
     batch = batch_of("b")
-    shard.disk.fill_after(0)
+    simulated.disk.fill_after(0)
     with pytest.raises(StorageFull):
-        shard.append_batch(batch)
-    shard.disk.make_room()
-    assert shard.append_batch(batch).base_offset == 1
+        simulated.append_batch(batch)
+    simulated.disk.make_room()
+    assert simulated.append_batch(batch).base_offset == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.partition.shard import NOW_MS
 
 from goqueue.model.batch import decode_marker
 from goqueue.model.errors import (
@@ -16,6 +15,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import OpenTransaction, Partition
 from goqueue.partition import transactions as transactions_module
+from tests.unit.partition.simulated_partition import NOW_MS
 from tests.unit.partition.till import SMALL, Till, known, truth
 
 

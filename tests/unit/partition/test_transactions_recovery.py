@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.partition.shard import FOLDER
 
 from goqueue.model.errors import StorageFailed
 from goqueue.partition import PartitionState
 from goqueue.partition import copy as copy_module
 from goqueue.partition.history import _PRODUCERS_MAGIC
 from goqueue.storage.framed import write_framed
+from tests.unit.partition.simulated_partition import FOLDER
 from tests.unit.partition.till import SMALL, Till, known, truth
 
 PRODUCERS = st.integers(1, 4)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.unit.partition.shard import Shelf
-
 from goqueue.model.batch import (
     BatchHeader,
     add_sequence,
@@ -16,11 +14,12 @@ from goqueue.model.batch import (
 from goqueue.partition import AbortedSpans, AbortedTransaction, Appended, Partition
 from goqueue.partition.rules import PartitionSettings
 from goqueue.storage.log import LogSettings
+from tests.unit.partition.simulated_partition import SimulatedPartition
 
 SMALL = PartitionSettings(log=LogSettings(segment_bytes=700, index_interval_bytes=150))
 
 
-class Till(Shelf):
+class Till(SimulatedPartition):
     """Producers 1, 2, 3, … each with an epoch and the sequence number that comes next."""
 
     def __init__(self, settings: PartitionSettings | None = None, **fields: Any) -> None:

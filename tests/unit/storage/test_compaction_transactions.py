@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.partition.shard import FOLDER
 
 from goqueue.model.batch import BatchHeader, decode_batch, read_header
 from goqueue.partition import AbortedSpans, PartitionSettings
 from goqueue.storage.compaction import Compaction, plan_compaction
 from goqueue.storage.log import LogSettings
 from tests.simulation.disk import PowerLost
+from tests.unit.partition.simulated_partition import FOLDER
 from tests.unit.partition.till import Till, next_sequence, truth
 
 RETENTION_MS = 1000

@@ -19,7 +19,7 @@ from tests.unit.broker.node import Node
 DAY_MS = 86_400_000
 
 
-class Shelf(Node):
+class SimulatedPartition(Node):
     """A node with one log of schedules, and what is asked of it."""
 
     def __init__(self) -> None:
@@ -52,20 +52,20 @@ VALUES = [
 
 
 @pytest.fixture
-def shard() -> Shelf:
-    return Shelf()
+def simulated() -> SimulatedPartition:
+    return SimulatedPartition()
 
 
-def test_messages_are_found_in_any_order(shard: Shelf) -> None:
-    ids = shard.store(*VALUES)
-    assert shard.found(ids) == VALUES
-    assert shard.found(ids[::-1]) == VALUES[::-1]
-    assert shard.found(ids[::7]) == VALUES[::7]
+def test_messages_are_found_in_any_order(simulated: SimulatedPartition) -> None:
+    ids = simulated.store(*VALUES)
+    assert simulated.found(ids) == VALUES
+    assert simulated.found(ids[::-1]) == VALUES[::-1]
+    assert simulated.found(ids[::7]) == VALUES[::7]
 
 
-def test_one_who_has_not_seen_them_written_finds_the_same(shard: Shelf) -> None:
-    shard.store(*VALUES)
-    places = Places(shard.partition)
+def test_one_who_has_not_seen_them_written_finds_the_same(simulated: SimulatedPartition) -> None:
+    simulated.store(*VALUES)
+    places = Places(simulated.partition)
     for _ in range(2):  # The second time their places are known.
         for number in reversed(range(len(VALUES))):
             value = places.find(number)
@@ -75,30 +75,32 @@ def test_one_who_has_not_seen_them_written_finds_the_same(shard: Shelf) -> None:
 
 
 def test_a_place_is_known_with_one_read_of_its_batch(
-    shard: Shelf, monkeypatch: pytest.MonkeyPatch
+    simulated: SimulatedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shard.store(*[b"%d" % one for one in range(BATCH_RECORDS_MAX)])
+    simulated.store(*[b"%d" % one for one in range(BATCH_RECORDS_MAX)])
     searches = []
     search = Places._search
     monkeypatch.setattr(
         Places, "_search", lambda self, number: searches.append(number) or search(self, number)
     )
-    places = Places(shard.partition)
+    places = Places(simulated.partition)
     for number in (40, 7, 63, 0):
         places.find(number)
     assert searches == [40]
 
 
-def test_who_does_not_wait_for_the_disk_is_told_what_to_fetch(shard: Shelf) -> None:
-    shard.store(*VALUES)
-    places = Places(shard.partition)
+def test_who_does_not_wait_for_the_disk_is_told_what_to_fetch(
+    simulated: SimulatedPartition,
+) -> None:
+    simulated.store(*VALUES)
+    places = Places(simulated.partition)
     places.find(0)  # This makes the places of its whole batch known.
-    shard.disk.cold_chance = 1.0
+    simulated.disk.cold_chance = 1.0
     for number in (0, 4, 2):
         with pytest.raises(OnDisk):
             places.find(number, is_waiting=False)
     places.fetch([0, 2, 4])()
-    shard.disk.cold_chance = 0.0
+    simulated.disk.cold_chance = 0.0
     for number in (0, 4, 2):
         value = places.find(number, is_waiting=False)
         assert value is not None
@@ -106,11 +108,11 @@ def test_who_does_not_wait_for_the_disk_is_told_what_to_fetch(shard: Shelf) -> N
 
 
 def test_messages_that_have_left_memory_are_released_without_a_wait_for_the_disk(
-    shard: Shelf, monkeypatch: pytest.MonkeyPatch
+    simulated: SimulatedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = [b"%d" % one for one in range(300)]
-    shard.store(*values)
-    cold = shard.partition.log.active.size
+    simulated.store(*values)
+    cold = simulated.partition.log.active.size
     memory: set[int] = set()  # places from which a thread has read
     fetch, read = schedule_places._fetch, SimulatedFile.read
 
@@ -121,51 +123,55 @@ def test_messages_that_have_left_memory_are_released_without_a_wait_for_the_disk
             fetch(places)
 
     def read_warm(file: SimulatedFile, position: int, length: int) -> bytes:
-        if file is shard.partition.log.active.file:
+        if file is simulated.partition.log.active.file:
             assert position in memory or position >= cold, "the event loop waits for the disk"
         return read(file, position, length)
 
     monkeypatch.setattr(schedule_places, "_fetch", fetch_for_good)
     monkeypatch.setattr(SimulatedFile, "read", read_warm)
-    shard.disk.cold_chance = 1.0
-    shard.run_for(DAY_MS + 1_000)
+    simulated.disk.cold_chance = 1.0
+    simulated.run_for(DAY_MS + 1_000)
     assert memory
-    assert sorted(record.value or b"" for record in shard.consume("orders")) == sorted(values)
+    assert sorted(record.value or b"" for record in simulated.consume("orders")) == sorted(values)
 
 
-def test_places_are_not_believed_after_compaction(shard: Shelf) -> None:
-    ids = shard.store(*VALUES)
-    assert shard.found(ids) == VALUES
+def test_places_are_not_believed_after_compaction(simulated: SimulatedPartition) -> None:
+    ids = simulated.store(*VALUES)
+    assert simulated.found(ids) == VALUES
     kept = ids[1::5]
     gone = [one for one in ids if one not in kept]
-    assert not any(shard.wait(shard.broker.schedules.cancel_many(gone)))
-    log = shard.partition.log
+    assert not any(simulated.wait(simulated.broker.schedules.cancel_many(gone)))
+    log = simulated.partition.log
     before, segments = log.size, list(log.segments)
     log.settings.segment_ms = 1
     log.settings.compaction_lag_ms_min = 0
     log.settings.dirty_ratio_min = 0.01
-    shard.run_for(20_000)
+    simulated.run_for(20_000)
     assert log.size < before / 2
     assert log.segments[0] is not segments[0]
-    assert shard.found(kept) == VALUES[1::5]
-    assert shard.found(kept[::-1]) == VALUES[1::5][::-1]
+    assert simulated.found(kept) == VALUES[1::5]
+    assert simulated.found(kept[::-1]) == VALUES[1::5][::-1]
 
 
-def test_a_damaged_message_is_reported_and_the_others_are_found(shard: Shelf) -> None:
-    ids = shard.store(*[b"%d" % one for one in range(2 * BATCH_RECORDS_MAX)])
-    shard.stop()
-    shard.start()
-    segment = shard.partition.log.segments[0]
+def test_a_damaged_message_is_reported_and_the_others_are_found(
+    simulated: SimulatedPartition,
+) -> None:
+    ids = simulated.store(*[b"%d" % one for one in range(2 * BATCH_RECORDS_MAX)])
+    simulated.stop()
+    simulated.start()
+    segment = simulated.partition.log.segments[0]
     segment.file.overwrite(100, b"\xff\xff")
     with pytest.raises(CorruptBatch):
-        shard.broker.schedules.get(ids[3])
-    assert shard.broker.schedules.get(ids[-1]).value == b"%d" % (len(ids) - 1)
+        simulated.broker.schedules.get(ids[3])
+    assert simulated.broker.schedules.get(ids[-1]).value == b"%d" % (len(ids) - 1)
 
 
-def test_only_so_many_places_are_kept(shard: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_places_are_kept(
+    simulated: SimulatedPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule_places, "PAGES_MAX", 2)
-    shard.store(b"first")
-    places = Places(shard.partition)
+    simulated.store(b"first")
+    places = Places(simulated.partition)
     for page in range(5):
         places._page(page * PAGE_NUMBERS)
     assert list(places._pages) == [3, 4]

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from tests.unit.partition.shard import FOLDER, NAME, NOW_MS, Shelf
 
 from goqueue.cluster.replication import (
     Copying,
@@ -22,6 +21,7 @@ from goqueue.model.batch import build_batch, read_header
 from goqueue.model.errors import GoQueueError, NotEnoughReplicas, NotLeader
 from goqueue.partition import Partition, PartitionSettings
 from goqueue.storage.log import LogSettings
+from tests.unit.partition.simulated_partition import FOLDER, NAME, NOW_MS, SimulatedPartition
 from tests.unit.partition.till import known
 
 LEADER, FOLLOWER = 1, 2
@@ -29,7 +29,7 @@ ALIVE = {LEADER: b"l", FOLLOWER: b"f"}
 SMALL = PartitionSettings(log=LogSettings(segment_bytes=700, index_interval_bytes=150))
 
 
-class Replica(Shelf):
+class Replica(SimulatedPartition):
     """A shelf that is opened as a replica."""
 
     def _recover(self) -> Partition:
@@ -137,8 +137,8 @@ class Pair:
         raise AssertionError("the follower does not catch up")
 
 
-def log_of(shard: Shelf) -> list[bytes]:
-    partition = shard.partition
+def log_of(simulated: SimulatedPartition) -> list[bytes]:
+    partition = simulated.partition
     found = partition.log.batches(partition.start_offset, until_offset=partition.end_offset)
     return [batch for _, batch in found]
 

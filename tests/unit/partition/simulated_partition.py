@@ -16,7 +16,7 @@ NAME = TopicPartition("orders", 0)
 FOLDER = "logs/orders/0"
 
 
-class Shelf:
+class SimulatedPartition:
     def __init__(
         self,
         settings: PartitionSettings | None = None,
