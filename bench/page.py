@@ -1,4 +1,4 @@
-"""`python -m bench.page RESULT.json...`: writes docs/benchmarks.md from results.
+"""`python -m bench.page RESULT.json...`: writes docs/benchmarks.md and its tables from results.
 
 Several results are joined row by row, and the newest that has a row counts, but a quick one only
 where there is no other. Nothing on the page is
@@ -21,9 +21,11 @@ from bench.comparisons import Comparison, behind, comparisons, verdicts
 from bench.processes import REPOSITORY
 from bench.report import unit_of
 from bench.results import Result, slug
+from bench.summary import write_summary
 from bench.tables import HEADINGS, USAGE_HEADINGS, markdown_table, section_cells, usage_cells
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
+TABLES = "tables.md"  # beside the pictures
 GUIDE = REPOSITORY / "bench" / "README.md"
 ORDER = (
     *("limits", "produce", "durable", "consume", "catchup", "single", "connections", "pipelined"),
@@ -68,8 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = join([results.read(path) for path in options.results])
     folder = options.out.with_suffix("")
     pictures = _draw(parts, folder)
-    options.out.write_text(write(parts, pictures, GUIDE.read_text()))
-    print(f"written: {os.path.relpath(options.out)}")
+    folder.mkdir(exist_ok=True)
+    tables = folder / TABLES
+    tables.write_text(write(parts, pictures, GUIDE.read_text()))
+    sections = [part.section for part in parts]
+    measured = f"{_newest(parts).date} UTC"
+    summary = write_summary(sections, tables=f"{folder.name}/{TABLES}", measured=measured)
+    options.out.write_text(summary)
+    print(f"written: {os.path.relpath(options.out)} and {os.path.relpath(tables)}")
     return 0
 
 
@@ -92,12 +100,11 @@ def join(found: Iterable[Result]) -> list[Part]:
 def write(parts: Sequence[Part], pictures: Mapping[str, Sequence[str]], guide: str) -> str:
     """The text of the page; `pictures` by the title of the section that they show."""
     lines = [
-        "# Benchmarks",
+        "# All rows of the benchmarks",
         "",
-        "Written by `python -m bench.page` from [results](../bench/results); do not edit. "
-        "[bench/README.md](../bench/README.md) says how each row is measured and how to repeat it: "
-        "`make bench-peers` measures everything on your machine. [profiles.md](profiles.md) says "
-        "why a target is missed or a peer is ahead, and what would be needed.",
+        "Written by `python -m bench.page` from [results](../../bench/results); do not edit. "
+        "[bench/README.md](../../bench/README.md) says how each row is measured and how to repeat "
+        "it. [profiles.md](../profiles.md) says why a target is missed or a peer is ahead.",
         "",
         HOW_TO_READ,
         "",
@@ -258,7 +265,7 @@ def _draw(parts: Sequence[Part], folder: Path) -> dict[str, list[str]]:
     shutil.rmtree(folder, ignore_errors=True)
     for part in parts:
         paths = plots.draw(part.section, folder, kinds=("svg",))
-        drawn[part.section["title"]] = [f"{folder.name}/{path.name}" for path in paths]
+        drawn[part.section["title"]] = [path.name for path in paths]
     return drawn
 
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from bench import results
 from bench.comparisons import comparisons
 from bench.page import join, write
+from bench.processes import REPOSITORY
 from bench.report import MILLISECONDS, Outcome, Runs, Section
+from bench.summary import WANTED, write_summary
 from tests.unit.bench.outcomes import EVERY, KAFKA, produce_section, result
 
 GUIDE = "text\n\n| peer | settings |\n|---|---|\n| `kafka` | as delivered |\n\nmore\n"
@@ -69,3 +72,11 @@ def test_the_page_tells_settings_targets_what_differs_and_shows_pictures() -> No
     assert "- One message at a time is not like for like." in page
     assert "![Produce](benchmarks/produce.svg)" in page
     assert "quick: shows that it works, not how fast" in page
+
+
+def test_the_short_page_has_every_row_that_it_is_to_have() -> None:
+    found = join([results.read(path) for path in (REPOSITORY / "bench/results").glob("*.json")])
+    sections = [part.section for part in found]
+    page = write_summary(sections, tables="all.md", measured="today")
+    missing = [one.row for one in WANTED if f"[{one.row}](all.md#" not in page]
+    assert missing == []
