@@ -160,7 +160,7 @@ class QueueSettling(QueuePartitions):
     def nack(
         self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
     ) -> list[Settled]:
-        """Return failed messages: they are retried after a backoff, or dead-lettered."""
+        """Fail these deliveries: retry the messages after a backoff, or dead-letter them."""
         settled: list[Settled] = []
         for receipt in receipts:
             found = self.leases.find(receipt, now_ms)
