@@ -194,7 +194,7 @@ class RecordReader:
             elif following >= len(wanted):
                 break
         if first is None:
-            # Compaction left nothing between the offset and that one.
+            # Compaction left nothing between the offset and `end_offset`.
             return _Decoded(offset, end_offset - 1, 0, Columns())
         return first
 
