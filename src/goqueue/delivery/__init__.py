@@ -1,8 +1,9 @@
 """Leases, acks, retries, lanes and dead letters: queue behaviour on top of a log.
 
 A log forgets by age, a queue by acknowledgement. This room owns that difference, so that
-`partition` stays a plain log. It holds no messages, only what happened to them, and as ranges of
-offsets wherever it can. It reads no log and writes none: what it wants written it says.
+`partition` stays a plain log. It holds no messages, only their delivery state, as ranges of
+offsets wherever possible. It performs no I/O: it returns the events and dead letters that the
+caller has to write.
 """
 
 from goqueue.delivery.arrivals import Arrivals

@@ -1,4 +1,4 @@
-"""When the messages of a partition became ready, from a few checkpoints."""
+"""Arrival times of the messages of a partition, approximated by a few checkpoints."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from array import array
 from bisect import bisect_right
 
 CHECKPOINTS_MAX = 1024
-STEP_MS = 20  # a checkpoint more often would tell nobody anything
+STEP_MS = 20  # minimum distance; finer checkpoints would add no useful precision
 
 
 class Arrivals:
-    """Checkpoints (offset, time): from that offset on, messages came at that time or later.
+    """Checkpoints (offset, time): messages from that offset on arrived at that time or later.
 
-    A message is given the time of the checkpoint before it, so that its wait is never
-    underestimated. When there are too many checkpoints every second one goes.
+    A message gets the time of the checkpoint before it, so that its wait is never
+    underestimated. When there are too many checkpoints, every second one is dropped.
     """
 
     __slots__ = ("_checkpoints_max", "_offsets", "_times")
 
     def __init__(self, first: int, now_ms: int, *, checkpoints_max: int = CHECKPOINTS_MAX) -> None:
-        """What is there already counts as having come now."""
+        """Messages that already exist count as having arrived now."""
         self._checkpoints_max = checkpoints_max
         self._offsets = array("q", (first,))
         self._times = array("q", (now_ms,))
@@ -28,9 +28,9 @@ class Arrivals:
         return len(self._offsets)
 
     def note(self, first: int, now_ms: int) -> None:
-        """Messages from `first` on have come now."""
+        """Note that messages from `first` on have arrived now."""
         if first <= self._offsets[-1]:
-            self._times[-1] = max(now_ms, self._times[-1])  # nothing had come there yet
+            self._times[-1] = max(now_ms, self._times[-1])  # no message had arrived there yet
             return
         if now_ms < self._times[-1] + STEP_MS:
             return

@@ -1,4 +1,4 @@
-"""How long a message rests before it is tried again."""
+"""How long a message waits before it is delivered again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DOUBLINGS_MAX = 64  # more would overflow, and the cap is reached long before
 
 
 def backoff_ms(settings: QueueSettings, attempts: int, random: Random) -> int:
-    """The rest after so many deliveries: growing, spread out, and never above the cap."""
+    """Return the delay after `attempts` deliveries: exponential, with jitter, and capped."""
     exponent = min(attempts - 1, _DOUBLINGS_MAX)
     rest_ms = min(settings.backoff_ms * settings.backoff_factor**exponent, settings.backoff_ms_max)
     spread = settings.backoff_jitter

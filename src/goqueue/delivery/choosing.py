@@ -1,8 +1,8 @@
-"""Which messages come next: due retries, then a starving lane, then the lanes by their shares.
+"""The order of delivery: due retries, then a starving lane, then the lanes by their shares.
 
-Lanes share the consumers of the whole topic, so the choice is made here and not in a partition.
-With thousands of partitions none of it looks at all of them: each lane keeps the partitions that
-have something ready, taken in turn, and a heap of how long they have had it.
+Lanes share the consumers of the whole topic, so the choice is made here and not per partition.
+Nothing here scans all partitions, of which there may be thousands: each lane has a rotation of the
+partitions with ready messages, and a heap of how long those have been ready.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from goqueue.delivery.lanes import LANE_COUNT
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.settings import LaneSettings
 
-MIXED = -1  # retries are chosen by their time, whatever their lanes
-# How many messages one partition gives before the next one's turn: batches are read whole, so
-# a few at a time from each would read all of them for little.
+MIXED = -1  # retries are chosen by due time, across lanes
+# How many messages are taken from one partition before the next one's turn. Batches are read
+# whole, so taking a few messages from each partition would read all of them for little.
 PARTITION_TURN = 128
-# Rescue begins when this part of the starvation bound is over, or it would come too late.
+# A starving lane is served when this fraction of the starvation bound has elapsed, not later.
 RESCUE_BEGINS = 0.75
 
 
 class Pick(NamedTuple):
-    """Offsets of one partition, chosen one after the other."""
+    """Offsets of one partition, chosen together."""
 
     partition: int
     lane: int
-    offsets: Sequence[int]  # a range where they follow each other
+    offsets: Sequence[int]  # a range where they are contiguous
 
 
 class LaneShares:
-    """Deficit round-robin: a lane in turn gets its weight, and a message costs the least weight."""
+    """Deficit round-robin: a turn adds a lane's weight, and a message costs the least weight."""
 
     __slots__ = ("_cost", "_credit", "_is_strict", "_lane", "_weights")
 
@@ -44,7 +44,7 @@ class LaneShares:
         self._lane = LANE_COUNT - 1
 
     def next_lane(self, ready: list[int]) -> tuple[int, int]:
-        """The lane whose turn it is among those that have something, and for how many messages."""
+        """Return the lane whose turn it is among the ready ones, and how many messages it gets."""
         if self._is_strict:
             return ready[0], PARTITION_TURN
         if self._lane not in ready or self._credit[self._lane] < self._cost:
@@ -56,7 +56,7 @@ class LaneShares:
             self._credit[lane] -= count * self._cost
 
     def _turn(self, ready: list[int]) -> None:
-        # A lane that has run empty loses what it saved: nobody saves while there is nothing.
+        # A lane that has run empty loses its credit: idle time must not accumulate any.
         for lane in range(LANE_COUNT):
             if lane not in ready:
                 self._credit[lane] = 0
@@ -86,10 +86,10 @@ class Chooser:
         self._partitions.append(partition)
         self.queue_waiting(partition)
 
-    # What can be chosen
+    # Availability
 
     def refresh(self, partition: PartitionQueue, *, parked_max: int) -> None:
-        """Something about the partition has changed: see which lanes it has something for."""
+        """Update which lanes have ready messages in a partition, after a change to it."""
         is_blocked = partition.lines.parked_count >= parked_max
         number = partition.number
         for lane, count in enumerate(partition.ready):
@@ -102,7 +102,7 @@ class Chooser:
                     heapq.heappush(self._oldest[lane], (partition.oldest_ms(lane), number))
 
     def queue_waiting(self, partition: PartitionQueue) -> None:
-        """Take all of a partition's waiting messages into the order of their times."""
+        """Queue all waiting messages of a partition by due time."""
         for offset, due_ms in partition.waiting.items():
             self.queue_one(partition.number, offset, due_ms)
 
@@ -121,7 +121,7 @@ class Chooser:
         return due[0][0] if due else None
 
     def oldest_ms(self, lane: int) -> int | None:
-        """When the message that has been ready for the longest in a lane became so."""
+        """When the message that has been ready longest in a lane became ready."""
         heap, ready = self._oldest[lane], self._ready[lane]
         while heap:
             since_ms, number = heap[0]
@@ -138,7 +138,7 @@ class Chooser:
     # Choosing
 
     def choose(self, now_ms: int, count_max: int, *, fresh_max: int) -> list[Pick]:
-        """Up to `count_max` messages, of which `fresh_max` may be ones never delivered before."""
+        """Choose up to `count_max` messages, at most `fresh_max` of them never delivered before."""
         picks: list[Pick] = []
         room = count_max - self._choose_due(now_ms, count_max, picks)
         room = min(room, fresh_max)
@@ -175,7 +175,7 @@ class Chooser:
         lane, count = self._shares.next_lane(ready)
         starving = self._starving_lane(now_ms, [one for one in ready if one != lane])
         if starving is not None and self._is_rescue_turn:
-            # Every second message and no more, so that one lane's old backlog leaves room.
+            # Only every second message, so that the backlog of one lane leaves room for others.
             self._is_rescue_turn = False
             _, number = self._oldest[starving][0]
             return self._take(now_ms, starving, 1, picks, number=number)
@@ -185,7 +185,7 @@ class Chooser:
         return count
 
     def _starving_lane(self, now_ms: int, ready: list[int]) -> int | None:
-        """The lane whose oldest message has waited longest, if its bound is near."""
+        """Return the lane whose oldest message has waited longest, if the bound is near."""
         longest, starving = int(self.settings.starvation_ms * RESCUE_BEGINS), None
         for lane in ready:
             since_ms = self.oldest_ms(lane)
@@ -196,7 +196,7 @@ class Chooser:
     def _take(
         self, now_ms: int, lane: int, count: int, picks: list[Pick], *, number: int = -1
     ) -> int:
-        """Messages of a lane, from this partition or from the one whose turn it is."""
+        """Take messages of a lane from partition `number`, or from the one whose turn it is."""
         ready = self._ready[lane]
         if number < 0:
             number = next(iter(ready))

@@ -1,8 +1,8 @@
-"""Which messages were sent lately, so that one that is sent again is not stored again.
+"""Recently sent deduplication ids, so that a message that is sent again is not stored again.
 
-A sender that got no answer sends once more, under the same id. For some minutes the first message
-of an id is remembered; whoever brings the id again is told what became of the first one. Nothing
-here is written down: the ids are in the records, and a restart reads those of the last minutes.
+A sender that got no response sends again under the same id. The first message of an id is
+remembered for some minutes, and a repetition gets the result of the first one. Nothing here is
+persisted: the ids are in the records, and a restart reads back those of the last minutes.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ WINDOW_MS = 5 * 60 * 1000
 
 
 class Kept(NamedTuple):
-    """The first message of an id, which is stored."""
+    """The stored first message of an id."""
 
     message_id: str
     sequence: int | None
 
 
-Slot = tuple[str, bytes | None]  # an id, and the key within which it counts if it does not for all
+Slot = tuple[str, bytes | None]  # an id, and the key that limits its scope, if any
 
 
 @dataclass(slots=True)
 class IdRoom:
-    """How many ids are remembered, of all queues together, and how many may be."""
+    """The number of remembered ids, over all queues, and its limit."""
 
     count_max: int
     count: int = 0
 
 
 class Deduplication:
-    """The ids of one queue. Each is being stored, or remembered until its time is over."""
+    """The ids of one queue. Each is being stored, or remembered until it expires."""
 
     __slots__ = ("_expiries", "_is_closed", "_known", "_room", "window_ms")
 
@@ -49,7 +49,7 @@ class Deduplication:
         return len(self._known)
 
     def close(self) -> None:
-        """Nobody asks any more. What is being stored comes to its end all the same."""
+        """Stop deduplicating. Writes in progress may still complete."""
         self._is_closed = True
         self._room.count -= len(self._known)
         self._known.clear()
@@ -63,12 +63,12 @@ class Deduplication:
         return self._known.get(slot, self) is None
 
     def find(self, slot: Slot, now_ms: int) -> Kept | None:
-        """The first message of an id, if it was stored lately."""
+        """Return the first message of an id, if it was stored within the window."""
         self._forget(now_ms)
         return self._known.get(slot)
 
     def begin(self, slot: Slot) -> None:
-        """The first message of an id is about to be stored."""
+        """Register an id whose first message is about to be stored."""
         assert slot not in self._known, "an id is stored once"
         self._known[slot] = None
         self._room.count += 1
@@ -79,15 +79,15 @@ class Deduplication:
             self._expiries.append((now_ms + self.window_ms, slot))
 
     def failed(self, slot: Slot) -> None:
-        """It was not stored after all; the next one may be."""
+        """Release an id whose message was not stored, so that the next one may be."""
         if self._known.get(slot, self) is None:
             del self._known[slot]
             self._room.count -= 1
 
     def recall(self, found: Iterable[tuple[Slot, Kept, int]], now_ms: int) -> None:
-        """Take in what was read back, with the time since each was stored.
+        """Add ids read back from the log, with the time since each was stored.
 
-        Of several the first counts. There is room for all: they are in the log, after all.
+        The first message of an id counts. The limit is ignored: they are in the log already.
         """
         untils: list[tuple[int, Slot]] = []
         for slot, kept, age_ms in found:

@@ -1,13 +1,13 @@
-"""Fair shares: while one tenant keeps the consumers busy, messages of the others go first.
+"""Fair shares: while one tenant keeps the consumers busy, messages of other tenants go first.
 
-A tenant is whoever the keys of messages name; a message without a key stands for itself. One that
-has much in flight, or has lately taken much of the consumers' time, is noisy. What is chosen of a
-noisy tenant is set aside, in the order of the log, and the choice goes on behind it; so those who
-wait behind a backlog are found. What was set aside is handed out when nobody else has anything, and
-one message in a while even so. A tenant stays noisy until nothing of it is set aside any more.
+The key of a message names its tenant; a message without a key belongs to no tenant. A tenant with
+much in flight, or that has recently used much of the consumers' time, is noisy. Chosen messages of
+a noisy tenant are set aside, in log order, and choosing continues behind them, so that messages
+behind a backlog are found. What was set aside is delivered when nothing else is available, and one
+message from time to time in any case. A tenant stays noisy until nothing of it is set aside.
 
-All of it follows from what is in flight, so nothing is written down: after a restart everybody
-begins quiet, and what was set aside is in the log as before.
+All of this follows from what is in flight, so nothing is persisted: after a restart no tenant is
+noisy, and what was set aside is still in the log.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
-# A tenant is noisy with so many in flight, if that is more than this part of all that is.
+# A tenant is noisy with this many in flight, if they exceed this fraction of all in flight.
 NOISY_OUT_MIN = 30
 NOISY_SHARE = 0.1
-# It is so too with this part of the time for which messages were held lately, once a queue has
-# handled so many. Times fade by half from period to period.
+# It is also noisy with this fraction of the recent holding time, once the queue has handled this
+# many messages. Times decay by half from period to period.
 HANDLED_MIN = 30
 PERIOD_MS = 15_000
-# Messages set aside in one queue, at some 250 bytes each; whoever is noisy beyond that is served.
+# Messages set aside per queue, at about 250 bytes each; beyond it noisy tenants are served.
 ASIDE_MAX = 50_000
-# Tenants with nothing in flight whose times are remembered.
+# Tenants with nothing in flight whose holding times are kept.
 IDLE_MAX = 10_000
-# While others go first, one message of so many is one that was set aside: nobody starves.
+# While other tenants go first, one in this many messages is one set aside, to avoid starvation.
 TURN = 16
 
-STALE_MAX = 64  # entries of a line that do not count, besides one for each who waits
+STALE_MAX = 64  # stale heap entries allowed besides one per waiting tenant
 
-ASIDE_MS = -1  # when a message that was set aside is due: not by its time
+ASIDE_MS = -1  # due time that marks a message as set aside: it is not due by time
 
 Place = tuple[int, int]  # partition and offset
 
 
 class Fading:
-    """A sum of which half is gone after each period."""
+    """A sum that decays by half each period."""
 
     __slots__ = ("_amount", "_period")
 
@@ -51,12 +51,12 @@ class Fading:
         self._period = now_ms // PERIOD_MS
 
     def at(self, now_ms: int) -> int:
-        # A shift by more than a number has bits is as good as any larger one.
+        # Shifting by 63 already clears any amount.
         return self._amount >> min(63, max(0, now_ms // PERIOD_MS - self._period))
 
 
 class Tenant:
-    """What is in flight of one tenant, how long it was held, and what is set aside."""
+    """One tenant: its messages in flight, their holding time, and those set aside."""
 
     __slots__ = ("aside", "key", "listed", "out", "spent_ms")
 
@@ -65,14 +65,14 @@ class Tenant:
         self.out = 0
         self.spent_ms = Fading()
         self.aside: deque[Place] = deque()
-        self.listed = 0  # under which number in flight it stands among those who wait
+        self.listed = 0  # the in-flight count of its current heap entry
 
     def __lt__(self, other: Tenant) -> bool:
         return self.key < other.key
 
 
 class Tenants:
-    """The tenants of one queue: who is noisy, and whose turn it is among those who are."""
+    """The tenants of one queue: which are noisy, and which of those is next."""
 
     __slots__ = (
         "_idle",
@@ -91,10 +91,10 @@ class Tenants:
         self.aside_count = 0
         self.spent_ms = Fading()
         self.handled = Fading()
-        self._known: dict[bytes, Tenant] = {}  # those with something in flight or aside
+        self._known: dict[bytes, Tenant] = {}  # with messages in flight or set aside
         self._idle: OrderedDict[bytes, Tenant] = OrderedDict()
-        self._waiting: dict[Tenant, None] = {}  # those with something aside
-        # The same by what they have in flight. An entry counts if its tenant says the same.
+        self._waiting: dict[Tenant, None] = {}  # with messages set aside
+        # A heap of those by messages in flight. An entry is current if it matches `listed`.
         self._line: list[tuple[int, Tenant]] = []
         self._since_turn = 0
 
@@ -112,7 +112,7 @@ class Tenants:
 
     @property
     def is_turn_due(self) -> bool:
-        """Whether those who wait are to have the next message, whoever else has one."""
+        """Whether the next message must be one that was set aside, whatever else is available."""
         return self._since_turn >= TURN - 1
 
     def of(self, key: bytes) -> Tenant:
@@ -120,7 +120,7 @@ class Tenants:
         return Tenant(key) if tenant is None else tenant
 
     def is_noisy(self, tenant: Tenant, out_total: int, now_ms: int) -> bool:
-        """Whether others go first, with so many messages of the queue in flight."""
+        """Whether other tenants go first, given the queue's number of messages in flight."""
         if tenant.aside:
             return True
         if tenant.out >= self.noisy_out_min and tenant.out > out_total * NOISY_SHARE:
@@ -132,17 +132,17 @@ class Tenants:
     # In flight
 
     def hand_out(self, tenant: Tenant, *, is_in_turn: bool) -> None:
-        """A message is handed out; `is_in_turn` where it had been set aside."""
+        """Count a delivered message; `is_in_turn` if it had been set aside."""
         self._since_turn = 0 if is_in_turn else self._since_turn + self.are_waiting
         tenant.out += 1
         self._know(tenant)
 
     def pass_by(self, count: int) -> None:
-        """Messages of nobody in particular are handed out."""
+        """Count delivered messages that belong to no tenant."""
         self._since_turn += count * self.are_waiting
 
     def give_back(self, tenant: Tenant) -> None:
-        """A message is in flight no longer."""
+        """Count a message that is no longer in flight."""
         tenant.out -= 1
         if tenant.aside:
             self._list(tenant)
@@ -150,7 +150,7 @@ class Tenants:
             self._leave(tenant)
 
     def spend(self, tenants: Sequence[Tenant | None], held_ms: int, now_ms: int) -> None:
-        """Messages of these were handled, each of which was held for so long."""
+        """Charge tenants for handled messages, each of which was held for `held_ms`."""
         held_ms = max(1, held_ms)
         self.handled.add(len(tenants), now_ms)
         self.spent_ms.add(len(tenants) * held_ms, now_ms)
@@ -170,10 +170,10 @@ class Tenants:
         if len(self._idle) > IDLE_MAX:
             self._idle.popitem(last=False)
 
-    # Set aside
+    # Messages set aside
 
     def set_aside(self, tenant: Tenant, place: Place) -> None:
-        """Let a message wait until the tenant has its turn."""
+        """Set a message aside until it is its tenant's turn."""
         self._know(tenant)
         if not tenant.aside:
             self._waiting[tenant] = None
@@ -182,12 +182,12 @@ class Tenants:
         self.aside_count += 1
 
     def next_aside(self, count_max: int, is_current: Callable[[Place], bool]) -> list[Place]:
-        """Whose turn it is: messages of those who wait, the one with the least in flight first.
+        """Take messages set aside, from the tenant with the least in flight first.
 
-        What has been settled or moved meanwhile is forgotten; `is_current` tells.
+        Messages that were settled or moved in the meantime, by `is_current`, are dropped.
         """
         chosen: list[Place] = []
-        ahead: dict[Tenant, int] = {}  # what each would have in flight more
+        ahead: dict[Tenant, int] = {}  # what each tenant gets in flight by this call
         while len(chosen) < count_max and (tenant := self._first_waiting(ahead)) is not None:
             place = tenant.aside.popleft()
             self.aside_count -= 1
@@ -206,7 +206,7 @@ class Tenants:
         return chosen
 
     def release(self) -> list[Place]:
-        """Forget who waits; what was set aside, for whoever hands it out."""
+        """Forget what was set aside; return it, for the caller to make it choosable."""
         places = [place for tenant in self._waiting for place in tenant.aside]
         for tenant in self._waiting:
             tenant.aside.clear()

@@ -1,10 +1,10 @@
-"""Leases as the delivery journal knows them, until a queue takes them up.
+"""Leases as replayed from the delivery journal, until a queue takes them over.
 
-A queue that is at work keeps its leases itself. The journal holds an event for each receive call
-and partition, however many messages it covers, and for what then happens to leases and not to
-messages: that they are extended, or void. Which messages of a lease are still out follows from the
-ledger: they are not done, no transaction has acknowledged them, and they have not come back since,
-which the number of their attempts tells.
+An open queue tracks its leases itself. The journal holds one event per receive call and partition,
+whatever its number of messages, and events for changes of leases that are not changes of messages:
+extended, or voided. Which messages of a lease are still in flight follows from the ledger: they are
+not done, no transaction has acknowledged them, and their attempt count shows that they have not
+been returned since.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from dataclasses import dataclass, field
 
 from goqueue.delivery.ranges import Range
 
-_PRUNE_MIN = 256  # leases, before the journal's reader looks which of them are over
+_PRUNE_MIN = 256  # leases, before replay looks for ended ones
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A receive call was given these messages, in the order of their places in the lease."""
+    """A receive call was given these messages, in the order of their positions in the lease."""
 
     serial: int
     consumer: str
     granted_ms: int
     until_ms: int
     offsets: Sequence[int]
-    attempts: Sequence[int]  # which delivery this is for each of them
-    keys: Sequence[int] | None = None  # where their order counts
+    attempts: Sequence[int]  # the delivery attempt of each message
+    keys: Sequence[int] | None = None  # with key order
 
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """These places of a lease, or all if there are none, are out until another time."""
+    """These positions of a lease, or all if none are given, have a new expiry time."""
 
     serial: int
     until_ms: int
@@ -42,7 +42,7 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Voided:
-    """These places of a lease are not out, though their messages are not done or tried again."""
+    """These positions of a lease are not in flight, though their messages got no new state."""
 
     serial: int
     places: list[Range]
@@ -51,7 +51,7 @@ class Voided:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """The leases go on so much later: the time while nobody owned them does not count."""
+    """All leases are extended by this time: while the queue had no owner, leases do not run."""
 
     shift_ms: int
 
@@ -61,7 +61,7 @@ IsOut = Callable[[int, int], bool]
 
 
 class Grant:
-    """One lease, as far as events tell."""
+    """One lease, as described by its events."""
 
     __slots__ = ("event", "granted_ms", "out", "until_ms", "untils")
 
@@ -89,7 +89,7 @@ class Grant:
             self.untils = array("q", (one + shift_ms for one in self.untils))
 
     def keep(self, is_out: IsOut) -> bool:
-        """Take off what is not out any more; whether anything is."""
+        """Clear what is no longer in flight; return whether anything is left."""
         event = self.event
         for place, offset in enumerate(event.offsets):
             if self.out[place] and not is_out(offset, event.attempts[place]):
@@ -98,7 +98,7 @@ class Grant:
 
 
 class Grants:
-    """The leases of one ledger that may not be over."""
+    """The leases of one ledger that may still be live."""
 
     __slots__ = ("_by_serial", "_prune_at", "last_serial")
 
@@ -111,7 +111,7 @@ class Grants:
         return bool(self._by_serial)
 
     def offsets(self) -> list[int]:
-        """All that were ever in these leases."""
+        """Return every offset of these leases, in flight or not."""
         return [one for grant in self._by_serial.values() for one in grant.event.offsets]
 
     def apply(self, event: LeaseEvent, is_out: IsOut) -> None:
@@ -125,7 +125,7 @@ class Grants:
             for grant in self._by_serial.values():
                 grant.shift(event.shift_ms)
         elif (known := self._by_serial.get(event.serial)) is None:
-            pass  # It was over when somebody looked last.
+            pass  # It had ended when leases were last pruned.
         elif isinstance(event, Extended):
             known.extend(event)
         else:
@@ -133,13 +133,13 @@ class Grants:
                 known.out[place] = 0
 
     def keep(self, is_out: IsOut) -> None:
-        """Forget the leases of which nothing is out any more."""
+        """Drop the leases that have nothing in flight any more."""
         self._by_serial = {
             serial: grant for serial, grant in self._by_serial.items() if grant.keep(is_out)
         }
 
     def void_from(self, offset: int) -> None:
-        """Messages from an offset on are delivered anew, whoever has them."""
+        """Void messages from an offset on, because they are delivered again."""
         for grant in self._by_serial.values():
             for place, one in enumerate(grant.event.offsets):
                 if one >= offset:
@@ -149,13 +149,13 @@ class Grants:
         self._by_serial = {}
 
     def take(self, is_out: IsOut) -> list[Grant]:
-        """The leases that are not over, for whoever looks after them from now on."""
+        """Hand over the live leases to the queue that tracks them from now on."""
         self.keep(is_out)
         taken, self._by_serial = list(self._by_serial.values()), {}
         return taken
 
     def events(self) -> list[LeaseEvent]:
-        """The same as the journal writes it."""
+        """Return the leases as journal events."""
         return [
             event
             for one in self._by_serial.values()
@@ -170,7 +170,7 @@ def lease_events(
     until_ms: int,
     untils: Sequence[int] | None,
 ) -> list[LeaseEvent]:
-    """What tells the whole of one lease."""
+    """Return the events that describe the whole state of one lease."""
     events: list[LeaseEvent] = [
         Granted(
             granted.serial,

@@ -1,8 +1,8 @@
-"""How the events of ledgers are written down.
+"""The encoding of ledger events in the delivery journal.
 
 A record's key names the ledger (group, topic, partition), its value holds one or more events. All
-numbers are variable-length, and offsets are written as distances, so that the acknowledgement of a
-thousand consecutive messages takes a few bytes.
+numbers are variable-length, and offsets are delta-encoded, so that acknowledging a thousand
+consecutive messages takes a few bytes.
 
     key:   version int8 · length of the group's name uint16 · the name · topic id, 16 bytes ·
            partition int32
@@ -46,7 +46,7 @@ _KEY_START = struct.Struct(">BH")
 _KEY_END = struct.Struct(">16si")
 _KEY_HASH = struct.Struct(">Q")
 _TOPIC_ID = struct.Struct(">16s")
-# Of a lease: flags, serial number, when it was granted, and for how long.
+# A lease: flags, serial number, when it was granted, and its duration.
 _GRANT_START = struct.Struct(">BQQI")
 
 _RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _DEAD_LETTERED, _PREPARED = (
@@ -61,9 +61,9 @@ _RETRIED, _MOVED, _REWOUND, _SNAPSHOT, _FORGOTTEN, _DEAD_LETTERED, _PREPARED = (
 _LETTER_INTENT = 23
 # The same with the time of the first delivery of each retry.
 _RETRIED_SINCE, _PREPARED_SINCE, _SNAPSHOT_SINCE = 24, 25, 26
-# Leases, and what receipts are told from invented ones by.
+# Leases, the secret of receipts, and the dead letters next to a snapshot.
 _GRANTED, _EXTENDED, _VOIDED, _SHIFTED, _SEALED, _DEAD = 27, 28, 29, 30, 31, 32
-_ALL_FIRST, _HAS_KEYS = 1, 2  # of a grant: nothing was delivered before; keys are given
+_ALL_FIRST, _HAS_KEYS = 1, 2  # flags of a grant: all are first deliveries; keys are given
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
 
@@ -174,7 +174,7 @@ def _encode_granted(event: Granted, parts: list[bytes]) -> None:
 
 
 def _in_runs(offsets: Sequence[int]) -> list[Range]:
-    """Offsets in any order, as stretches that go up by one."""
+    """Return offsets in any order as ascending contiguous runs."""
     runs: list[Range] = []
     first = end = offsets[0]
     for offset in offsets:
@@ -211,7 +211,7 @@ def _encode_retries(
 
 
 def decode_events(data: bytes) -> list[Event]:
-    """The events of one record's value; raise `CorruptDeliveryState` where it makes no sense."""
+    """Decode the events of one record; raise `CorruptDeliveryState` if they are not valid."""
     if not data or data[0] != _VERSION:
         raise CorruptDeliveryState(f"A record of the delivery journal begins with {data[:1]!r}.")
     reader = _Reader(data, 1)
@@ -273,7 +273,7 @@ def _decode_of_leases(kind: int, reader: _Reader) -> Event:
 
 
 class _Reader:
-    """Takes numbers off the front; anything out of place is a `CorruptDeliveryState`."""
+    """Reads values in sequence; raises `CorruptDeliveryState` for anything invalid."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
@@ -297,14 +297,14 @@ class _Reader:
     def count(self) -> int:
         value = self.number()
         if not 0 <= value < 1 << 63:
-            raise CorruptDeliveryState(f"The delivery journal has {value} in place of a count.")
+            raise CorruptDeliveryState(f"The delivery journal has an invalid count: {value}.")
         return value
 
     def length(self) -> int:
-        """How many entries follow; each takes at least a byte, so that a lie costs nothing."""
+        """Read a number of entries, bounded by the bytes left, as each takes at least one byte."""
         value = self.count()
         if value > len(self._data) - self.position:
-            raise CorruptDeliveryState(f"The delivery journal announces {value} entries too many.")
+            raise CorruptDeliveryState(f"The delivery journal announces {value} entries but ends.")
         return value
 
     def ranges(self) -> list[Range]:
@@ -314,7 +314,7 @@ class _Reader:
             first = end + self.number()
             end = first + self.count()
             if first < 0 or end <= first or end >= 1 << 63:
-                raise CorruptDeliveryState("A range of offsets in the delivery journal is empty.")
+                raise CorruptDeliveryState("A range of offsets in the delivery journal is invalid.")
             ranges.append((first, end))
         return ranges
 
@@ -326,7 +326,7 @@ class _Reader:
             attempts = self.count()
             due_ms += self.number()
             if offset < 0 or offset >= 1 << 63:
-                raise CorruptDeliveryState("A retry in the delivery journal has no such offset.")
+                raise CorruptDeliveryState("A retry in the delivery journal has an invalid offset.")
             key = self._key()
             first_ms = self.count() if has_first else 0
             retries.append((offset, Retry(attempts, due_ms, key, first_ms)))
@@ -371,7 +371,7 @@ class _Reader:
         try:
             return self._data[start : self.position].decode()
         except UnicodeDecodeError as error:
-            raise CorruptDeliveryState(f"A reason in the delivery journal: {error}.") from error
+            raise CorruptDeliveryState(f"A text in the delivery journal: {error}.") from error
 
     def _key(self) -> int:
         (key,) = self._unpack(_KEY_HASH)

@@ -1,7 +1,7 @@
-"""Per-key order: a key with a message under way makes its later messages wait in line.
+"""Per-key order: a key with a message in flight makes its later messages wait in line.
 
-Keys are known by a number computed from them, so that a retry can be told its key after a restart
-without reading its record. Two keys with one number only wait for each other needlessly.
+Keys are identified by a hash, so that a retry has its key after a restart without reading its
+record. Two keys with the same hash only wait for each other unnecessarily.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from goqueue.delivery.ledger import NO_KEY
 
 
 def key_number(key: bytes | None) -> int:
-    """A number for a key; records without a key have no order to keep."""
+    """Return the hash of a key; records without a key are not ordered."""
     if key is None:
         return NO_KEY
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") or 1
 
 
 class KeyLines:
-    """Of one partition: which message holds each key, and who waits behind it."""
+    """For one partition: which message holds each key, and which messages wait behind it."""
 
     __slots__ = ("_holders", "_lines", "parked_count")
 
@@ -29,7 +29,7 @@ class KeyLines:
 
     def __init__(self) -> None:
         self._holders: dict[int, int] = {}  # offset: key
-        self._lines: dict[int, list[int]] = {}  # key: offsets that wait, lowest first
+        self._lines: dict[int, list[int]] = {}  # key: waiting offsets, lowest first
         self.parked_count = 0
 
     @property
@@ -37,16 +37,16 @@ class KeyLines:
         return bool(self._holders)
 
     def held(self) -> list[int]:
-        """The messages that hold a key."""
+        """Return the messages that hold a key."""
         return list(self._holders)
 
     def key_of(self, offset: int) -> int:
         return self._holders.get(offset, NO_KEY)
 
     def enter(self, offset: int, key: int, call: int = 0) -> bool:
-        """Let the message go on if its key is free or its own; else it waits in line.
+        """Let the message through if its key is free or already its own; else park it.
 
-        Whichever `call` it is for: no receive gets two messages of one key.
+        `call` makes no difference: no receive gets two messages of one key.
         """
         if key == NO_KEY or self._holders.get(offset) == key:
             return True
@@ -60,16 +60,16 @@ class KeyLines:
         return False
 
     def resume(self, offset: int, key: int) -> bool:
-        """A message of an earlier life comes again; whether it may be chosen."""
+        """Restore a retry from before a restart; return whether it may be chosen."""
         return self.enter(offset, key)
 
     def followers(self, offsets: Iterable[int]) -> list[int]:
-        """These messages are done; those that may go on because of it."""
+        """Remove finished messages; return those that may go because of it."""
         following = [self.leave(offset) for offset in offsets]
         return [offset for offset in following if offset is not None]
 
     def leave(self, offset: int) -> int | None:
-        """The message is done; the offset of the one that may go on now, if one waits."""
+        """Release the key of a finished message; return the next message of the key, if any."""
         key = self._holders.pop(offset, NO_KEY)
         if key == NO_KEY:
             return None
@@ -86,7 +86,7 @@ class KeyLines:
         return [offset for line in self._lines.values() for offset in line]
 
     def drop(self, gone: set[int]) -> list[int]:
-        """Forget these messages, wherever they stand; those that may go on because of it."""
+        """Forget these messages, whatever their state; return those that this frees."""
         for key, line in self._lines.items():
             kept = [offset for offset in line if offset not in gone]
             self.parked_count -= len(line) - len(kept)

@@ -1,11 +1,11 @@
 """Per-key order where one receive may take several messages of a key.
 
-As long as a message of a key is out with one receive call, nobody else gets a later one of that
-key. An earlier one that came back goes again, also while later ones are out: they cannot be called
-back, and it would wait for them for nothing. Those that came back stand in line with those that
-were never handed out, lowest first, and a message may go only when no lower one stands in line. So
-a consumer sees a key in order within each receive, and is never given a message while a lower one
-waits or is with somebody else.
+While a receive call holds a message of a key, no other call gets a later one of that key. An
+earlier one that was returned is delivered again even while later ones are in flight: those cannot
+be recalled, so waiting for them would gain nothing. Returned messages and messages never delivered
+wait in one line per key, lowest offset first, and a message may go only when no lower one waits. So
+a consumer sees a key in order within each receive, and never gets a message while a lower one waits
+or is held by another consumer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 
 from goqueue.delivery.ledger import NO_KEY
 
-# How many that stand in line are offered at once to the next receive, which may take them all.
+# How many waiting messages of a key are offered at once to the next receive, which may take all.
 OFFERED_MAX = 10
-NO_CALL = -1  # the call of messages that are out since an earlier life
+NO_CALL = -1  # the call of messages in flight since before a restart
 
 
 class _Line:
-    """One key: who is out, with which call, and who stands in line, lowest first."""
+    """One key: the messages in flight, with their calls, and those that wait, lowest first."""
 
     __slots__ = ("out", "standing")
 
@@ -30,7 +30,7 @@ class _Line:
         self.standing: list[int] = []
 
     def is_free_for(self, offset: int, call: int) -> bool:
-        """Whether no lower message is with another call."""
+        """Whether no lower message is held by another call."""
         return all(one > offset or its == call for one, its in self.out.items())
 
     def is_before_all_out(self, offset: int) -> bool:
@@ -38,11 +38,11 @@ class _Line:
 
 
 class KeyRuns:
-    """Of one partition: which messages of each key are out, and who stands in line for it.
+    """For one partition: the messages of each key that are in flight, and those that wait.
 
-    Of those in line the first few are offered: they can be chosen. An offered message that is
-    chosen too soon is refused and stands in line again. Whenever nobody of a key that is lower is
-    out, the first in its line is offered, so that a line never waits for nothing.
+    The first few waiting messages are offered: they can be chosen. An offered message that is
+    chosen too early is refused and waits again. Whenever no lower message of a key is in flight,
+    the first waiting one is offered, so that a line never stalls.
     """
 
     __slots__ = ("_key_of", "_lines", "_offered", "parked_count")
@@ -53,14 +53,14 @@ class KeyRuns:
         self._key_of: dict[int, int] = {}
         self._lines: dict[int, _Line] = {}
         self._offered: set[int] = set()
-        self.parked_count = 0  # in line and not offered
+        self.parked_count = 0  # waiting and not offered
 
     @property
     def is_used(self) -> bool:
         return bool(self._key_of)
 
     def held(self) -> list[int]:
-        """The messages that are out or may be chosen."""
+        """Return the messages that are in flight or may be chosen."""
         out = [offset for line in self._lines.values() for offset in line.out]
         return [*out, *self._offered]
 
@@ -76,14 +76,14 @@ class KeyRuns:
         ]
 
     def out_before(self, offset: int) -> list[int]:
-        """Lower messages of the same key that are out."""
+        """Return lower messages of the same key that are in flight."""
         line = self._lines.get(self.key_of(offset))
         return [] if line is None else sorted(one for one in line.out if one < offset)
 
-    # Handing out
+    # Delivery
 
     def enter(self, offset: int, key: int, call: int = NO_CALL) -> bool:
-        """Let the message go with this call if its key is free or the call's; else it waits."""
+        """Give the message to this call if its key is free or held by the call; else park it."""
         if key == NO_KEY:
             return True
         line = self._lines.get(key)
@@ -99,7 +99,7 @@ class KeyRuns:
             self._key_of[offset] = key
             return True
         if self._key_of.get(offset) == key:
-            # It was offered, and stands in line still.
+            # It was offered, and keeps its position in the line.
             self._offered.remove(offset)
         else:
             insort(standing, offset)
@@ -108,7 +108,7 @@ class KeyRuns:
         return False
 
     def resume(self, offset: int, key: int) -> bool:
-        """A message of an earlier life comes again, after all lower ones; whether it is offered."""
+        """Restore a retry after all lower ones; return whether it is offered."""
         if key == NO_KEY:
             return True
         line = self._lines.setdefault(key, _Line())
@@ -120,10 +120,10 @@ class KeyRuns:
         self._offered.add(offset)
         return True
 
-    # Coming back
+    # Return
 
     def fail(self, offset: int) -> list[int]:
-        """The message comes again: it stands in line, and these may be chosen from now on."""
+        """Put a returned message in line; return the messages that may be chosen from now on."""
         key = self._key_of.get(offset, NO_KEY)
         if key == NO_KEY:
             return [offset]
@@ -134,7 +134,7 @@ class KeyRuns:
         return self._offer(key, line)
 
     def followers(self, offsets: Iterable[int]) -> list[int]:
-        """These messages are done; those that may be chosen because of it."""
+        """Remove finished messages; return those that may be chosen because of it."""
         keys: dict[int, None] = {}
         for offset in offsets:
             key = self._key_of.pop(offset, NO_KEY)
@@ -151,7 +151,7 @@ class KeyRuns:
         return following
 
     def drop(self, gone: set[int]) -> list[int]:
-        """Forget these messages, wherever they stand; those that may go on because of it."""
+        """Forget these messages, whatever their state; return those that this frees."""
         return self.followers([offset for offset in self._key_of if offset in gone])
 
     def _leave_standing(self, offset: int) -> None:
@@ -169,11 +169,11 @@ class KeyRuns:
         fresh = [offset for offset in first if offset not in self._offered]
         self._offered.update(fresh)
         self.parked_count -= len(fresh)
-        # With those that were offered before: when one may be chosen depends on the lower ones.
+        # Include those offered before: when one may be chosen depends on the lower ones.
         return first if fresh else []
 
     def in_turn(self, due_ms: Mapping[int, int]) -> dict[int, int]:
-        """When each of these may be chosen: no message of a key before a lower one of it."""
+        """Return when each may be chosen: never before a lower message of its key."""
         latest_ms: dict[int, int] = {}
         turns_ms: dict[int, int] = {}
         for offset in sorted(due_ms):

@@ -1,11 +1,11 @@
 """Which lane each offset of a partition is in.
 
-Lanes are sub-sequences of one log, kept as runs: where a run begins, and its lane. A partition in
-which nobody ever set a priority has one run, however long it is. The index is a fact about the
-partition, so that all groups share it; where a group stands in each lane is the group's own.
+Lanes are sub-sequences of one log, stored as runs: the start of a run, and its lane. A partition in
+which no message has a priority has one run, whatever its length. The index belongs to the
+partition, so that all groups share it; each group has its own cursor per lane.
 
-Offsets that hold no message for anybody, because a transaction was ended or undone there, are in no
-lane: they are neither counted nor handed out.
+Offsets without a deliverable message (transaction markers and aborted records) are in no lane:
+they are neither counted nor delivered.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from goqueue.delivery.ranges import Range
 LANE_NAMES = ("critical", "high", "normal", "low", "background")
 LANE_COUNT = len(LANE_NAMES)
 NORMAL = 2
-# Offsets without a message: markers, and what transactions wrote that were aborted.
+# Offsets without a message: markers, and records of aborted transactions.
 NO_LANE = LANE_COUNT
 
-# Nine bytes each. A partition that alternates between lanes for longer than this keeps taking
-# messages, in the lane of the last run; retention makes room again.
+# Nine bytes each. A partition with more runs than this still accepts messages, which are then
+# counted in the lane of the last run until retention makes room.
 RUNS_MAX = 8_000_000
 
 
 class LaneState(msgspec.Struct, array_like=True, frozen=True):
-    """An index as it is saved beside the partition's segments."""
+    """An index as it is saved next to the partition's segments."""
 
     end: int
-    starts: bytes  # signed 64-bit numbers, in the byte order of the machine that `order` names
+    starts: bytes  # signed 64-bit numbers, in the byte order given by `order`
     lanes: bytes
     order: str
 
 
 class LaneIndex:
-    """The lanes of offsets `0` to `end`; what lies before the log's start is forgotten."""
+    """The lanes of the offsets before `end`; those before the log start are dropped."""
 
     __slots__ = ("_has_priorities", "_lanes", "_runs_max", "_starts", "end", "has_gaps")
 
@@ -52,18 +52,18 @@ class LaneIndex:
         self.has_gaps = False  # whether there may be offsets without a message
 
     def __len__(self) -> int:
-        """The number of runs, which is what the index costs."""
+        """Return the number of runs, which determines the memory used."""
         return len(self._starts)
 
     @property
     def is_plain(self) -> bool:
-        """Whether every message that is known here is in the normal lane."""
+        """Whether every indexed message is in the normal lane."""
         if not self._has_priorities:
             return True
         return not self._lanes or (len(self._lanes) == 1 and self._lanes[0] == NORMAL)
 
     def note(self, first: int, last: int, lane: int) -> None:
-        """Offsets `first` to `last` are in `lane`; those passed over are in the normal one."""
+        """Put offsets `first` to `last` into `lane`; skipped ones are in the normal lane."""
         assert self.end <= first <= last, "lanes are noted in the order of the log"
         if first > self.end and not (self._lanes and self._lanes[-1] == NORMAL):
             self._begin_run(self.end, NORMAL)
@@ -72,7 +72,7 @@ class LaneIndex:
         self.end = last + 1
 
     def _begin_run(self, first: int, lane: int) -> None:
-        # The last run must be one of messages, or those that are still to come would be lost.
+        # The last run must be one of messages, or messages still to come would be in no lane.
         room = self._runs_max - (lane == NO_LANE)
         if len(self._starts) < room:
             self._starts.append(first)
@@ -83,13 +83,13 @@ class LaneIndex:
                 self._has_priorities = True
 
     def lane_of(self, offset: int) -> int:
-        """The lane of a message; the normal one where there is none."""
+        """Return the lane of a message; the normal one where there is no message."""
         at = bisect_right(self._starts, offset) - 1
         lane = self._lanes[at] if at >= 0 else NORMAL
         return NORMAL if lane == NO_LANE else lane
 
     def next_in_lane(self, lane: int, from_offset: int, until: int) -> tuple[int, int] | None:
-        """The next run of offsets in `lane`, clipped to `from_offset` and `until`."""
+        """Return the next run of offsets in `lane`, clipped to `from_offset` and `until`."""
         until = min(until, self.end)
         if from_offset >= until or not self._starts:
             return None
@@ -101,7 +101,7 @@ class LaneIndex:
         return max(from_offset, starts[at]), min(until, end)
 
     def counts(self, first: int, end: int) -> list[int]:
-        """How many of the offsets from `first` up to `end` are in each lane."""
+        """Count the offsets from `first` up to `end` in each lane."""
         counts = [0] * LANE_COUNT
         for lane, start, stop in self.runs(first, min(end, self.end)):
             if lane != NO_LANE:
@@ -109,14 +109,14 @@ class LaneIndex:
         return counts
 
     def message_from(self, offset: int, until: int) -> int:
-        """The offset itself if there is a message, else the next at which there may be one."""
+        """Return the offset if it may hold a message, else the next one that may."""
         at = bisect_right(self._starts, offset) - 1
         if at < 0 or self._lanes[at] != NO_LANE or offset >= min(until, self.end):
             return offset
         return min(until, self._starts[at + 1] if at + 1 < len(self._starts) else self.end)
 
     def without_messages(self, first: int, end: int) -> list[Range]:
-        """The stretches from `first` up to `end` that hold no message."""
+        """Return the ranges from `first` up to `end` that hold no message."""
         found: list[Range] = []
         starts, end = self._starts, min(end, self.end)
         at = self._lanes.find(NO_LANE, max(0, bisect_right(starts, first) - 1))
@@ -128,7 +128,7 @@ class LaneIndex:
         return found
 
     def runs(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Lanes and the stretches that are in them, from `first` up to `end`."""
+        """Yield (lane, first, end) for each run from `first` up to `end`."""
         starts = self._starts
         at = max(0, bisect_right(starts, first) - 1)
         while at < len(starts) and starts[at] < end:
@@ -139,7 +139,7 @@ class LaneIndex:
             at += 1
 
     def forget_before(self, offset: int) -> None:
-        """The log begins at `offset` now."""
+        """Drop what lies before `offset`, the new log start."""
         gone = bisect_right(self._starts, offset) - 1
         if gone > 0:
             del self._starts[:gone]
@@ -154,7 +154,7 @@ class LaneIndex:
 
     @classmethod
     def restore(cls, state: LaneState) -> LaneIndex | None:
-        """The index as it was saved, or None when the saved one makes no sense here."""
+        """Return the saved index, or None if it is damaged or has another byte order."""
         index = cls(state.end)
         if state.order != _byte_order() or len(state.starts) != 8 * len(state.lanes):
             return None
@@ -169,7 +169,7 @@ class LaneIndex:
 
 
 def lane_counts(lanes: bytes) -> list[tuple[int, int]]:
-    """How many of some messages, at least one, are in each lane that any of them is in."""
+    """Count the messages, at least one, in each lane that occurs."""
     first = lanes[0]
     if lanes.count(first) == len(lanes):
         return [(first, len(lanes))]  # the usual case

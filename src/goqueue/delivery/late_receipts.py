@@ -1,8 +1,8 @@
-"""Receipts whose leases are over, of messages that nobody else has been given since.
+"""Receipts of expired leases whose messages have not been delivered again since.
 
-A consumer that took a little longer than its lease has done its work all the same. Where a group
-wants that, its ack still counts, and it may have the message for longer, as long as the message
-waits to be handed out again.
+A consumer that took a little longer than its lease has still done the work. Where a group allows
+late acks, such an ack counts, and the lease can be extended, as long as the message waits to be
+delivered again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from goqueue.delivery.leases import Lease
 
-LATE_RECEIPTS_MAX = 100_000  # the oldest are forgotten; their messages then come again
+LATE_RECEIPTS_MAX = 100_000  # the oldest are dropped; their messages are then redelivered
 
 Message = tuple[int, int]  # partition and offset
 
 
 class Late(NamedTuple):
-    """A message that has come back, and its place in the lease that is over."""
+    """A returned message, as its position in its expired lease."""
 
     lease: Lease
     place: int
@@ -33,7 +33,7 @@ class Late(NamedTuple):
 
 
 class LateReceipts:
-    """The last receipt of each message that has come back."""
+    """The last receipt of each returned message."""
 
     __slots__ = ("_by_message", "_by_receipt")
 
@@ -56,12 +56,12 @@ class LateReceipts:
         return self._by_receipt.get(receipt)
 
     def clear(self) -> None:
-        """Messages were moved about, and what came back before that is of another time."""
+        """Forget all, because a rewind or purge made them meaningless."""
         self._by_receipt.clear()
         self._by_message.clear()
 
     def drop(self, messages: Iterable[Message]) -> None:
-        """These were handed out again, or are done."""
+        """Forget messages that were delivered again, or are done."""
         for message in messages:
             receipt = self._by_message.pop(message, None)
             if receipt is not None:

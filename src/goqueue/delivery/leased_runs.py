@@ -1,4 +1,4 @@
-"""What goes into a receive call and comes out of it, and out of the calls that settle messages."""
+"""The values that receive and settle calls take and return."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from goqueue.model.errors import GoQueueError
 
 
 class Run(NamedTuple):
-    """Chosen messages of one partition that have been read, in the order of delivery."""
+    """Chosen messages of one partition that have been read, in delivery order."""
 
     partition: int
     offsets: Sequence[int]
-    keys: Sequence[bytes | None] | None = None  # given where the group looks at them
-    expires_ms: Sequence[int | None] | None = None  # given where any of them has a life
+    keys: Sequence[bytes | None] | None = None  # given where the group's settings need them
+    expires_ms: Sequence[int | None] | None = None  # given if any message has an expiry time
 
 
 class LeasedRun(NamedTuple):
-    """The messages of one run that are with the consumer now, one after the other in a lease."""
+    """The messages of one run that were leased, contiguous in the lease."""
 
-    run: int  # which of the runs it was
-    places: Sequence[int]  # in that run, of those that were handed out
+    run: int  # the index of the run
+    places: Sequence[int]  # positions in that run of the leased messages
     lease: Lease
-    first: int  # the index in the lease of the first of them
+    first: int  # the index of the first of them in the lease
 
     def deliveries(self) -> list[Delivery]:
         return [
@@ -37,7 +37,7 @@ class LeasedRun(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of one receipt: an error, or nothing to say, or a dead letter on its way."""
+    """The result for one receipt: an error, plain success, or a pending dead letter."""
 
     error: GoQueueError | None = None
     dead_letter: DeadLetter | None = None
@@ -47,21 +47,21 @@ SETTLED = Settled()
 
 
 class Preparation(NamedTuple):
-    """What a transaction may acknowledge: to be written first, and then given back as it is."""
+    """What a transaction may acknowledge: write the events first, then pass it to `prepare`."""
 
     settled: list[Settled]
     taken: dict[Lease, list[int]]
-    events: list[tuple[int, Prepared]]  # for each partition that has any
+    events: list[tuple[int, Prepared]]  # for each partition concerned
 
 
 class Draft:
-    """What a receive call does with the chosen messages of one partition."""
+    """The decisions of a receive call about the chosen messages of one partition."""
 
     __slots__ = ("_chosen", "_kept", "_kept_count", "_passed", "finished", "tenants")
 
     def __init__(self) -> None:
         self.finished: dict[Finish, list[int]] = {}
-        self.tenants: list[Tenant | None] = []  # of what is handed out, where their shares count
+        self.tenants: list[Tenant | None] = []  # of the leased messages, with fair shares
         self._chosen: list[Sequence[int]] = []
         self._kept: list[Sequence[int]] = []
         self._kept_count = 0
@@ -71,7 +71,7 @@ class Draft:
         self._chosen.append(offsets)
 
     def keep(self, offsets: Sequence[int]) -> int:
-        """Hand these out; return the place of the first."""
+        """Lease these; return the index of the first in the lease."""
         first = self._kept_count
         self._kept.append(offsets)
         self._kept_count += len(offsets)
@@ -81,11 +81,11 @@ class Draft:
         self.finished.setdefault(why, []).append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Another part of the queue has taken this message."""
+        """Leave out a message that is now parked or set aside elsewhere in the queue."""
         self._passed.append(offset)
 
     def kept(self) -> Sequence[int]:
-        """What is handed out; a range where that is one stretch of the log."""
+        """Return the leased offsets, as a range where they are contiguous."""
         if len(self._kept) == 1:
             return self._kept[0]
         are_stretches = bool(self._kept) and all(isinstance(one, range) for one in self._kept)
@@ -94,7 +94,7 @@ class Draft:
         return list(chain.from_iterable(self._kept))
 
     def left(self) -> list[int]:
-        """What was chosen and not mentioned, sorted."""
+        """Return the chosen offsets that no decision mentions, sorted."""
         chosen_count = sum(map(len, self._chosen))
         handled = self._kept_count + len(self._passed) + sum(map(len, self.finished.values()))
         assert handled <= chosen_count, "a message was read that was not chosen"

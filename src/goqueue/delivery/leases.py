@@ -1,8 +1,8 @@
-"""Which messages are out with a consumer, and until when.
+"""Leases: which messages are in flight, with which consumer, and until when.
 
-There is one lease per receive call and partition, however many messages it covers, and one entry
-in the heap of expiries. A message that is extended by itself gets a time of its own inside its
-lease, so that the receipt it was handed out with stays good.
+There is one lease per receive call and partition, whatever its number of messages, with one entry
+in the expiry heap. A message that is extended individually gets its own expiry time inside its
+lease, so that its receipt stays valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goqueue.delivery.receipts import HEAD_LENGTH, SERIAL_MAX, TAIL_BYTES, Recei
 
 
 class Delivery(NamedTuple):
-    """A message on its way to a consumer."""
+    """A message delivered to a consumer."""
 
     partition: int
     offset: int
@@ -27,14 +27,14 @@ class Delivery(NamedTuple):
     attempt: int
     receipt: str
     until_ms: int
-    first_ms: int  # when the message was delivered for the first time, as far as is known
+    first_ms: int  # when the message was first delivered, as far as recorded
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    id: int  # its serial number, which no other lease of the queue has on any node
-    head: str  # what all its receipts begin with
-    tails: Sequence[str]  # and how each of them ends
+    id: int  # serial number, unique among the queue's leases on all nodes
+    head: str  # common prefix of its receipts
+    tails: Sequence[str]  # suffix of each receipt
     consumer: str
     partition: int
     offsets: Sequence[int]
@@ -43,14 +43,14 @@ class Lease:
     until_ms: int
     out: bytearray  # 1 while the message is with the consumer
     out_count: int
-    wake_ms: int  # when the heap of expiries looks at this lease
+    wake_ms: int  # when the expiry heap examines this lease
     granted_ms: int
-    firsts_ms: Sequence[int] | None  # where messages were delivered before, since when
-    untils: array[int] | None = None  # where messages have times of their own
-    tenants: list[Tenant | None] | None = None  # where the shares of tenants count
+    firsts_ms: Sequence[int] | None  # first delivery times, if any message was delivered before
+    untils: array[int] | None = None  # expiry per message, if they differ
+    tenants: list[Tenant | None] | None = None  # with fair shares between tenants
 
     def delivery(self, index: int) -> Delivery:
-        """One of its messages as its consumer sees it."""
+        """Return one of its messages as the consumer sees it."""
         return Delivery(
             self.partition,
             self.offsets[index],
@@ -62,7 +62,7 @@ class Lease:
         )
 
     def tails_at(self, places: slice) -> list[bytes]:
-        """How the receipts at these places end, as bytes; nearly all leases have the same."""
+        """Return the suffixes of these receipts as bytes; nearly all leases share one table."""
         if len(self.tails[0]) == len(TAIL_BYTES[0]):
             return TAIL_BYTES[places]
         return [tail.encode() for tail in self.tails[places]]
@@ -74,7 +74,7 @@ class Lease:
         return self.until_ms if self.untils is None else self.untils[index]
 
     def granted(self, keys: Sequence[int] | None) -> Granted:
-        """The event that it began with; `keys` are those of its messages, where they count."""
+        """Return the event that created it; `keys` are its messages' keys, with key order."""
         return Granted(
             self.id,
             self.consumer,
@@ -86,13 +86,13 @@ class Lease:
         )
 
     def events(self, keys: Sequence[int] | None) -> list[LeaseEvent]:
-        """What tells the whole of it."""
+        """Return the events that describe its whole state."""
         return lease_events(
             self.granted(keys), self.granted_ms, self.out, self.until_ms, self.untils
         )
 
     def outstanding(self) -> Iterator[int]:
-        """The indexes of the messages that are still out."""
+        """Yield the indexes of the messages that are still in flight."""
         at = self.out.find(1)
         while at >= 0:
             yield at
@@ -101,7 +101,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Unacked:
-    """How many messages are out, in all and with each consumer; shared by a group's queues."""
+    """The number of messages in flight, total and per consumer; shared by a group's queues."""
 
     total: int = 0
     by_consumer: dict[str, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Leases:
     __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_receipts", "_unacked", "count")
 
     def __init__(self, receipts: Receipts, unacked: Unacked) -> None:
-        self.count = 0  # messages that are out
+        self.count = 0  # messages in flight
         self._receipts = receipts
         self._unacked = unacked
         self._live: dict[int, Lease] = {}
@@ -147,7 +147,7 @@ class Leases:
         firsts_ms: Sequence[int] | None,
         until_ms: int,
     ) -> Lease:
-        # Numbers go on from the time, so that one which a power cut has taken is not given again.
+        # Serials continue from the clock, so that one lost in a power failure is not reused.
         self._last_id = min(max(self._last_id + 1, now_ms), SERIAL_MAX)
         offsets = _as_run(offsets)
         if not isinstance(offsets, range):
@@ -178,7 +178,7 @@ class Leases:
     def resume(
         self, grant: Grant, partition: int, lanes: bytes, firsts_ms: Sequence[int] | None
     ) -> Lease:
-        """A lease that an earlier owner of the queue has granted goes on."""
+        """Restore a lease that a previous owner of the queue granted."""
         event = grant.event
         self.go_on_from(event.serial)
         head, tails = self._receipts.write(partition, event.serial, event.offsets, event.attempts)
@@ -205,7 +205,7 @@ class Leases:
         return lease
 
     def go_on_from(self, serial: int) -> None:
-        """No lease may have this number or a lower one from now on."""
+        """Never assign this serial or a lower one again."""
         self._last_id = max(self._last_id, serial)
 
     def _hold(self, lease: Lease) -> None:
@@ -216,7 +216,7 @@ class Leases:
         self._unacked.add(lease.consumer, lease.out_count)
 
     def find(self, receipt: str, now_ms: int) -> tuple[Lease, int] | None:
-        """The lease that a receipt speaks of, and the place in it, if it holds still."""
+        """Return the lease of a receipt and the index in it, if the receipt is still valid."""
         lease = self._by_head.get(receipt[:HEAD_LENGTH])
         if lease is None:
             return None
@@ -230,9 +230,9 @@ class Leases:
     def take_back(
         self, receipts: Sequence[str], now_ms: int
     ) -> tuple[dict[Lease, Sequence[int]], list[int]]:
-        """Mark the messages of these receipts as no longer out; they are still to be settled.
+        """Mark the messages of these receipts as no longer in flight; `settle` must follow.
 
-        Return their indexes by lease, and the places of the receipts that do not hold.
+        Return their indexes by lease, and the positions of the receipts that are not valid.
         """
         taken: dict[Lease, Sequence[int]] = {}
         refused: list[int] = []
@@ -257,12 +257,12 @@ class Leases:
         return taken, refused
 
     def give_back(self, lease: Lease, index: int) -> None:
-        """The message is no longer with its consumer."""
+        """Mark one message as no longer in flight, and settle it."""
         lease.out[index] = 0
         self.settle(lease, 1)
 
     def settle(self, lease: Lease, count: int) -> None:
-        """So many messages of the lease have been marked as no longer out."""
+        """Account for `count` messages of the lease that were marked as no longer in flight."""
         lease.out_count -= count
         self.count -= count
         self._unacked.add(lease.consumer, -count)
@@ -271,7 +271,7 @@ class Leases:
             del self._by_head[lease.head]
 
     def extend(self, lease: Lease, indexes: Iterable[int], until_ms: int) -> None:
-        """Let the consumer keep these messages until another time, sooner or later."""
+        """Set the expiry of these messages, to an earlier or a later time."""
         chosen = set(indexes)
         if len(chosen) == lease.out_count:
             lease.until_ms, lease.untils = until_ms, None
@@ -280,12 +280,12 @@ class Leases:
                 lease.untils = array("q", (lease.until_ms,)) * len(lease.offsets)
             for index in chosen:
                 lease.untils[index] = until_ms
-        # An entry that comes early finds nothing and looks further; only a sooner one is needed.
+        # An early heap entry finds nothing and is pushed again; only an earlier one must be added.
         if until_ms < lease.wake_ms:
             self._wake_at(lease, until_ms)
 
     def revive(self, lease: Lease, index: int, until_ms: int) -> None:
-        """A message that had come back is with its consumer again, by the receipt it had."""
+        """Put a returned message back in flight with the consumer, under its former receipt."""
         if lease.untils is None:
             lease.untils = array("q", (lease.until_ms,)) * len(lease.offsets)
         lease.untils[index] = until_ms
@@ -299,7 +299,7 @@ class Leases:
             self._wake_at(lease, until_ms)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next message may come back; never later than it does."""
+        """A lower bound of the next expiry time."""
         expiries = self._expiries
         while expiries:
             wake_ms, lease_id = expiries[0]
@@ -310,7 +310,7 @@ class Leases:
         return None
 
     def expired(self, now_ms: int) -> list[tuple[Lease, list[int]]]:
-        """The messages whose time is over, by lease. They are still to be given back."""
+        """Return the expired messages by lease. The caller must give them back."""
         expiries = self._expiries
         overdue: list[tuple[Lease, list[int]]] = []
         early: list[tuple[Lease, int]] = []
@@ -335,9 +335,9 @@ class Leases:
 
 
 def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> int:
-    """How many receipts from `at` on are those of the lease from `index` on, and hold like it.
+    """Count the receipts from `at` on that match the lease from `index` on and are valid.
 
-    A consumer mostly settles what it received in order, and comparing is cheaper than finding.
+    Consumers mostly settle messages in the order received, and comparing is cheaper than lookup.
     """
     count_max = min(len(lease.out) - index, len(receipts) - at)
     head, tails = lease.head, lease.tails
@@ -346,8 +346,8 @@ def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> i
     first_back = lease.out.find(0, index, index + count_max)
     if first_back >= 0:
         count_max = first_back - index
-    # All at once: no receipt of ours has a space, so that two texts are the same only if all
-    # their parts are.
+    # Compare all at once: receipts contain no spaces, so the joined texts are equal only if
+    # all their parts are.
     tails = tails[index : index + count_max]
     if " ".join(receipts[at : at + count_max]) == head + f" {head}".join(tails):
         return count_max
@@ -358,7 +358,7 @@ def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> i
 
 
 def _as_run(offsets: Sequence[int]) -> Sequence[int]:
-    """The same as a range, where they follow each other."""
+    """Return the offsets as a range if they are contiguous."""
     first, last = offsets[0], offsets[-1]
     if isinstance(offsets, range) or last - first != len(offsets) - 1:
         return offsets

@@ -1,7 +1,7 @@
-"""What is known of the messages of one partition for one group, and must survive a restart.
+"""The durable delivery state of one partition for one group.
 
-Everything that changes it is an event, and the same events are what the journal holds. So a
-ledger that is read back is the ledger that was written.
+Every change is an event, and the journal stores the same events. So replaying the journal
+reproduces the ledger exactly.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from goqueue.delivery.grants import Extended, Granted, Grants, LeaseEvent, Shift
 from goqueue.delivery.ranges import Range, RangeSet, ranges_of
 
 NO_KEY = 0
-ATTEMPTS_MAX = (1 << 16) - 1  # counted; whatever comes after that is this many still
+ATTEMPTS_MAX = (1 << 16) - 1  # the counter saturates here
 
 
 class Finish(IntEnum):
     """Why a message is done."""
 
     ACKED = 1
-    EXPIRED = 3  # nobody took it in its time to live
-    SKIPPED = 4  # there is no such record any more, or it cannot be read
+    EXPIRED = 3  # not delivered within its time to live
+    SKIPPED = 4  # the record no longer exists, or cannot be read
 
 
 class Retry(NamedTuple):
     """A message that was delivered `attempts` times and not acknowledged.
 
-    One that is out for the first time has none yet, where it must come before others of its key.
+    `attempts` is 0 for a message in its first delivery that must precede others of its key.
     """
 
     attempts: int
     due_ms: int
-    key: int = NO_KEY  # tells keys apart where their order counts
-    first_ms: int = 0  # when it was delivered for the first time, if that is known
+    key: int = NO_KEY  # a number for its key, with key order
+    first_ms: int = 0  # when it was first delivered, if recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """These messages are in a dead-letter topic, whose records before `end` have all been noted.
+    """These messages are in a dead-letter topic, whose records before `end` are all accounted for.
 
-    A restart compares that with the topic: a dead letter from `end` on was written just before
-    the crash, and its message is marked as done then.
+    Recovery compares `end` with the topic: a dead letter at or after `end` was written just before
+    the crash, and its message is then marked as done.
     """
 
     ranges: list[Range]
@@ -71,8 +71,8 @@ class PendingLetter(NamedTuple):
 class DeadLetterIntent:
     """These messages are about to be written to a dead-letter topic, as one batch of a producer.
 
-    Whoever finds this and no `DeadLettered` after it writes the batch once more; by the producer's
-    numbers the partition there knows whether it has it already.
+    An owner that replays this without a `DeadLettered` after it writes the batch again; the
+    producer's sequence number lets the target partition recognise a duplicate.
     """
 
     letters: list[PendingLetter]
@@ -84,18 +84,18 @@ class DeadLetterIntent:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """These messages come again."""
+    """These messages will be delivered again."""
 
     retries: list[tuple[int, Retry]]
-    # Of those, the ones whose delivery has just ended. For observers; not in the journal.
+    # Those whose delivery has just ended. For observers; not journaled.
     returned: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction has acknowledged these messages; what becomes of them its end decides.
+    """A transaction has acknowledged these messages; its end decides whether they are done.
 
-    Each comes with the retry that it is to be if the transaction is aborted.
+    Each comes with the retry that it becomes if the transaction is aborted.
     """
 
     producer_id: int
@@ -104,7 +104,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A producer's transaction is over. The marker in the journal's log says so, not a record."""
+    """A producer's transaction has ended. Read from the marker in the log, not from a record."""
 
     producer_id: int
     is_commit: bool
@@ -119,9 +119,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """Delivery goes on at an offset: nothing from there on is finished, and before it all is,
+    """Delivery continues at an offset: nothing from there on is done, and everything before it is,
 
-    except what is `still_open` because it has been handed out and not settled.
+    except the ranges in `still_open`, which are in flight or waiting.
     """
 
     offset: int
@@ -130,7 +130,7 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One part of a whole ledger; the parts of one follow each other in the journal."""
+    """One part of a complete ledger; the parts of a snapshot are contiguous in the journal."""
 
     part: int
     part_count: int
@@ -142,21 +142,21 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """These messages are in a dead-letter topic; written beside a snapshot."""
+    """These messages are in a dead-letter topic; written next to a snapshot."""
 
     ranges: list[Range]
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What the receipts of the queue are told from invented ones by; in its first ledger."""
+    """The secret that authenticates the queue's receipts; in the ledger of its first partition."""
 
     secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The group, or its interest in the topic, is gone."""
+    """The group, or its subscription to the topic, was removed."""
 
 
 Event = (
@@ -176,19 +176,19 @@ Event = (
 )
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
-DEAD_RANGES_MAX = 4096  # of dead letters, to know those who settle them again
-LETTER_ENDS_MAX = 8  # dead-letter topics of one ledger, of which all but one are former ones
+DEAD_RANGES_MAX = 4096  # of dead letters, to recognise attempts to settle them again
+LETTER_ENDS_MAX = 8  # dead-letter topics of one ledger, all but one of them former ones
 
 
 class Ledger:
-    """Done is everything below `floor`, and the ranges of `done` above it.
+    """Everything below `floor` is done, and so are the ranges in `done` above it.
 
-    What a transaction has acknowledged is in `prepared`, by producer, until the transaction ends.
-    A snapshot leaves that alone: the journal keeps the records of open transactions themselves.
-    What is `letter_intents`, by dead-letter topic, is written again beside a snapshot.
+    What open transactions have acknowledged is in `prepared`, by producer, until they end.
+    Snapshots omit it: the journal keeps the records of open transactions themselves.
+    `letter_intents`, by dead-letter topic, are written again next to a snapshot.
 
-    Leases are in `grants` while the ledger is read. A queue that is opened takes them from there;
-    it knows them from then on, and `live_leases` asks it.
+    During replay, leases are in `grants`. A queue that is opened takes them over, and
+    `live_leases` then returns the current ones.
     """
 
     __slots__ = (
@@ -209,7 +209,7 @@ class Ledger:
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self.done = RangeSet()
-        self.dead = RangeSet()  # of those done, the ones that were given up, as far as is known
+        self.dead = RangeSet()  # the done messages that were dead-lettered, up to a limit
         self.retries: dict[int, Retry] = {}
         self.prepared: dict[int, dict[int, Retry]] = {}
         self.letter_ends: dict[bytes, int] = {}
@@ -217,7 +217,7 @@ class Ledger:
         self.grants = Grants()
         self.live_leases: Callable[[], list[LeaseEvent]] | None = None
         self.secret = b""
-        self.is_known = False  # whether the journal has ever spoken of it
+        self.is_known = False  # whether the journal holds events of it
         self._parts: list[Snapshot] = []
 
     def __eq__(self, other: object) -> bool:
@@ -247,7 +247,7 @@ class Ledger:
         return offset < self.floor or offset in self.done
 
     def is_out(self, offset: int, attempt: int) -> bool:
-        """Whether a message is still with the consumer that it was delivered to as `attempt`."""
+        """Whether the delivery with this attempt number of a message is still in flight."""
         if self.is_done(offset) or any(offset in some for some in self.prepared.values()):
             return False
         retry = self.retries.get(offset)
@@ -255,15 +255,15 @@ class Ledger:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a snapshot needs to say nothing of it."""
+        """Whether a snapshot can omit it."""
         return self == Ledger() and not self.leases()
 
     def leases(self) -> list[LeaseEvent]:
-        """What tells the leases that are not over."""
+        """Return the events that describe the live leases."""
         return self.grants.events() if self.live_leases is None else self.live_leases()
 
     def written_out(self) -> list[Event]:
-        """The whole of it, as the journal writes it from time to time."""
+        """Return the complete state as events, for the journal's periodic snapshots."""
         beside: list[Event] = [Sealed(self.secret)] if self.secret else []
         if self.dead:
             beside.append(Dead(list(self.dead)))
@@ -313,12 +313,12 @@ class Ledger:
         self.is_known = not isinstance(event, Forgotten)
 
     def pass_over(self, first: int, end: int) -> None:
-        """There is no message at these offsets, which the partition's log says by itself."""
+        """Skip offsets without a message. Not journaled: the partition's log implies it."""
         self.done.add(max(first, self.floor), end)
         self._settle()
 
     def snapshot(self) -> list[Snapshot]:
-        """The whole as events, in parts of bounded size."""
+        """Return the complete state as events of bounded size."""
         ranges, retries = list(self.done), list(self.retries.items())
         step = SNAPSHOT_ENTRIES_MAX
         part_count = max(1, -(-max(len(ranges), len(retries)) // step))
@@ -338,7 +338,7 @@ class Ledger:
         done, retries = self.done, self.retries
         for first, end in ranges:
             if first <= self.floor:
-                self.floor = max(self.floor, end)  # the oldest one, as often
+                self.floor = max(self.floor, end)  # the common case: the oldest message
             else:
                 done.add(first, end)
             if retries:
@@ -377,7 +377,7 @@ class Ledger:
             self.retries.update(open_still)
 
     def _keep_prepared(self, is_kept: Callable[[int], bool]) -> None:
-        """Take away from transactions what is finished, or open again, whatever they decide."""
+        """Remove messages from transactions that are done or open again, whatever they decide."""
         for producer_id, retries in list(self.prepared.items()):
             kept = {offset: retry for offset, retry in retries.items() if is_kept(offset)}
             if kept:
@@ -394,7 +394,7 @@ class Ledger:
 
     def _rewind(self, offset: int, still_open: list[Range]) -> None:
         kept = RangeSet(still_open)
-        # What is called back lives on, whatever becomes of its dead letter.
+        # A recalled message is delivered again, whether or not its dead letter gets written.
         self.letter_intents = {
             topic_id: event
             for topic_id, event in self.letter_intents.items()
@@ -415,13 +415,13 @@ class Ledger:
         self._settle()
 
     def _settle(self) -> None:
-        """Let the floor rise through what is done."""
+        """Advance the floor through what is done."""
         if self.done:
             self.floor = self.done.first_missing_from(self.floor)
             self.done.discard_before(self.floor)
 
     def _take_part(self, part: Snapshot) -> None:
-        """Wait for the last part: half a snapshot must not replace a whole ledger."""
+        """Collect until the last part: half a snapshot must not replace a complete ledger."""
         if part.part == 0:
             self._parts = []
         if part.part != len(self._parts):
@@ -435,6 +435,6 @@ class Ledger:
         self.letter_ends = dict(part.letter_ends)
         self._parts = []
         self.dead = RangeSet()
-        self.grants.clear()  # They are written again behind it.
-        # It says nothing of transactions, which may have prepared what was lost before it.
+        self.grants.clear()  # They are written again after it.
+        # It omits transactions, which may have prepared messages that are done according to it.
         self._keep_prepared(lambda offset: not self.is_done(offset))

@@ -1,4 +1,4 @@
-"""Looking into a queue without changing anything."""
+"""Read-only inspection of a queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEEK_MESSAGES_MAX = 1000
 
 
 def peek(queue: Queue, number: int, offsets: Sequence[int]) -> list[MessageState]:
-    """The state of each of these offsets of a partition."""
+    """Return the state of each of these offsets of a partition."""
     partition = queue.partitions[number]
     offsets = offsets[:PEEK_MESSAGES_MAX]
     wanted = set(offsets)
@@ -78,7 +78,7 @@ def _state(
         )
     due_ms = partition.waiting.get(offset) if attempts else None
     if due_ms == ASIDE_MS:
-        due_ms = None  # It comes as soon as its tenant has a turn.
+        due_ms = None  # It is set aside: deliverable as soon as it is its tenant's turn.
     return MessageState(
         partition=number,
         offset=offset,
@@ -95,7 +95,7 @@ def _prepared_attempts(partition: PartitionQueue, offset: int) -> int:
 
 
 def stats(queue: Queue, now_ms: int) -> QueueStats:
-    """Figures of the whole queue, of its lanes and of its partitions."""
+    """Return the statistics of the queue, its lanes and its partitions."""
     partitions = [_partition_stats(one, now_ms) for one in queue.partitions]
     return QueueStats(
         ready=sum(one.ready for one in partitions),

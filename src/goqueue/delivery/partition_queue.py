@@ -1,4 +1,4 @@
-"""One partition as one group sees it: where it stands in each lane, and what is under way."""
+"""One partition as one group sees it: the cursor of each lane, and the messages in flight."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.rates import Rates
 from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 
-# Whoever has handed an ack over to a transaction does not hold the message any more.
+# Consumer of messages whose ack belongs to an open transaction: no consumer holds them any more.
 NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeadLetter:
-    """A message to be written to the dead-letter topic, and then reported as dead-lettered."""
+    """A message to be written to the dead-letter topic and then reported as dead-lettered."""
 
     partition: int
     offset: int
@@ -46,25 +46,25 @@ class DeadLetter:
 
 @lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
 def _all_normal(count: int) -> bytes:
-    """So many messages in the normal lane; leases of the same size share it."""
+    """Return the lanes of `count` messages in the normal lane; leases of the same size share it."""
     return bytes((NORMAL,)) * count
 
 
 @dataclass(slots=True)
 class Burden:
-    """What a queue carries besides leases, over all its partitions."""
+    """Retries and pending dead letters of a queue, over all its partitions."""
 
     retrying: int = 0
     pending_letters: int = 0
 
 
 class PartitionQueue:
-    """Every offset below a lane's cursor is done, under way, or waiting somewhere here.
+    """The delivery state of one partition: an offset below its lane's cursor is done or tracked.
 
-    Under way are the leased messages, which the queue's leases know, and those chosen for the
-    receive call that is being served. `waiting` are messages with the time at which they may be
-    chosen again: retries, and messages that were chosen and not handed out. `prepared` are
-    messages, with their lanes, that a transaction has acknowledged and that wait for its end.
+    Tracked are the leased messages (in the queue's leases) and those chosen for the receive call
+    that is being served. `waiting` maps messages to the time from which they may be chosen again:
+    retries, and messages that were chosen and not delivered. `prepared` maps messages that an
+    open transaction has acknowledged to their lanes.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PartitionQueue:
         now_ms: int,
         has_key_batches: bool = False,
     ) -> None:
-        """With `has_key_batches` a receive may take several messages of a key."""
+        """With `has_key_batches`, one receive may take several messages of a key."""
         self.number = number
         self.ledger = ledger
         self.index = index
@@ -91,11 +91,11 @@ class PartitionQueue:
         self.high_watermark = high_watermark
         self.lines: KeyLines | KeyRuns = KeyRuns() if has_key_batches else KeyLines()
         self.waiting: dict[int, int] = {}
-        self.retrying_count = 0  # of those, the ones that were delivered before
+        self.retrying_count = 0  # how many of the waiting messages were delivered before
         self.prepared: dict[int, int] = {}
-        # Messages that were out when the queue was opened, whatever has become of them since.
+        # Messages that were in flight when the queue was opened, whatever their state now.
         self.resumed: set[int] = set()
-        self.initial_delays: InitialDelays | None = None  # where the group holds messages back
+        self.initial_delays: InitialDelays | None = None  # only with an initial delay
         self._burden = burden
         self._unacked = unacked
         self.pending_letters: dict[int, DeadLetter] = {}
@@ -128,7 +128,7 @@ class PartitionQueue:
         self._resume_retries()
 
     def _stand_at(self, offset: int, now_ms: int) -> None:
-        """Put every lane's cursor at one offset and count what is ready from there on."""
+        """Set every lane's cursor to one offset and count the ready messages from there on."""
         self.since_ms = now_ms
         self.cursors = [offset] * LANE_COUNT
         self.ready = self.index.counts(offset, self.high_watermark)
@@ -139,7 +139,7 @@ class PartitionQueue:
         self._pass_at_floor()
 
     def _resume_leases(self) -> None:
-        """What is with a consumer since an earlier life is not to be handed out, nor its key."""
+        """Keep messages leased before a restart, and their keys, from being delivered again."""
         for grant in self.grants:
             keys, at = grant.event.keys, grant.out.find(1)
             while at >= 0:
@@ -152,16 +152,16 @@ class PartitionQueue:
                 at = grant.out.find(1, at + 1)
 
     def _resume_prepared(self) -> None:
-        """What transactions acknowledged in an earlier life is still theirs."""
+        """Restore the messages that open transactions acknowledged before a restart."""
         for retries in self.ledger.prepared.values():
             for offset, retry in retries.items():
                 self._set_apart(offset)
                 self._hold((offset,), bytes((self.index.lane_of(offset),)))
                 if not self.lines.enter(offset, retry.key):
-                    self.lines.drop({offset})  # It is not to be handed out with its key.
+                    self.lines.drop({offset})  # It must not become deliverable with its key.
 
     def _resume_retries(self) -> None:
-        """Retries of an earlier life wait again; the cursors, which begin anew, pass them over."""
+        """Queue the retries from before a restart; the cursors, which start over, skip them."""
         for offset in sorted(self.ledger.retries):
             if offset in self.resumed:
                 continue
@@ -171,7 +171,7 @@ class PartitionQueue:
                 self.wait(offset, retry.due_ms)
 
     def set_key_batches(self, has_key_batches: bool) -> None:
-        """Let a receive take several messages of a key, or one; not while any is under way."""
+        """Let a receive take several messages of a key, or one; ignored while keys are in use."""
         if self.lines.has_batches != has_key_batches and not self.lines.is_used:
             self.lines = KeyRuns() if has_key_batches else KeyLines()
 
@@ -185,7 +185,7 @@ class PartitionQueue:
             self.ready[lane] -= count
 
     def _pass_at_floor(self) -> None:
-        """Let the floor rise through offsets that hold no message."""
+        """Advance the floor past offsets that hold no message."""
         ledger, index = self.ledger, self.index
         while index.has_gaps:
             end = index.message_from(ledger.floor, self.high_watermark)
@@ -194,7 +194,7 @@ class PartitionQueue:
             ledger.pass_over(ledger.floor, end)
 
     def record(self, event: Event) -> None:
-        """Change the ledger, and have the change written down."""
+        """Apply an event to the ledger and queue it for the journal."""
         self.ledger.apply(event)
         self._pass_at_floor()
         last = self.events[-1] if self.events else None
@@ -205,10 +205,10 @@ class PartitionQueue:
         else:
             self.events.append(event)
 
-    # The log moves
+    # Following the log
 
     def advance(self, high_watermark: int, now_ms: int) -> None:
-        """There are more messages, and the index knows their lanes."""
+        """Make more messages available; the index already has their lanes."""
         if high_watermark <= self.high_watermark:
             return
         first = self.high_watermark
@@ -216,7 +216,7 @@ class PartitionQueue:
             if count:
                 self.in_total[lane] += count
                 self.in_rates.add(lane, count, now_ms)
-        # Seldom, a part is done already: in an earlier life, before the lanes were known again.
+        # After a restart a part may already be done, because lanes are indexed again only now.
         for start, end in self.ledger.done.gaps(max(first, self.ledger.floor), high_watermark):
             for lane, count in enumerate(self.index.counts(start, end)):
                 self.ready[lane] += count
@@ -226,7 +226,7 @@ class PartitionQueue:
         self._pass_at_floor()
 
     def start_moved(self, log_start: int) -> list[int]:
-        """What lies before `log_start` cannot be read any more; messages that may go on by it."""
+        """Drop what lies before `log_start`; return the offsets that this makes choosable."""
         self.log_start = max(self.log_start, log_start)
         if log_start <= self.ledger.floor:
             return []
@@ -247,7 +247,7 @@ class PartitionQueue:
         return self._drop(gone)
 
     def _apart(self, first: int, end: int) -> list[int]:
-        """Retries and the like that no cursor has passed: they come from an earlier life."""
+        """Return retries and the like from before a restart that no cursor has passed yet."""
         if first >= self._apart_until:
             return []
         ledger = self.ledger
@@ -258,9 +258,9 @@ class PartitionQueue:
     # Choosing
 
     def take(self, lane: int, count: int) -> Sequence[int]:
-        """Choose up to `count` messages of a lane, in the order of the log."""
+        """Choose up to `count` messages of a lane, in log order."""
         taken: Sequence[int] = ()
-        several: list[int] = []  # is `taken` when that is not a single stretch
+        several: list[int] = []  # `taken` itself, when that is not one contiguous range
         cursor, done = self._cursor(lane), self.ledger.done
         while len(taken) < count:
             run = self.index.next_in_lane(lane, cursor, self.high_watermark)
@@ -284,7 +284,7 @@ class PartitionQueue:
                 several += fresh
             cursor = end
         if self.index.has_gaps:
-            # What lies between the messages must not keep them apart once they are done.
+            # Offsets without messages must not split the ranges of done messages around them.
             for first, end in self.index.without_messages(self._cursor(lane), cursor):
                 self.ledger.pass_over(first, end)
         self.cursors[lane] = cursor
@@ -292,11 +292,11 @@ class PartitionQueue:
         return taken
 
     def _cursor(self, lane: int) -> int:
-        # What was done in an earlier life is passed over by the floor, which may be ahead.
+        # The floor may be ahead of the cursor: it also covers what was done before a restart.
         return max(self.cursors[lane], self.ledger.floor)
 
     def oldest_ms(self, lane: int) -> int:
-        """When the lane's next message became ready; the caller knows that there is one."""
+        """When the lane's next message became ready; the lane must have one."""
         cursor = self._cursor(lane)
         while (run := self.index.next_in_lane(lane, cursor, self.high_watermark)) is not None:
             first = self.ledger.done.first_missing_from(run[0])
@@ -313,7 +313,7 @@ class PartitionQueue:
         return offset in self.ledger.retries or offset in self.prepared or offset in self.resumed
 
     def is_fresh(self, offset: int) -> bool:
-        """Whether a message that is not done has never been chosen, as far as is known here."""
+        """Whether a message that is not done has, by the state here, never been chosen."""
         return offset >= self._cursor(self.index.lane_of(offset)) and not self._is_apart(offset)
 
     def arrived_ms(self, offset: int) -> int:
@@ -340,12 +340,12 @@ class PartitionQueue:
         return bytes(index.lane_of(offset) for offset in offsets)
 
     def attempts_of(self, offset: int) -> int:
-        """How often the message has been handed out and come back."""
+        """How many deliveries of the message have failed."""
         retry = self.ledger.retries.get(offset)
         return 0 if retry is None else retry.attempts
 
     def firsts_ms(self, offsets: Sequence[int], now_ms: int) -> list[int]:
-        """When messages that are handed out now were so for the first time."""
+        """When each of these messages, delivered now, was delivered for the first time."""
         retries = self.ledger.retries
         return [
             retry.first_ms if (retry := retries.get(one)) is not None and retry.first_ms else now_ms
@@ -353,23 +353,23 @@ class PartitionQueue:
         ]
 
     def note_lease(self, event: LeaseEvent) -> None:
-        """Have it written what happens to a lease; the ledger needs to know only what remains."""
+        """Queue a lease event for the journal; the ledger itself only tracks what remains."""
         self.events.append(event)
 
     def keys_of(self, offsets: Sequence[int]) -> list[int] | None:
-        """The keys of messages that are out, where their order counts."""
+        """Return the keys of leased messages if key order is in use."""
         lines = self.lines
         return [lines.key_of(one) for one in offsets] if lines.is_used else None
 
     # Settling
 
     def pass_fresh(self, offset: int) -> None:
-        """A message that is about to be done was never chosen, so nobody is to choose it."""
+        """Uncount a message that is about to be done without ever having been chosen."""
         if offset < self.high_watermark:
             self._count_off(offset, offset + 1)
 
     def finish(self, offsets: Sequence[int], why: Finish) -> list[int]:
-        """These messages are done; return the offsets that may go on because of it."""
+        """Mark these messages as done; return the offsets that this makes choosable."""
         if not isinstance(offsets, range):
             offsets = sorted(offsets)
         self.record(Done(why, ranges_of(offsets)))
@@ -379,20 +379,20 @@ class PartitionQueue:
         return self.lines.followers(offsets) if self.lines.is_used else []
 
     def retry(self, offset: int, retry: Retry) -> list[int]:
-        """The message comes again; return the offsets that may be chosen from their times on."""
+        """Record a retry; return the offsets that may be chosen from their due times on."""
         self.record(Retried([*self._before_in_key(offset), (offset, retry)], (offset,)))
         return self.come_again(offset)
 
     def come_again(self, offset: int) -> list[int]:
-        """A message that was noted as a retry is not out any more; the same answer."""
+        """Take back a message already recorded as a retry; return what `retry` returns."""
         lines = self.lines
         return lines.fail(offset) if isinstance(lines, KeyRuns) else [offset]
 
     def _before_in_key(self, offset: int) -> list[tuple[int, Retry]]:
-        """Lower messages of its key that are out and were never noted, to be noted with it.
+        """Return lower leased messages of its key that have no retry, to be recorded with it.
 
-        A restart finds the keys of retries in the ledger, and those of others when it reads them.
-        It must not deliver this one first because of that.
+        After a restart the keys of retries are in the ledger, but those of other messages are only
+        found when their records are read. Without this the later message could be delivered first.
         """
         lines, ledger = self.lines, self.ledger
         if not isinstance(lines, KeyRuns):
@@ -405,25 +405,25 @@ class PartitionQueue:
         ]
 
     def make_dead_letter(self, offset: int, attempts: int, reason: str) -> DeadLetter:
-        """The message is to go to the dead-letter topic; it is done when it is there."""
+        """Queue the message for the dead-letter topic; it is done once it is written there."""
         letter = DeadLetter(self.number, offset, attempts, reason)
         self.pending_letters[offset] = letter
         self._burden.pending_letters += 1
         return letter
 
     def discard(self, letters: Iterable[DeadLetter], topic_id: bytes, end: int) -> list[int]:
-        """These are in a dead-letter topic, before its offset `end`; return who may go on."""
+        """Mark letters in a dead-letter topic before `end` as done; return whom this frees."""
         offsets = sorted(self._leave_pending(letters))
         self.record(DeadLettered(ranges_of(offsets), topic_id, end))
         return self._followers(offsets)
 
     def give_up(self, letters: Iterable[DeadLetter]) -> list[int]:
-        """There is no record to write any more; return who may go on."""
+        """Finish letters whose records no longer exist; return the offsets that this frees."""
         offsets = self._leave_pending(letters)
         return self.finish(offsets, Finish.SKIPPED) if offsets else []
 
     def _leave_pending(self, letters: Iterable[DeadLetter]) -> list[int]:
-        """The offsets that still wait to be dead-lettered: a rewind may have called some back."""
+        """Remove pending letters; return their offsets, without those that a rewind recalled."""
         offsets = [one.offset for one in letters if self.pending_letters.get(one.offset) is one]
         for offset in offsets:
             del self.pending_letters[offset]
@@ -433,12 +433,12 @@ class PartitionQueue:
     # Transactions
 
     def prepare(self, event: Prepared, lanes: bytes) -> None:
-        """A transaction takes messages over that are not with their consumers any more."""
+        """Hand messages that were taken back from their consumers over to a transaction."""
         self.ledger.apply(event)
         self._hold([offset for offset, _ in event.retries], lanes)
 
     def commit(self, producer_id: int) -> tuple[list[int], list[int]]:
-        """A transaction was committed: the messages that are done, and those that may go on."""
+        """Commit a transaction; return the messages now done, and those now choosable."""
         offsets = sorted(self.ledger.prepared.get(producer_id, ()))
         self.ledger.apply(Ended(producer_id, is_commit=True))
         self._pass_at_floor()
@@ -446,7 +446,7 @@ class PartitionQueue:
         return offsets, self._followers(offsets)
 
     def abort(self, producer_id: int) -> dict[int, Retry]:
-        """A transaction was aborted: the messages that come again, if they may."""
+        """Abort a transaction; return the retries of its messages."""
         retries = self.ledger.prepared.get(producer_id, {})
         self.ledger.apply(Ended(producer_id, is_commit=False))
         self._let_go(list(retries))
@@ -464,13 +464,13 @@ class PartitionQueue:
         self._unacked.add(NOBODY, -len(offsets))
         return offsets
 
-    # Moving about
+    # Rewinding and purging
 
     def rewind(self, offset: int, leased: Iterable[int], now_ms: int) -> list[int]:
-        """Go on at `offset`; what is under way before it stays so. Return who may go on.
+        """Continue at `offset`, keeping what is in flight before it; return whom this frees.
 
-        What a transaction has acknowledged from there on is delivered again like everything that
-        was acknowledged, and is no longer the transaction's.
+        Messages from there on that a transaction has acknowledged are delivered again like any
+        acknowledged message, and no longer belong to the transaction.
         """
         under_way = [
             *self.waiting,
@@ -492,9 +492,9 @@ class PartitionQueue:
         return followers
 
     def purge(self, end: int) -> None:
-        """Everything before `end`, which is not below the high watermark, is done.
+        """Finish everything before `end`, which is not below the high watermark.
 
-        That goes also for what a transaction has acknowledged, however it ends.
+        This includes what a transaction has acknowledged, whether it commits or aborts.
         """
         self.record(Moved(end))
         self._let_go(list(self.prepared))

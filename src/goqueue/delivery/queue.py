@@ -1,12 +1,13 @@
 """The queue: one group's delivery state of one topic.
 
-It decides which messages are handed out, remembers who has them, and takes them back. It never
-holds a message, only offsets. What must last is collected as events, per partition, and taken by
-the caller with `take_events`; messages that must be moved to the dead-letter topic are taken with
-`take_dead_letters`, and reported with `note_dead_lettered` when they are there.
+It decides which messages are delivered, tracks the leases of its consumers, and takes messages
+back. It holds offsets only, never a message. Changes that must be durable are collected as events
+per partition, which the caller takes with `take_events`. Messages that must move to the
+dead-letter topic are taken with `take_dead_letters`, and reported with `note_dead_lettered` once
+they are written there.
 
-A receive call has two steps, because the choice is made by offset and the keys, times and lives
-of messages are in the records: `choose`, then, with what was read, `lease`.
+A receive call has two steps, because messages are chosen by offset but their keys and expiry
+times are in the records: `choose`, then, with the records that were read, `lease`.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from goqueue.delivery.queue_partitions import EXHAUSTED
 from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 from goqueue.model.errors import GoQueueError, StaleReceipt
 
-# How many messages are looked at for each that is wanted, to find those of one key, and at most.
+# To find messages of one key: how many messages are examined per requested message, and at most.
 KEY_AHEAD, KEY_AHEAD_MAX = 10, 100
 
 
 @lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
 def _first_attempts(count: int) -> bytes:
-    """So many messages that are handed out for the first time; leases of the same size share it."""
+    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
     return b"\x01" * count
 
 
 class Queue(QueueFairness):
-    """A queue: whoever receives from it, settles, or moves about in it calls this."""
+    """A queue: receives, settlements, transactions, rewinds and purges."""
 
     # Receiving
 
     def new_call(self) -> int:
-        """A number for a receive call that chooses and leases more than once."""
+        """Return a number for a receive call that chooses and leases more than once."""
         self._calls += 1
         self._looks = 0
         return self._calls
@@ -54,14 +55,15 @@ class Queue(QueueFairness):
         return self.chooser.has_ready
 
     def next_wake_ms(self) -> int | None:
-        """When something may change by itself: a retry is due, or a lease ends."""
+        """When the state may next change without a call: a retry is due, or a lease expires."""
         times = (self.chooser.next_due_ms(), self.leases.next_expiry_ms())
         return min((one for one in times if one is not None), default=None)
 
     def choose(self, now_ms: int, consumer: str, count_max: int) -> list[Pick]:
-        """Candidates in the order of delivery. Read them and call `lease` before anything else.
+        """Return candidates in delivery order. Read them and call `lease` before anything else.
 
-        Where tenants have fair shares (`is_scanning`) they may be more than are handed out.
+        With fair shares between tenants (`is_scanning`), there may be more candidates than are
+        delivered.
         """
         assert not self._chosen, "the last choice has not been answered"
         room = min(count_max, self.room_for(consumer))
@@ -86,12 +88,12 @@ class Queue(QueueFairness):
         gone: Iterable[tuple[int, int]] = (),
         call: int | None = None,
     ) -> list[LeasedRun]:
-        """Hand out the chosen messages that were read; those `gone` (partition, offset) are done.
+        """Lease the chosen messages that were read; those in `gone` (partition, offset) are done.
 
-        Whoever leases several times for one receive gives its `call`, so that all of them may have
-        messages of the same key.
-        A message whose life is over is finished, one whose key is busy is parked, one whose tenant
-        is to wait is set aside, and what is not mentioned at all can be chosen again at once.
+        A receive that leases several times passes the same `call` each time, so that all of its
+        leases may contain messages of the same key.
+        An expired message is finished, one whose key is busy is parked, one whose tenant has to
+        wait is set aside, and a chosen message that is not mentioned can be chosen again at once.
         """
         if call is None:
             call = self.new_call()
@@ -125,7 +127,7 @@ class Queue(QueueFairness):
         ]
 
     def _sift(self, run: Run, draft: Draft, now_ms: int, call: int) -> Sequence[int]:
-        """The places of the messages that may go; the others are finished or have to wait."""
+        """Return the positions of the deliverable messages; finish or park the others."""
         if self.settings.fair_keys:
             return self._sift_fairly(run, draft, now_ms)
         is_ordered = self.settings.key_order
@@ -146,18 +148,18 @@ class Queue(QueueFairness):
 
     @property
     def takes_whole_keys(self) -> bool:
-        """Whether a receive takes as many messages of one key as it can before the next key's."""
+        """Whether a receive takes all it can of one key before it goes on to the next key."""
         return self.settings.key_order and self.settings.key_batches
 
     def _sift_by_key(
         self, runs: Sequence[Run], drafts: dict[int, Draft], now_ms: int, call: int
     ) -> list[list[int]]:
-        """The places in each run of the messages that may go, one key after the other."""
+        """Return, for each run, the positions of the deliverable messages, taken key by key."""
         by_key: dict[bytes | int, list[tuple[int, int]]] = {}
         for run_number, run in enumerate(runs):
             assert run.keys is not None, "the order of keys needs keys"
             for place, key in enumerate(run.keys):
-                # What has no key is by itself, and stays in the order of the log.
+                # A message without a key is a group of its own, and stays in log order.
                 name = len(by_key) if key is None else key
                 by_key.setdefault(name, []).append((run_number, place))
         kept: list[list[int]] = [[] for _ in runs]
@@ -216,7 +218,7 @@ class Queue(QueueFairness):
         return lease
 
     def release(self, leases: Iterable[Lease], now_ms: int) -> None:
-        """Nobody has seen what these leases gave away: it can be chosen again, and counts not."""
+        """Void leases whose messages no consumer received: deliverable again, and not counted."""
         for lease in leases:
             places = list(lease.outstanding())
             if not places:
@@ -236,10 +238,10 @@ class Queue(QueueFairness):
             self._refresh(partition)
 
     def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
-        """Finish what is over, and let what was left out be chosen again."""
+        """Finish expired and missing messages, and make the undelivered ones choosable again."""
         left = draft.left()
         if not left and not draft.finished and not partition.lines.is_used:
-            return  # All was handed out, and the choice has seen to what can be chosen next.
+            return  # Everything was delivered, and `choose` has already refreshed the lanes.
         for why, offsets in draft.finished.items():
             self._finish(partition, offsets, why, now_ms)
             if why is Finish.EXPIRED:
@@ -252,7 +254,7 @@ class Queue(QueueFairness):
     # Transactions
 
     def plan(self, now_ms: int, receipts: Sequence[str], producer_id: int) -> Preparation:
-        """See which of these messages a transaction may acknowledge; nothing is changed yet."""
+        """Determine which messages a transaction may acknowledge, without changing anything."""
         settled = [SETTLED] * len(receipts)
         taken: dict[Lease, list[int]] = {}
         retries: dict[int, list[tuple[int, Retry]]] = {}
@@ -275,7 +277,7 @@ class Queue(QueueFairness):
         return Preparation(settled, taken, events)
 
     def _prepare_again(self, receipt: str, producer_id: int) -> Settled:
-        """Whether the transaction has acknowledged this already, in a call that is made again."""
+        """Check whether the transaction has already acknowledged this, so that a retry succeeds."""
         try:
             partition, offset, _ = self._find_message(receipt)
         except GoQueueError as error:
@@ -284,7 +286,7 @@ class Queue(QueueFairness):
         return SETTLED if is_ours else Settled(StaleReceipt())
 
     def prepare(self, preparation: Preparation) -> None:
-        """The plan is written down: the messages are the transaction's until it ends."""
+        """Apply a plan that is journaled: the messages belong to the transaction until it ends."""
         lanes: dict[tuple[int, int], int] = {}
         for lease, indexes in preparation.taken.items():
             for index in indexes:
@@ -295,10 +297,10 @@ class Queue(QueueFairness):
             self.partitions[number].prepare(event, of_event)
 
     def end_transaction(self, producer_id: int, now_ms: int, *, is_commit: bool) -> None:
-        """What the transaction acknowledged is done, or comes again at once.
+        """Finish what the transaction acknowledged, or make it deliverable again at once.
 
-        An abort counts as a delivery that came to nothing, like a nack: a message that makes
-        every transaction fail reaches the dead-letter topic.
+        An abort counts as a failed delivery, like a nack, so that a message that makes every
+        transaction fail reaches the dead-letter topic.
         """
         for partition in self.partitions:
             if producer_id not in partition.ledger.prepared:
@@ -322,10 +324,10 @@ class Queue(QueueFairness):
             elif offset in partition.ledger.retries:
                 self._resume(partition, partition.come_again(offset), 0)
 
-    # Moving about
+    # Rewinding and purging
 
     def rewind(self, number: int, offset: int, now_ms: int) -> None:
-        """Go on at `offset`, up to the log's end: what comes from there is delivered again."""
+        """Continue at `offset`: everything from there to the end of the log is delivered again."""
         partition = self.partitions[number]
         offset = max(partition.log_start, offset)
         leased = self._recall(number, offset)
@@ -334,7 +336,7 @@ class Queue(QueueFairness):
         self._refresh(partition)
 
     def purge(self, ends: Sequence[int]) -> None:
-        """Everything before these offsets, one for each partition, is done, also what is out."""
+        """Finish everything before these offsets, one per partition, including what is leased."""
         for partition, end in zip(self.partitions, ends, strict=True):
             self._recall(partition.number, 0)
             partition.purge(end)
@@ -342,7 +344,7 @@ class Queue(QueueFairness):
             self._refresh(partition)
 
     def _recall(self, number: int, offset: int) -> list[int]:
-        """Void the leases of messages from `offset` on; the messages before it that are out."""
+        """Void the leases of messages from `offset` on; return the leased offsets before it."""
         self._late.clear()
         kept: list[int] = []
         for lease in self.leases:

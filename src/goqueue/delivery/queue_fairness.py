@@ -1,4 +1,4 @@
-"""Choosing and sifting where keys name tenants who are to have fair shares."""
+"""Choosing and filtering messages where keys name tenants with fair shares."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from goqueue.delivery.leased_runs import Draft, Run
 from goqueue.delivery.ledger import Finish
 from goqueue.delivery.queue_settling import QueueSettling
 
-# How a receive looks for others behind a backlog: how often, how much further each time than the
-# last, and at how many messages at once. Each message is looked at like that only once.
+# How a receive scans behind a backlog for other tenants: the number of scans, the growth of each
+# over the last, and the messages per scan. No message is scanned twice in this way.
 LOOKS_MAX = 4
 LOOK_GROWTH = 8
 LOOK_MESSAGES_MAX = 500
 
 
 class QueueFairness(QueueSettling):
-    """Sets messages of noisy tenants aside, and hands them out when it is their turn."""
+    """Sets messages of noisy tenants aside, and delivers them when it is their turn."""
 
-    _keep_max = 0  # how many of the chosen messages may be handed out
-    _is_turn = False  # whether they were set aside before
-    _looks = 0  # of this receive
-    is_scanning = False  # whether more may have been chosen than are to be handed out
+    _keep_max = 0  # how many of the chosen messages may be delivered
+    _is_turn = False  # whether the chosen messages had been set aside
+    _looks = 0  # scans of the current receive
+    is_scanning = False  # whether more may have been chosen than may be delivered
 
     def _choose_fairly(self, now_ms: int, room: int, fresh_max: int) -> list[Pick]:
-        """What others than noisy tenants may have, as far as one looks, or else what is aside."""
+        """Choose messages, scanning for quiet tenants; once scans are used up, those set aside."""
         tenants = self.tenants
         self._keep_max, self._is_turn, self.is_scanning = room, False, False
         picks: list[Pick] = []
@@ -47,7 +47,7 @@ class QueueFairness(QueueSettling):
         return picks
 
     def stop_scanning(self) -> bool:
-        """What was looked for cannot be read now: whether this receive can have what is aside."""
+        """Stop a scan whose records cannot be read; return whether messages set aside remain."""
         if not self.is_scanning:
             return False
         self._looks = LOOKS_MAX
@@ -70,7 +70,7 @@ class QueueFairness(QueueSettling):
         return self.partitions[number].waiting.get(offset) == ASIDE_MS
 
     def _sift_fairly(self, run: Run, draft: Draft, now_ms: int) -> Sequence[int]:
-        """The places of the messages that may go; the others are finished, aside or left."""
+        """Return the positions of deliverable messages; finish, set aside or leave the others."""
         keys, expires_ms = run.keys, run.expires_ms
         assert keys is not None, "fair shares need keys"
         count = len(run.offsets)
@@ -102,7 +102,7 @@ class QueueFairness(QueueSettling):
         return places
 
     def _is_contended(self, now_ms: int) -> bool:
-        """Whether anybody could have to wait for what is chosen; else all of it may go."""
+        """Whether other messages compete for delivery; if not, all chosen ones may go."""
         if self.tenants.are_waiting or self.is_scanning or self.chooser.has_ready:
             return True
         due_ms = self.chooser.next_due_ms()

@@ -1,4 +1,4 @@
-"""The partitions of a queue: how they grow and shrink, and what happens to them that must last."""
+"""The partitions of a queue: how their logs advance and are trimmed, and their durable events."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class QueuePartitions:
         random: Random,
         unacked: Unacked | None = None,
     ) -> None:
-        """`number` is this queue's name in receipts; `unacked` is shared by a group's queues.
+        """`number` identifies this queue in receipts; a group's queues share `unacked`.
 
-        The secret of its receipts comes with the ledger of its first partition.
+        The secret that authenticates its receipts comes with the ledger of its first partition.
         """
         self.number = number
         self.settings = settings
@@ -51,7 +51,7 @@ class QueuePartitions:
         self.tenants = Tenants()
         self._late = LateReceipts()
         self._calls = 0
-        self._wanted = 0  # how many messages the choice under way is for
+        self._wanted = 0  # how many messages the current receive may take
         self._random = random
         self._burden = Burden()
         self._chosen: list[Pick] = []
@@ -72,10 +72,10 @@ class QueuePartitions:
         now_ms: int,
         arrived: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """The topic has one more partition, or the queue is being opened.
+        """Add a partition, because the topic grew or because the queue is being opened.
 
-        `arrived` tells when messages came that are there already, if that counts: times, each with
-        the offset before which all had come.
+        `arrived` gives arrival times of messages that already exist, where an initial delay
+        needs them: pairs of a time and the offset before which all messages had arrived.
         """
         number, delay_ms = len(self.partitions), self.settings.delay_ms
         initial_delays = InitialDelays(arrived) if delay_ms else None
@@ -107,13 +107,13 @@ class QueuePartitions:
         self._refresh(partition)
 
     def _seal(self, first: PartitionQueue) -> None:
-        """Have a secret for receipts: the one that the queue has, or one that is written down."""
+        """Set the secret of the receipts: the one in the ledger, or a new one, journaled."""
         if not first.ledger.secret:
             first.record(Sealed(self._random.randbytes(SECRET_BYTES)))
         self.receipts.secret = first.ledger.secret
 
     def _resume_leases(self, partition: PartitionQueue) -> None:
-        """Let the leases of an earlier owner go on until their time."""
+        """Restore the leases of the previous owner until they expire."""
         ledger, number = partition.ledger, partition.number
         self.leases.go_on_from(ledger.grants.last_serial)
         for grant in partition.grants:
@@ -125,7 +125,7 @@ class QueuePartitions:
         ledger.live_leases = partial(self._lease_events, partition)
 
     def _resume_pending(self, partition: PartitionQueue) -> None:
-        """What was delivered as often as it may be was about to be a dead letter."""
+        """Dead-letter the messages that had reached their delivery limit before the restart."""
         retries, most = partition.ledger.retries, self.settings.deliveries_max
         for offset in [one for one in partition.waiting if 0 < most <= retries[one].attempts]:
             partition.take_waiting(offset)
@@ -141,7 +141,7 @@ class QueuePartitions:
         ]
 
     def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
-        """There are messages up to `high_watermark`, and the lane index knows them."""
+        """Make messages up to `high_watermark` available; the lane index already covers them."""
         partition = self.partitions[number]
         if partition.initial_delays is not None:
             partition.initial_delays.note(high_watermark, now_ms, self.settings.delay_ms)
@@ -150,14 +150,14 @@ class QueuePartitions:
         self._refresh(partition)
 
     def end_initial_delays(self, now_ms: int) -> None:
-        """Let messages be chosen that have been held back for long enough."""
+        """Make messages visible whose initial delay has elapsed."""
         for partition in self._delayed():
             self.advance(partition.number, 0, now_ms)
             if not self.settings.delay_ms:
                 partition.initial_delays = None
 
     def next_visible_ms(self) -> int | None:
-        """When the next message has been held back for long enough."""
+        """When the next initial delay elapses."""
         delay_ms = self.settings.delay_ms
         times = [
             one.initial_delays.next_ms(delay_ms) for one in self._delayed() if one.initial_delays
@@ -168,7 +168,7 @@ class QueuePartitions:
         return [one for one in self.partitions if one.initial_delays is not None]
 
     def start_moved(self, number: int, log_start: int, now_ms: int) -> None:
-        """The log begins later now. Tell it before the lane index forgets what went."""
+        """Follow a new log start. Call this before the lane index drops the removed offsets."""
         partition = self.partitions[number]
         self._resume(partition, partition.start_moved(log_start), now_ms)
         self._refresh(partition)
@@ -189,14 +189,14 @@ class QueuePartitions:
             self._refresh(partition)
 
     def _end_fairness(self) -> None:
-        """Let what was set aside be chosen like anything else."""
+        """Make messages that were set aside for fairness choosable again."""
         for number, offset in self.tenants.release():
             partition = self.partitions[number]
             if partition.waiting.get(offset) == ASIDE_MS:
                 partition.take_waiting(offset)
                 self._resume(partition, (offset,), 0)
 
-    # What follows from other things
+    # Finishing and resuming
 
     def _finish(
         self, partition: PartitionQueue, offsets: Sequence[int], why: Finish, now_ms: int
@@ -205,7 +205,7 @@ class QueuePartitions:
         self._changed[partition.number] = None
 
     def _resume(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
-        """These may be chosen, retries when they are due; they come before all others."""
+        """Make these messages choosable before all others; retries only when they are due."""
         if not offsets:
             return
         retries, turns_ms = partition.ledger.retries, dict.fromkeys(offsets, now_ms)
@@ -216,17 +216,17 @@ class QueuePartitions:
             turns_ms = partition.lines.in_turn(turns_ms)
         for offset, due_ms in turns_ms.items():
             if offset in partition.waiting:
-                partition.take_waiting(offset)  # It may be chosen at another time than before.
+                partition.take_waiting(offset)  # Its due time may have changed.
             partition.wait(offset, due_ms)
             self.chooser.queue_one(partition.number, offset, due_ms)
 
     def _refresh(self, partition: PartitionQueue) -> None:
         self.chooser.refresh(partition, parked_max=self.settings.parked_max)
 
-    # What is to be written
+    # Output for the caller
 
     def mark_changed(self, number: int) -> None:
-        """Something was recorded in a partition directly."""
+        """Note that an event was recorded directly in a partition."""
         self._changed[number] = None
 
     @property
@@ -234,7 +234,7 @@ class QueuePartitions:
         return bool(self._changed)
 
     def take_events(self) -> list[tuple[int, list[Event]]]:
-        """What has changed in each partition since the last call, in order."""
+        """Return the events of each partition since the last call, in order."""
         changed, self._changed = self._changed, {}
         taken: list[tuple[int, list[Event]]] = []
         for number in changed:
@@ -245,6 +245,6 @@ class QueuePartitions:
         return taken
 
     def take_dead_letters(self) -> list[DeadLetter]:
-        """Messages to be moved to the dead-letter topic since the last call."""
+        """Return the messages that became dead letters since the last call."""
         letters, self._dead_letters = self._dead_letters, []
         return letters

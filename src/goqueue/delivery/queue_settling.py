@@ -1,4 +1,4 @@
-"""Settling: what becomes of messages that were handed out, by their receipts or by their time."""
+"""Settling: how deliveries end, by receipt or by lease expiry."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from goqueue.model.errors import (
 
 
 class QueueSettling(QueuePartitions):
-    """Acks, what comes back, what dies, and leases that are extended or over."""
+    """Acks, nacks, rejects, dead letters, and leases that are extended or expire."""
 
     def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
-        """These messages are done. One that is done already stays so, whoever has said it."""
+        """Acknowledge messages. Acknowledging one that is already done succeeds."""
         settled = [SETTLED] * len(receipts)
         taken, refused = self.leases.take_back(receipts, now_ms)
         self.totals.acked += len(receipts) - len(refused)
@@ -42,15 +42,15 @@ class QueueSettling(QueuePartitions):
         return settled
 
     def _ack_offsets(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
-        has_lines = partition.lines.is_used  # else nobody waits for these to be done
+        has_lines = partition.lines.is_used  # else no message waits for these to be done
         self._finish(partition, offsets, Finish.ACKED, now_ms)
         if has_lines:
             self._refresh(partition)
 
-    # Receipts whose leases are over, or not known here
+    # Receipts whose leases have expired, or do not exist here
 
     def _find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
-        """The message that a genuine receipt names, and which delivery of it that was."""
+        """Return the partition, offset and delivery attempt that a genuine receipt names."""
         read = self.receipts.read(receipt)
         if read.partition >= len(self.partitions):
             raise StaleReceipt()
@@ -65,13 +65,13 @@ class QueueSettling(QueuePartitions):
         return True
 
     def _ack_past(self, now_ms: int, receipt: str) -> Settled:
-        """Acknowledge a message whose lease is over, where that counts."""
+        """Acknowledge a message whose lease has expired, where late acks are allowed."""
         try:
             partition, offset, attempt = self._find_message(receipt)
         except GoQueueError as error:
             return Settled(error)
         if self.settings.late_acks:
-            self.expire(now_ms)  # A lease may be over without anybody having looked.
+            self.expire(now_ms)  # The lease may have expired and not been processed yet.
         if partition.ledger.is_done(offset):
             return Settled(StaleReceipt()) if offset in partition.ledger.dead else SETTLED
         if offset in partition.pending_letters:
@@ -83,16 +83,16 @@ class QueueSettling(QueuePartitions):
             partition.take_waiting(offset)
         elif partition.is_fresh(offset):
             partition.pass_fresh(offset)
-        # Else somebody else has it; their lease ends by itself and finds it done.
+        # Else another consumer holds it; that lease ends normally and finds the message done.
         self.totals.acked += 1
         self._ack_offsets(partition, (offset,), now_ms)
         return SETTLED
 
     def _may_end_late(self, partition: PartitionQueue, offset: int, attempt: int) -> bool:
-        """Whether a message may be done by a receipt whose lease is over.
+        """Whether a receipt whose lease has expired may still finish its message.
 
-        Where keys have no order, by any that was ever given for it, also when it is out again.
-        Where they have, by the last one, as long as nobody else has been given the message.
+        Without key order, any receipt ever issued for the message may, even while it is leased
+        again. With key order, only the last one, and only until the message is delivered again.
         """
         if not self.settings.late_acks or offset in partition.prepared:
             return False
@@ -103,7 +103,7 @@ class QueueSettling(QueuePartitions):
         return offset in partition.waiting and partition.attempts_of(offset) == attempt
 
     def _nack_past(self, receipt: str) -> Settled:
-        """A message that has come back already, or is done, needs nothing more."""
+        """Answer a nack after the lease: what is already back or done needs nothing more."""
         try:
             partition, offset, _ = self._find_message(receipt)
         except GoQueueError as error:
@@ -122,10 +122,10 @@ class QueueSettling(QueuePartitions):
         return Settled(DeadLettering() if offset in partition.pending_letters else StaleReceipt())
 
     def _find_late(self, receipt: str, now_ms: int) -> Late | None:
-        """The message of a lease that is over, if it waits to be handed out again."""
+        """Return the message of an expired lease, if it waits to be delivered again."""
         if not self.settings.late_acks:
             return None
-        self.expire(now_ms)  # A lease may be over without anybody having looked.
+        self.expire(now_ms)  # The lease may have expired and not been processed yet.
         late = self._late.find(receipt)
         if late is None:
             return None
@@ -133,7 +133,7 @@ class QueueSettling(QueuePartitions):
         return late if offset in self.partitions[number].waiting else None
 
     def _land(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> Sequence[int]:
-        """These messages are not in flight any more, often all of a lease; their offsets."""
+        """Remove messages, often a whole lease, from those in flight; return their offsets."""
         self.leases.settle(lease, len(indexes))
         if self.tenants:
             self._note_handled(lease, indexes, now_ms)
@@ -160,7 +160,7 @@ class QueueSettling(QueuePartitions):
     def nack(
         self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
     ) -> list[Settled]:
-        """These messages could not be handled; they come again after a rest, or die."""
+        """Fail these deliveries: retry the messages after a backoff, or dead-letter them."""
         settled: list[Settled] = []
         for receipt in receipts:
             found = self.leases.find(receipt, now_ms)
@@ -176,7 +176,7 @@ class QueueSettling(QueuePartitions):
         return settled
 
     def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
-        """These messages can never be handled; they go to the dead-letter topic."""
+        """Send messages that can never be processed to the dead-letter topic."""
         settled: list[Settled] = []
         for receipt in receipts:
             found = self.leases.find(receipt, now_ms)
@@ -197,10 +197,10 @@ class QueueSettling(QueuePartitions):
         visibility_ms: int,
         total_ms_max: int | None = None,
     ) -> list[Settled]:
-        """Let the consumer keep these messages for so long from now on; receipts stay good.
+        """Extend leases to `visibility_ms` from now; the receipts stay valid.
 
-        None for more than `total_ms_max` since it was handed out, if that is given. With late acks
-        also those that have come back meanwhile and wait to be handed out again.
+        With `total_ms_max`, a lease that would last longer than that since its delivery is
+        refused. With late acks, an expired lease is renewed if its message waits to be delivered.
         """
         settled: list[Settled] = []
         chosen: dict[int, tuple[Lease, list[int]]] = {}
@@ -235,7 +235,7 @@ class QueueSettling(QueuePartitions):
         self._changed[lease.partition] = None
 
     def _refusal(self, receipt: str) -> GoQueueError:
-        """Why a receipt that no lease knows is of no use."""
+        """Return the error for a receipt that belongs to no live lease."""
         try:
             self._find_message(receipt)
         except GoQueueError as error:
@@ -243,12 +243,12 @@ class QueueSettling(QueuePartitions):
         return StaleReceipt()
 
     def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
-        # In the line of its key a message that came back stands behind others.
+        # With key order, a returned message may have others of its key before it.
         late = None if self.settings.key_order else self._find_late(receipt, now_ms)
         return late if late is not None and self.room_for(late.lease.consumer) else None
 
     def _revive(self, late: Late, until_ms: int) -> None:
-        """Let a consumer have a message again that nobody has been given since."""
+        """Renew an expired lease whose message has not been delivered since."""
         lease, index = late
         number, offset = late.message
         self._late.drop((late.message,))
@@ -256,22 +256,22 @@ class QueueSettling(QueuePartitions):
         partition.take_waiting(offset)
         partition.in_flight[lease.lanes[index]] += 1
         self.leases.revive(lease, index, until_ms)
-        # It is being delivered for the last time that was counted, not waiting for the next.
+        # The last counted delivery continues, so it no longer counts as a failed attempt.
         retry = partition.ledger.retries[offset]
         partition.record(Retried([(offset, retry._replace(attempts=retry.attempts - 1))]))
         self._note_lease(lease, *lease.events(None))
         former = None if lease.tenants is None else lease.tenants[index]
         if lease.tenants is not None and former is not None:
-            # It may have been forgotten meanwhile, and be known anew.
+            # The tenant may have been dropped and created anew in the meantime.
             tenant = lease.tenants[index] = self.tenants.of(former.key)
             self.tenants.hand_out(tenant, is_in_turn=False)
 
     def expire(self, now_ms: int) -> int:
-        """Take back every message whose lease is over; how many there were."""
+        """Take back every message whose lease has expired; return their number."""
         count = 0
         for lease, indexes in self.leases.expired(now_ms):
             for index in indexes:
-                # Its consumer has had all of the visibility time; there is no rest on top.
+                # The consumer had the whole visibility timeout; no backoff is added to it.
                 self._fail(lease, index, now_ms)
             count += len(indexes)
         self.totals.leases_expired += count
@@ -280,7 +280,7 @@ class QueueSettling(QueuePartitions):
     def note_dead_lettered(
         self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
     ) -> None:
-        """These, all of one partition, are in a dead-letter topic, durably, before offset `end`."""
+        """Mark these letters of one partition as durable in a dead-letter topic before `end`."""
         letters = list(letters)
         partition = self.partitions[letters[0].partition]
         self.totals.dead_lettered += len(letters)
@@ -289,7 +289,7 @@ class QueueSettling(QueuePartitions):
         self._refresh(partition)
 
     def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
-        """These have no record any more that could be written to a dead-letter topic."""
+        """Skip letters whose records no longer exist, so that nothing can be written."""
         for letter in letters:
             partition = self.partitions[letter.partition]
             self.totals.skipped += 1
@@ -298,7 +298,7 @@ class QueueSettling(QueuePartitions):
             self._refresh(partition)
 
     def room_for(self, consumer: str) -> int:
-        """How many more messages the consumer may have."""
+        """How many more messages the consumer may hold."""
         settings = self.settings
         group_room = settings.unacked_max - self.unacked.total - self._burden.pending_letters
         return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
@@ -311,13 +311,13 @@ class QueueSettling(QueuePartitions):
             self.tenants.give_back(tenant)
 
     def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
-        """The delivery came to nothing: try again at `due_ms`, unless it was the last one."""
+        """End a failed delivery: retry at `due_ms`, unless the delivery limit is reached."""
         self._take_back(lease, index)
         attempts = lease.attempts[index]
         if self._is_last(attempts):
             return self._dead_letter(lease, index, EXHAUSTED)
         partition, offset = self.partitions[lease.partition], lease.offsets[index]
-        if partition.ledger.is_done(offset):  # retention has taken it meanwhile
+        if partition.ledger.is_done(offset):  # removed by retention in the meantime
             self._resume(partition, partition.lines.followers((offset,)), due_ms)
             return None
         key = partition.lines.key_of(offset)
@@ -335,7 +335,7 @@ class QueueSettling(QueuePartitions):
         partition, offset = self.partitions[lease.partition], lease.offsets[index]
         attempts = lease.attempts[index]
         if not partition.ledger.is_done(offset):
-            # Until the dead letter is announced, a restart must know how often it was delivered.
+            # Until the dead-letter intent is written, a restart needs the number of deliveries.
             key = partition.lines.key_of(offset)
             partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
             self._changed[partition.number] = None

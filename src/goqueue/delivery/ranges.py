@@ -1,4 +1,4 @@
-"""A set of offsets kept as ranges: a million consecutive ones cost as much as one."""
+"""A set of offsets stored as ranges: a million consecutive offsets cost as much as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Range = tuple[int, int]  # first offset, and the one after the last
 
 
 class _Block:
-    """Some ranges of a set that follow one another; at least one."""
+    """Consecutive ranges of a set; at least one."""
 
     __slots__ = ("ends", "starts")
 
@@ -22,7 +22,7 @@ class _Block:
         starts, ends = self.starts, self.ends
         low = bisect_left(ends, first)
         high, near = low, min(low + 3, len(starts))
-        # Few ranges are near enough to be joined; they lie together, others far off in memory.
+        # Few ranges are close enough to be merged, and neighbours are adjacent in memory.
         while high < near and starts[high] <= end:
             high += 1
         if high == low + 3:
@@ -37,12 +37,12 @@ class _Block:
             self.cut(low + 1, high)
 
     def cut(self, first: int, end: int | None = None) -> None:
-        """Take out the ranges from number `first` up to `end`."""
+        """Remove the ranges with indexes from `first` up to `end`."""
         del self.starts[first:end]
         del self.ends[first:end]
 
     def split(self) -> _Block:
-        """Keep the lower half, and give the upper one away."""
+        """Keep the lower half and return the upper one."""
         half = len(self.starts) // 2
         upper = _Block(self.starts[half:], self.ends[half:])
         self.cut(half)
@@ -52,8 +52,8 @@ class _Block:
 class RangeSet:
     """Sorted ranges that neither overlap nor touch.
 
-    They are kept in blocks, so that a hole which opens or closes among a million of them moves the
-    ranges of one block and not half of them all.
+    They are stored in blocks, so that inserting or removing one among a million ranges moves the
+    ranges of one block only.
     """
 
     __slots__ = ("_blocks", "_ends")
@@ -62,12 +62,12 @@ class RangeSet:
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._blocks: list[_Block] = []
-        self._ends: list[int] = []  # where each block ends
+        self._ends: list[int] = []  # the end of each block
         for first, end in ranges:
             self.add(first, end)
 
     def __len__(self) -> int:
-        """The number of ranges, which is what the set costs."""
+        """Return the number of ranges, which determines the memory used."""
         return sum(len(block.starts) for block in self._blocks)
 
     def __bool__(self) -> bool:
@@ -91,7 +91,7 @@ class RangeSet:
         return self.first_missing_from(offset) != offset
 
     def add(self, first: int, end: int) -> None:
-        """Put in the offsets from `first` up to, not including, `end`."""
+        """Add the offsets from `first` up to, but not including, `end`."""
         if first >= end:
             return
         blocks, ends = self._blocks, self._ends
@@ -113,7 +113,7 @@ class RangeSet:
             ends[number : number + 1] = [block.ends[-1], ends[number]]
 
     def _swallow(self, number: int, end: int) -> int:
-        """Take out what begins up to `end`, from a block on; where the last of it ends."""
+        """Remove ranges that start at or before `end`, from a block on; return their end."""
         blocks, low = self._blocks, number
         while number < len(blocks) and blocks[number].starts[0] <= end:
             block = blocks[number]
@@ -128,7 +128,7 @@ class RangeSet:
         return end
 
     def discard_before(self, offset: int) -> None:
-        """Take out everything below `offset`."""
+        """Remove everything below `offset`."""
         gone = bisect_right(self._ends, offset)
         del self._blocks[:gone]
         del self._ends[:gone]
@@ -138,7 +138,7 @@ class RangeSet:
             block.starts[0] = max(block.starts[0], offset)
 
     def discard_from(self, offset: int) -> None:
-        """Take out everything from `offset` on."""
+        """Remove everything from `offset` on."""
         kept = bisect_left(self._blocks, offset, key=lambda block: block.starts[0])
         del self._blocks[kept:]
         del self._ends[kept:]
@@ -148,7 +148,7 @@ class RangeSet:
             block.ends[-1] = self._ends[-1] = min(block.ends[-1], offset)
 
     def first_missing_from(self, offset: int) -> int:
-        """The lowest offset that is not below `offset` and not in the set."""
+        """Return the lowest offset at or above `offset` that is not in the set."""
         number = bisect_right(self._ends, offset)
         if number < len(self._ends):
             block = self._blocks[number]
@@ -158,7 +158,7 @@ class RangeSet:
         return offset
 
     def gap_from(self, offset: int, *, until: int) -> Range:
-        """The first stretch outside the set that begins at `offset` or later."""
+        """Return the first range outside the set that starts at or above `offset`."""
         first = self.first_missing_from(offset)
         number = bisect_right(self._ends, first)
         if number == len(self._ends):
@@ -167,7 +167,7 @@ class RangeSet:
         return first, min(until, block.starts[bisect_right(block.ends, first)])
 
     def gaps(self, first: int, end: int) -> Iterator[Range]:
-        """The stretches of `first` to `end` that are not in the set."""
+        """Yield the ranges between `first` and `end` that are not in the set."""
         while first < end:
             start, stop = self.gap_from(first, until=end)
             if start >= end:
@@ -176,7 +176,7 @@ class RangeSet:
             first = stop
 
     def within(self, first: int, end: int) -> Iterator[Range]:
-        """The parts of the set from `first` up to `end`."""
+        """Yield the parts of the set from `first` up to `end`."""
         for block in self._blocks[bisect_right(self._ends, first) :]:
             for at in range(bisect_right(block.ends, first), len(block.starts)):
                 if block.starts[at] >= end:
@@ -185,7 +185,7 @@ class RangeSet:
 
 
 def ranges_of(offsets: Sequence[int]) -> list[Range]:
-    """Sorted offsets, each there once, as ranges."""
+    """Return sorted, distinct offsets as ranges."""
     if not offsets:
         return []
     first, last = offsets[0], offsets[-1]

@@ -1,8 +1,8 @@
-"""How much happens per second, without remembering when it happened.
+"""Event rates per second, without storing individual events.
 
-A rate is what happened lately, each event counting less the longer ago it was: after
-`WINDOW_MS` a third of it is left. It is brought up to date only when something happens or somebody
-asks, so that a lane in which nothing happens costs nothing.
+A rate is an exponentially decaying average: after `WINDOW_MS`, about a third of an event's weight
+is left. It is updated only when an event is added or the rate is read, so that an idle lane costs
+nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WINDOW_MS = 10_000
 
 
 class Rates:
-    """The rates of a few things that are numbered from zero."""
+    """The rates of a few kinds of events, numbered from zero."""
 
     __slots__ = ("_at_ms", "_per_second")
 
@@ -22,7 +22,7 @@ class Rates:
         self._at_ms = [0] * count
 
     def add(self, number: int, count: int, now_ms: int) -> None:
-        """So many of a thing happened now."""
+        """Count `count` events of kind `number` now."""
         if now_ms == self._at_ms[number]:
             self._per_second[number] += count * 1000 / WINDOW_MS
             return
@@ -30,6 +30,6 @@ class Rates:
         self._at_ms[number] = now_ms
 
     def per_second(self, number: int, now_ms: int) -> float:
-        # A clock that was set back makes nothing grow.
+        # If the clock was set back, the rate must not grow.
         age_ms = max(0, now_ms - self._at_ms[number])
         return self._per_second[number] * exp(-age_ms / WINDOW_MS)

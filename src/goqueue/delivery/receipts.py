@@ -1,16 +1,16 @@
-"""Receipts: what a consumer holds to prove which message it was given, and when.
+"""Receipts: tokens that prove which message a consumer was given, in which delivery.
 
-A receipt is opaque to its holder. Its head names the queue, the partition and the lease, and how
-many messages from which offset on the lease covers; its tail says which of them it is. So a
-receipt tells its message by itself, also when its lease is over or another node owns the queue.
+A receipt is opaque to its holder. Its head names the queue, the partition and the lease, and the
+first offset and message count of the lease; its tail identifies the message in it. So a receipt
+identifies its message by itself, even when its lease has ended or another node owns the queue.
 
-A keyed code over that, with a secret of the queue which is kept in the delivery journal, makes it
-impossible to invent one. A lease whose offsets follow each other and are delivered for the first
-time has one code, in its head. In any other lease every tail has a code and names its message,
-because nothing else would say which offsets belong to the lease.
+A message authentication code, keyed with a secret of the queue that is stored in the delivery
+journal, prevents forgery. A lease of contiguous offsets that are all delivered for the first time
+has one code, in its head. In any other lease every tail names its offset and has its own code,
+because nothing else defines which offsets belong to the lease.
 
-Making and reading a receipt is work for every message, so a lease writes its head once, tails come
-from a table, and a receipt of a live lease is never unpacked: its head is looked up as it is.
+Creating and checking receipts costs time per message, so a lease encodes its head once, tails come
+from a table, and a receipt of a live lease is never decoded: its head is looked up as it is.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from goqueue.model.errors import InvalidReceipt
 SECRET_BYTES = 16
 SERIAL_MAX = (1 << 48) - 1
 
-_RUN, _SCATTERED = 3, 4  # the version, and the form of the tails
-# What a head and a scattered tail say, without the code behind it.
+_RUN, _SCATTERED = 3, 4  # the version, which also determines the form of the tails
+# The bytes of a head and of a scattered tail without their codes.
 _HEAD_SAYS, _TAIL_SAYS = 22, 12
-# All are multiples of three bytes, so that their texts can be joined and need no padding.
+# All are multiples of three bytes, so that their base64 texts can be joined without padding.
 _HEAD_BYTES = _HEAD_SAYS + 8
 _RUN_TAIL_BYTES = 3
 _SCATTERED_TAIL_BYTES = _TAIL_SAYS + 9
@@ -40,13 +40,13 @@ _LENGTHS = {
     HEAD_LENGTH + _RUN_TAIL_BYTES * 4 // 3: _RUN,
     HEAD_LENGTH + _SCATTERED_TAIL_BYTES * 4 // 3: _SCATTERED,
 }
-_PLACE_LENGTH = 4  # the place is at the beginning of every tail
+_PLACE_LENGTH = 4  # every tail starts with the position in the lease
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_+/=", b"+/!!!")  # the signs we never write must not be read
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/!!!")  # characters that are never written are refused
 
 
 class Receipt(NamedTuple):
-    """What a receipt says; whether it is genuine is for `Receipts.read` to say."""
+    """The contents of a receipt, not authenticated; `Receipts.read` checks that."""
 
     queue: int
     partition: int
@@ -56,12 +56,12 @@ class Receipt(NamedTuple):
 
 
 def queue_tag(topic_id: bytes) -> int:
-    """A number that tells the queues of a group apart, on whichever node."""
+    """Return a number that distinguishes the queues of a group, the same on every node."""
     return int.from_bytes(blake2b(topic_id, digest_size=3).digest(), "big")
 
 
 class Receipts:
-    """Makes the receipts of one queue, and tells them from invented ones."""
+    """Creates and authenticates the receipts of one queue."""
 
     __slots__ = ("_queue", "secret")
 
@@ -72,7 +72,7 @@ class Receipts:
     def write(
         self, partition: int, serial: int, offsets: Sequence[int], attempts: Sequence[int]
     ) -> tuple[str, Sequence[str]]:
-        """The head and the tails of a lease's receipts."""
+        """Return the head and the tails of a lease's receipts."""
         count = len(offsets)
         is_run = isinstance(offsets, range) and attempts.count(1) == count
         base = offsets[0] if is_run else min(offsets)
@@ -101,7 +101,7 @@ class Receipts:
         return _text(tail + self._code(head + tail, 9))
 
     def read(self, text: str) -> Receipt:
-        """What a receipt of this queue says; `InvalidReceipt` if it is none."""
+        """Return the contents of a receipt of this queue; raise `InvalidReceipt` for others."""
         packed = _unpack(text)
         head, tail = packed[:_HEAD_SAYS], packed[_HEAD_BYTES:]
         is_genuine = compare_digest(self._code(head, 8), packed[_HEAD_SAYS:_HEAD_BYTES])
@@ -119,12 +119,12 @@ class Receipts:
 
 
 def check_receipt(text: str) -> Receipt:
-    """What a receipt that is well formed says; whether it is genuine its queue must say."""
+    """Return the contents of a well-formed receipt, without authenticating it."""
     return _parse(_unpack(text))[0]
 
 
 def place_in(tail: str) -> int:
-    """The place in the lease that a tail names; -1 if that is no tail."""
+    """Return the position in the lease that a tail names; -1 if it is not a tail."""
     return PLACES.get(tail[:_PLACE_LENGTH], -1)
 
 
@@ -142,7 +142,7 @@ def _unpack(text: str) -> bytes:
 
 
 def _parse(packed: bytes) -> tuple[Receipt, int]:
-    """What it says, and how many messages its lease covers."""
+    """Return the contents, and the number of messages of the lease."""
     partition = int.from_bytes(packed[1:4], "big")
     queue = int.from_bytes(packed[4:7], "big")
     base = int.from_bytes(packed[7:14], "big")
@@ -161,7 +161,7 @@ def _text(packed: bytes) -> str:
     return b2a_base64(packed, newline=False).translate(_TO_URL).decode()
 
 
-# The tails by place, and the places by tail; a lease covers what one call received.
+# Tails by position and positions by tail; a lease holds at most what one call may receive.
 TAILS = tuple(_text(place.to_bytes(3, "big")) for place in range(RECEIVE_MESSAGES_MAX))
 TAIL_BYTES = [tail.encode() for tail in TAILS]
 PLACES = {tail: place for place, tail in enumerate(TAILS)}

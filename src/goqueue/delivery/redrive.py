@@ -1,7 +1,7 @@
-"""Redrives: jobs that bring dead letters back to the topics they came from.
+"""Redrives: jobs that move dead letters back to the topics they came from.
 
-A job is a plain value. What has been done is in it, so a job that was read back after a restart
-goes on where it was; what it decides about one dead letter depends on nothing else.
+A job is a plain value that contains its own progress, so that a job read back after a restart
+continues where it was. What it decides about a dead letter depends on nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import REDRIVEN_HEADER, Origin, read_origin, without_origin
 
 RATE_PER_S_MAX = 1_000_000
-LETTERS_NAMED_MAX = 1000  # dead letters that one job may name one by one
+LETTERS_NAMED_MAX = 1000  # dead letters that one job may list individually
 HISTORY_EVENTS_MAX = 100
 
 State = Literal["running", "paused", "done", "cancelled", "failed"]
@@ -23,7 +23,7 @@ ENDED: frozenset[State] = frozenset({"done", "cancelled", "failed"})
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter: a record of the dead-letter topic, and what is known of its death."""
+    """A dead letter: a record of the dead-letter topic, and its origin if recorded."""
 
     partition: int
     record: Record
@@ -31,14 +31,14 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant; every condition that is given must hold."""
+    """A filter of dead letters; every given condition must hold."""
 
     reason: str | None = None
     group: str | None = None
     key: bytes | None = None
-    from_ms: int | None = None  # time of death
+    from_ms: int | None = None  # time of dead-lettering
     until_ms: int | None = None
-    header: tuple[str, bytes | None] | None = None  # its name, and its content unless any will do
+    header: tuple[str, bytes | None] | None = None  # its name, and its content or None for any
 
     def accepts(self, letter: Letter) -> bool:
         origin, record = letter.origin, letter.record
@@ -58,25 +58,25 @@ class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedriveEvent(msgspec.Struct, frozen=True):
-    """A line of a job's history."""
+    """An entry of a job's history."""
 
     time_ms: int
     what: str
 
 
 class RedriveOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants brought back, and how."""
+    """The request: which dead letters to move back, and how."""
 
     filter: LetterFilter = LetterFilter()
     letters: list[tuple[int, int]] | None = None  # only these (partition, offset)
     count_max: int | None = None
     rate_per_s: int | None = None
     keep_copy: bool = False
-    target_topic: str | None = None  # else the topic that each letter came from
+    target_topic: str | None = None  # default: the topic that each letter came from
 
 
 class Shipment(msgspec.Struct, frozen=True, array_like=True):
-    """Letters that go to one partition, as one batch of a producer."""
+    """Letters for one partition, as one batch of a producer."""
 
     topic_id: bytes
     partition: int
@@ -86,10 +86,10 @@ class Shipment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """What a job is about to bring back from one partition, and where it goes on afterwards.
+    """What a job is about to move from one partition, and where it continues afterwards.
 
-    Whoever finds a job with such a step takes it once more: by the producers' numbers the
-    partitions that the letters go to know what they have already.
+    A node that finds a job with such a step repeats it: the producers' sequence numbers let the
+    target partitions recognise what they already have.
     """
 
     partition: int
@@ -101,11 +101,11 @@ class Redrive(msgspec.Struct, kw_only=True):
     """One job."""
 
     id: str
-    topic: str  # whose dead letters these are
+    topic: str  # the topic of the dead letters
     dead_letter_topic: str
     dead_letter_topic_id: bytes
     order: RedriveOrder
-    # Per partition of the dead-letter topic: what comes next, and where this job ends.
+    # Per partition of the dead-letter topic: the next offset, and the offset where this job ends.
     positions: list[int]
     until_offsets: list[int]
     created_ms: int
@@ -116,9 +116,9 @@ class Redrive(msgspec.Struct, kw_only=True):
     failed: int = 0
     problem: str = ""
     history: list[RedriveEvent] = []
-    # Letters at or after `positions` that a restart found brought back, and not yet counted.
+    # Letters at or after `positions` that recovery found already moved, and not yet counted.
     already_moved: list[tuple[int, int]] = []
-    step: Step | None = None  # where another node may have to go on with it
+    step: Step | None = None  # in a cluster: the step that another node may have to repeat
 
     @property
     def is_ended(self) -> bool:
@@ -126,7 +126,7 @@ class Redrive(msgspec.Struct, kw_only=True):
 
     @property
     def is_through(self) -> bool:
-        """Whether there is nothing left to look at."""
+        """Whether there is nothing left to examine."""
         order = self.order
         if order.count_max is not None and self.moved >= order.count_max:
             return True
@@ -137,7 +137,7 @@ class Redrive(msgspec.Struct, kw_only=True):
 
     @property
     def next_partition(self) -> int:
-        """The partition to go on with: the one with the most left."""
+        """The partition to continue with: the one with the most left."""
         left = [
             until - position
             for position, until in zip(self.positions, self.until_offsets, strict=True)
@@ -145,14 +145,14 @@ class Redrive(msgspec.Struct, kw_only=True):
         return left.index(max(left))
 
     def go_on(self, partition: int, offset: int) -> None:
-        """Everything before `offset` has been looked at."""
+        """Note that everything before `offset` has been examined."""
         self.positions[partition] = offset
         passed = [one for one in self.already_moved if one[0] == partition and one[1] < offset]
         self.moved += len(passed)
         self.already_moved = [one for one in self.already_moved if one not in passed]
 
     def narrow(self) -> None:
-        """Look only where letters are that the order names one by one."""
+        """Restrict the job to the range of the letters that the order lists individually."""
         named = self.order.letters
         if named is None:
             return
@@ -163,14 +163,14 @@ class Redrive(msgspec.Struct, kw_only=True):
             self.until_offsets[number] = min(self.until_offsets[number], last + 1)
 
     def wants(self, letter: Letter) -> bool:
-        """Whether a letter is to be brought back."""
+        """Whether a letter is to be moved."""
         named = self.order.letters
         if named is not None and (letter.partition, letter.record.offset) not in named:
             return False
         return self.order.filter.accepts(letter)
 
     def target_of(self, letter: Letter) -> str | None:
-        """The topic that a letter goes to; None when nobody knows."""
+        """Return the topic that a letter goes to; None if it is not recorded."""
         if self.order.target_topic is not None:
             return self.order.target_topic
         return None if letter.origin is None else letter.origin.topic
@@ -182,7 +182,7 @@ class Redrive(msgspec.Struct, kw_only=True):
         self.note(now_ms, what)
 
     def note(self, now_ms: int, what: str) -> None:
-        """Add a line to the history; the first lines stay, and the newest."""
+        """Add an entry to the history; when it is full, entries in the middle are dropped."""
         history = self.history
         self.history = [*history, RedriveEvent(now_ms, what)]
         if len(self.history) > HISTORY_EVENTS_MAX:
@@ -194,7 +194,7 @@ def read_letter(partition: int, record: Record) -> Letter:
 
 
 def revived(letter: Letter, dead_letter_topic: str, *, redrive_id: str, now_ms: int) -> Record:
-    """The message as it goes back to its topic: as it was, with a note of where it has been."""
+    """Return the original message for its topic, with a header that names the dead letter."""
     record = letter.record
     source = f"{dead_letter_topic}/{letter.partition}/{record.offset}/{redrive_id}"
     headers = (*without_origin(record.headers), (REDRIVEN_HEADER, source.encode()))
@@ -202,7 +202,7 @@ def revived(letter: Letter, dead_letter_topic: str, *, redrive_id: str, now_ms: 
 
 
 class Source(NamedTuple):
-    """The dead letter that a message was, and the job that brought it back."""
+    """The dead letter that a message was, and the job that moved it back."""
 
     dead_letter_topic: str
     partition: int
@@ -211,7 +211,7 @@ class Source(NamedTuple):
 
 
 def read_source(record: Record) -> Source | None:
-    """What a revived message says of itself; None for all others."""
+    """Return the source that a redriven message carries; None for all others."""
     for name, content in reversed(record.headers):
         if name == REDRIVEN_HEADER and content is not None:
             parts = content.decode("utf-8", "replace").split("/")

@@ -1,4 +1,4 @@
-"""What a queue group, and the lanes of a topic, may be told."""
+"""The settings of a queue group, and of the lanes of a topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Time = Annotated[int, msgspec.Meta(ge=1, le=VISIBILITY_MS_MAX)]
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a group takes, returns and gives up messages."""
+    """How a group leases, retries and dead-letters messages."""
 
     visibility_ms: _Time = 30_000  # long enough for a slow handler, short enough to see a crash
     deliveries_max: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3  # 0: without limit
@@ -29,21 +29,21 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     backoff_factor: Annotated[float, msgspec.Meta(ge=1.0, le=10.0)] = 2.0
     backoff_ms_max: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 60_000
     backoff_jitter: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.2
-    unacked_max: _Count = 100_000  # messages out with the consumers of the group
+    unacked_max: _Count = 100_000  # messages in flight in the group
     consumer_unacked_max: _Count = 10_000
-    retrying_max: _Count = 100_000  # messages waiting for another try, per topic
-    parked_max: _Count = 1000  # messages waiting behind their key, per partition
+    retrying_max: _Count = 100_000  # messages waiting for a retry, per topic
+    parked_max: _Count = 1000  # messages waiting for an earlier one of their key, per partition
     key_order: bool = False
-    # With `key_order`: one receive may take several messages of a key, in their order. The key is
-    # then busy until all of them are settled.
+    # With `key_order`: one receive may take several messages of a key, in order. The key is then
+    # busy until all of them are settled.
     key_batches: bool = False
     # Without `key_order`: keys name tenants, and while one has much in flight the messages of
     # others go first, whatever their lanes.
     fair_keys: bool = False
-    # An ack that comes when the lease is over counts, unless the message was handed out again.
-    # Until then the lease can also be extended.
+    # An ack after the lease has expired counts, unless the message was delivered again. Until
+    # then the lease can also be extended.
     late_acks: bool = False
-    # How long messages are held back after they were stored.
+    # How long messages stay invisible after they were stored.
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 0
     start: Literal["earliest", "latest"] = "earliest"
     dead_letter_topic: Annotated[str, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
@@ -76,22 +76,22 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_queue_settings(values: dict[str, Any]) -> QueueSettings:
-    """The settings a caller names; raise with the one that is wrong and what it may be."""
+    """Convert and check settings; raise an error with the wrong one and its allowed values."""
     try:
         return msgspec.convert(values, QueueSettings)
     except msgspec.ValidationError as error:
-        refused = InvalidGroupSettings(f"These group settings do not do: {error}.")
+        refused = InvalidGroupSettings(f"The group settings are not valid: {error}.")
         refused.problem = str(error)
         raise refused from error
 
 
 def change_queue_settings(known: Mapping[str, Any], changes: Mapping[str, Any]) -> QueueSettings:
-    """Settings with some of them changed; one that is changed to None has its default again."""
+    """Apply changes to settings; a setting changed to None gets its default again."""
     fields = QueueSettings.__struct_fields__
     values = {
         name: value
         for name, value in {**known, **changes}.items()
-        # The check reports a name that is no setting, whatever its value.
+        # Keep unknown names, whatever their values, so that the check reports them.
         if value is not None or name not in fields
     }
     return check_queue_settings(values)

@@ -1,4 +1,4 @@
-"""What a queue tells those who ask: figures, and the state of single messages."""
+"""Statistics of a queue, and the state of single messages."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ State = Literal[
 
 
 class MessageState(msgspec.Struct, frozen=True, kw_only=True):
-    """What has become of one message in one group."""
+    """The state of one message in one group."""
 
     partition: int
     offset: int
     lane: str
     state: State
-    attempts: int = 0  # deliveries, the running one included
+    attempts: int = 0  # deliveries, including the current one
     consumer: str | None = None
-    until_ms: int | None = None  # when the lease ends
+    until_ms: int | None = None  # when the lease expires
     due_ms: int | None = None  # when it may be delivered again
 
 
@@ -31,7 +31,7 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     in_total: int
     out_total: int
-    in_per_second: float  # of late, the last ten seconds above all
+    in_per_second: float  # recent rate, mostly the last ten seconds
     out_per_second: float
     oldest_age_ms: int
     longest_wait_ms: int
@@ -45,7 +45,7 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
     parked: int
     dead_lettering: int
     prepared: int  # of those in flight: acknowledged in a transaction that has not ended
-    delayed: int  # held back since they were stored
+    delayed: int  # not yet visible because of the initial delay
     in_total: int
     out_total: int
     in_per_second: float
@@ -57,7 +57,7 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct):
-    """What has happened since the queue was opened, in messages."""
+    """Message counts since the queue was opened."""
 
     delivered: int = 0
     redelivered: int = 0

@@ -1,5 +1,5 @@
 """Named queues: a topic and a queue group under one name, with attributes and deduplication.
 
-It offers what a queue service needs beyond queue groups: create, send once per deduplication id,
-count, move messages from one queue to another.
+It adds what a queue service needs beyond queue groups: create, send once per deduplication id,
+count, and move messages from one queue to another.
 """

@@ -1,8 +1,8 @@
-"""Receive calls that are repeated because their answer was lost.
+"""Receive calls that are repeated because their response was lost.
 
-A client that names its attempt gets the same messages again, for as long as it holds all of them
-still; otherwise they would be out with nobody until their leases end. Attempts are remembered in
-memory by the node that owns the queue.
+A client that names its attempt gets the same messages again, as long as it still holds all of
+them; otherwise they would be leased but unknown to any client until their leases expire. Attempts
+are kept in the memory of the node that owns the queue.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from goqueue.broker.queues.received import PackedReceived, Received
 
 ATTEMPT_MS = 5 * 60_000
-ATTEMPTS_MAX = 1000  # answers that are kept; the oldest go first
-BYTES_MAX = 32 << 20  # of all answers together
+ATTEMPTS_MAX = 1000  # responses kept; the oldest are dropped first
+BYTES_MAX = 32 << 20  # over all responses
 _Key = tuple[bytes, str]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -23,12 +23,12 @@ _decode = msgspec.msgpack.Decoder(PackedReceived).decode
 
 
 class Attempt(NamedTuple):
-    """An answer that may be requested again."""
+    """A response that may be requested again."""
 
     until_ms: int
     receipts: list[str]
     packed: bytes  # so that it does not keep whole batches in memory
-    note: bytes  # of the caller, for when it shows the messages again
+    note: bytes  # of the caller, returned with the messages
 
     @property
     def received(self) -> Received:
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 
 
 class Attempts:
-    """The answers of the last minutes, by queue and by the name that the client gave."""
+    """The responses of the last minutes, by queue and by the name that the client gave."""
 
     def __init__(self) -> None:
         self._kept: dict[_Key, Attempt] = {}

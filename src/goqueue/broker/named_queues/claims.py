@@ -1,9 +1,9 @@
-"""How the owner of a queue makes sure that no earlier owner stores anything for it any more.
+"""Fencing: how the owner of a queue makes sure that no former owner stores messages for it.
 
-Ownership is decided by the cluster, and a former owner may hear of that late, or have something on
-its way. So the owner writes as a producer that it takes over, which has an epoch, and tells every
-partition of the topic with a marker of that epoch before it looks what is there. From then on the
-leaders turn away what an earlier owner sends; what they took before that lies before the marker.
+Ownership is decided by the cluster; a former owner may learn of that late, or have writes in
+flight. So the owner takes over a named producer, which increments its epoch, and writes a marker of
+that epoch to every partition of the topic before it reads what is there. From then on the leaders
+refuse writes of a former owner; what they accepted before lies before the marker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from goqueue.model.errors import (
     TransactionCoordinatorFenced,
 )
 
-CLAIM_MS_MAX = 10_000  # for all leaders to take the marker
+CLAIM_MS_MAX = 10_000  # for all leaders to accept the marker
 RETRY_MS = 100
 _PRODUCER_PREFIX = "named-queue/"
 
@@ -38,16 +38,16 @@ class Publish(Protocol):
 
 
 class Claims(Protocol):
-    """Makes this node the only one that stores for a queue."""
+    """Makes this node the only one that stores messages for a queue."""
 
-    is_alone: bool  # there are no other nodes
+    is_alone: bool  # this is a single node
 
     async def claim(self, queue: NamedQueueFact, topic: Topic) -> Publish:
-        """What to store with from now on, until it fails or another node claims the queue."""
+        """Return the publisher to use until it fails or another node claims the queue."""
 
 
 class NoClaims:
-    """A node that is alone has nobody to turn away: what its earlier life sent is on its disk."""
+    """For a single node, which has no one to fence: its earlier writes are on its own disk."""
 
     is_alone = True
 
@@ -59,7 +59,7 @@ class NoClaims:
 
 
 class ClusterClaims:
-    """Takes over the producer of a queue, and tells the leaders of its topic."""
+    """Takes over the producer of a queue, and fences former owners at the leaders."""
 
     is_alone = False
 
@@ -70,7 +70,7 @@ class ClusterClaims:
         leaders: Leaders,
         publisher: Callable[[OwnersOutbox], Publish],
     ) -> None:
-        """`publisher` makes one that writes through an outbox."""
+        """`publisher` returns a publisher that writes through an outbox."""
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
@@ -94,7 +94,7 @@ class ClusterClaims:
     async def _tell(
         self, topic: Topic, numbers: Sequence[int], producer: NamedProducer, deadline_ms: int
     ) -> list[int]:
-        """Ask the leaders of these partitions, all at once; those that must be asked again."""
+        """Send the marker to the leaders of these partitions; return those to retry."""
         told = [
             self._leaders.end_transaction(
                 topic,
@@ -118,7 +118,7 @@ class ClusterClaims:
                 await marked
             except (FencedProducer, TransactionCoordinatorFenced) as error:
                 raise NotCoordinator(
-                    f"Another node has claimed the queue on {topic.name} meanwhile; retry there."
+                    f"Another node has claimed the queue on {topic.name} since; retry there."
                 ) from error
             except GoQueueError as error:
                 if not error.retryable or self._clock.now_ms() >= deadline_ms:

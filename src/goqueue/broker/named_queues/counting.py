@@ -1,4 +1,4 @@
-"""How many messages a named queue has, by what becomes of them next."""
+"""The number of messages in a named queue, by state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goqueue.loop.promise import Promise, promised
 
 
 class Counts(NamedTuple):
-    """Messages that can be received, are out, and wait for their time."""
+    """Messages that can be received, are in flight, and are delayed."""
 
     ready: int
     out: int
@@ -24,16 +24,16 @@ class Counts(NamedTuple):
 
 
 class Scheduled(Protocol):
-    """Counts what is scheduled, on whatever node."""
+    """Counts scheduled messages, on all nodes."""
 
     def count(self, *, topic: str | None, from_ms: int, until_ms: int) -> Promise[int]: ...
 
 
 class QueueCounting:
-    """Counts the messages of queues; only their owners can."""
+    """Counts the messages of queues; only on their owners."""
 
     def __init__(self, topics: Topics, queues: Queues, scheduled: Scheduled, look: Look) -> None:
-        """`look` tells where partitions end, whoever leads them."""
+        """`look` requests the ends of partitions from their leaders."""
         self._topics = topics
         self._queues = queues
         self._scheduled = scheduled
@@ -58,9 +58,10 @@ class QueueCounting:
 
 
 def _coming(stats: QueueStats, bounds: Sequence[Bounds]) -> int:
-    """Messages that are stored and of which the owner has not heard yet.
+    """Count stored messages that the owner has not indexed yet.
 
-    It hears of those on other nodes a moment later, and whoever has just sent some counts them.
+    It receives those on other nodes a moment later, but a client that has just sent messages
+    expects them to be counted.
     """
     count = 0
     for one, its in zip(stats.partitions, bounds, strict=False):

@@ -1,8 +1,8 @@
 """The deduplication ids of the last minutes, read back from the records of a topic.
 
-What a node remembers of them is lost with it, or stays behind when another node becomes the owner.
-The records bear their ids, so the topic is asked: from the first record of that time up to where
-each partition ends for its leader. All that has been acknowledged lies before that end.
+The ids in memory are lost with a node, or stay behind when another node becomes the owner. The
+records contain their ids, so they are read: from the first record of that time up to the end of
+each partition as its leader reports it. Everything acknowledged lies before that end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from goqueue.model.queue_headers import (
 
 PAGE_RECORDS_MAX = 1000
 PAGE_BYTES_MAX = 4 << 20
-# How long the end of a partition may take to be committed before whoever sends is told to retry.
+# How long the end of a partition may take to be committed before the sender has to retry.
 COMMIT_WAIT_MS = 5_000
 
 
@@ -52,7 +52,7 @@ class Read(Protocol):
 
 
 class RecentIds:
-    """Reads topics for the ids of what was sent lately."""
+    """Reads the deduplication ids of recent records from topics."""
 
     def __init__(self, clock: Clock, *, look: Look, read: Read) -> None:
         self._clock = clock
@@ -60,15 +60,15 @@ class RecentIds:
         self._read = read
 
     async def read(self, topic: Topic, window_ms: int, firsts: Mapping[int, int]) -> list[RecentId]:
-        """What was stored in the last `window_ms`, in the order of each partition.
+        """Return the ids stored in the last `window_ms`, in the order of each partition.
 
-        `firsts` are offsets by partition; what lies before them is left out.
+        `firsts` are offsets by partition; records before them are ignored.
         """
         since_ms = max(0, self._clock.wall_ms() - window_ms)
         places = await self._places(topic, since_ms, firsts)
         found: list[RecentId] = []
         while places:
-            # Transactions that are open must not hold this up: what bears such ids is in none.
+            # Open transactions must not block this: records with such ids are in none.
             page = await self._read(
                 places,
                 records_max=PAGE_RECORDS_MAX,
@@ -80,8 +80,8 @@ class RecentIds:
                 one.offset for one in places
             ]:
                 raise RequestTimedOut(
-                    f"The end of topic {topic.name!r} is not committed yet, so what was sent to it "
-                    "lately is not known; retry."
+                    f"The end of topic {topic.name!r} is not committed yet, so recently sent "
+                    "deduplication ids are not known; retry."
                 )
             now_ms = self._clock.wall_ms()
             found += [one for _, record in page.records if (one := _recent(record, now_ms))]
@@ -94,8 +94,8 @@ class RecentIds:
         places: list[Place] = []
         for number, bounds in enumerate(await self._look(topic, numbers, times_ms=[since_ms])):
             found = bounds.find_timestamp(since_ms)
-            # Only what is known to be committed is searched. A leader that has just become one
-            # may have more, and have yet to learn that it is.
+            # Only committed records were searched by time. A new leader may have more records
+            # that are committed without having received the high watermark for them yet.
             first = bounds.high_watermark if found is None else found.offset
             first = max(first, firsts.get(number, 0))
             if first < bounds.end_offset:
@@ -103,7 +103,7 @@ class RecentIds:
         return places
 
     def _rest(self) -> Promise[None]:
-        """Let others do something before the next page."""
+        """Yield to the event loop before the next page."""
         rested: Promise[None] = Promise()
         self._clock.call_soon(lambda: rested.resolve(None))
         return rested
@@ -115,7 +115,7 @@ def _is_left(place: Place) -> bool:
 
 
 def _recent(record: Record, now_ms: int) -> RecentId | None:
-    """What a record tells of its id, unless it is a copy of one that was sent elsewhere."""
+    """Return the id of a record, unless it is a dead letter of a message sent elsewhere."""
     headers = record.headers
     deduplication_id = header_text(headers, DEDUPLICATION_HEADER)
     message_id = header_text(headers, MESSAGE_ID_HEADER)

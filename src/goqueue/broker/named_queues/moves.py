@@ -1,9 +1,9 @@
-"""Moves: jobs that empty one named queue into others, as messages that were given up come back.
+"""Moves: jobs that empty one named queue into others, such as dead letters into their sources.
 
-A move receives from the queue as any consumer does, stores each message where it came from or in
-a queue that was named, and acknowledges it then. So nothing is lost whenever it stops; a message
-that was stored and not yet acknowledged when the node dies is moved again. The job is a fact: the
-owner of the queue works on it, and whoever becomes the owner goes on.
+A move receives from the queue as any consumer does, stores each message in the queue it came from
+or in a given one, and then acknowledges it. So nothing is lost whenever it stops; a message that
+was stored and not yet acknowledged when the node fails is moved again. The job is stored in the
+metadata: the owner of the queue runs it, and a new owner continues it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ JOB_KIND = "queue-move"
 JOBS_KEPT_MAX = 10  # ended ones, per queue
 STEP_MESSAGES_MAX = 100
 STEP_LEASE_MS = 60_000
-STEP_WAIT_MS = 2_000  # for messages that were counted, and may have to come from other nodes
-SAVE_MS = 5_000  # how old what is written down about progress may be
+STEP_WAIT_MS = 2_000  # for counted messages that may have to be fetched from other nodes
+SAVE_MS = 5_000  # how old the stored progress may be
 RETRY_MS = 1_000
 CONSUMER = "move"
 SOURCE_UNKNOWN = "CouldNotDetermineMessageSource"
@@ -54,10 +54,10 @@ class Move(msgspec.Struct, kw_only=True):
     id: str
     queue: str
     queue_id: bytes
-    target: str = ""  # the queue to move to; empty for that which each message came from
+    target: str = ""  # the queue to move to; empty: the queue that each message came from
     rate_per_s: int | None = None
     created_ms: int
-    wanted: int  # messages that were there when it began
+    wanted: int  # messages in the queue when it started
     moved: int = 0
     state: State = "running"
     problem: str = ""
@@ -71,7 +71,7 @@ _decode = msgspec.msgpack.Decoder(Move).decode
 
 
 class NamedQueueMoves:
-    """All moves; those of queues that this node owns are worked on here."""
+    """All moves; those of queues that this node owns run here."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class NamedQueueMoves:
         self._publish = publish
         self._node_id = node_id
         self._new_id = new_id
-        self._working: dict[str, Move] = {}  # by id, with progress that is not written down yet
+        self._working: dict[str, Move] = {}  # by id, with progress that is not stored yet
         self._is_stopped = False
 
-    # Beginning and ending
+    # Starting and stopping
 
     def resume(self) -> None:
-        """Go on with the moves of queues that are this node's, now or again."""
+        """Continue the moves of queues that this node owns."""
         if self._is_stopped:
             return
         for job in self._known():
@@ -107,7 +107,7 @@ class NamedQueueMoves:
                 self._work(job)
 
     def stop(self) -> None:
-        """Begin no more steps; moves go on after the next start."""
+        """Start no more steps; moves continue after the next start."""
         self._is_stopped = True
 
     # Jobs
@@ -115,7 +115,7 @@ class NamedQueueMoves:
     def start(
         self, queue: NamedQueue, *, target: str = "", rate_per_s: int | None = None
     ) -> Promise[Move]:
-        """Begin to empty a queue; resolves when the job itself is durable."""
+        """Start to empty a queue; resolves when the job itself is durable."""
         return promised(self._start(queue, target, rate_per_s))
 
     async def _start(self, queue: NamedQueue, target: str, rate_per_s: int | None) -> Move:
@@ -138,14 +138,14 @@ class NamedQueueMoves:
         return job
 
     def jobs(self, queue: NamedQueue) -> list[Move]:
-        """The moves out of a queue, newest first."""
+        """Return the moves out of a queue, newest first."""
         self._queues.check_owned(queue.group)
         found = [self._working.get(job.id, job) for job in self._known()]
         mine = [job for job in found if job.queue_id == queue.id]
         return sorted(mine, key=lambda job: (job.created_ms, job.id), reverse=True)
 
     def cancel(self, queue: NamedQueue, job_id: str) -> Promise[Move]:
-        """End a move after the step that is under way. What it has moved stays so."""
+        """End a move after the current step. What it has moved stays moved."""
         return promised(self._cancel(queue, job_id))
 
     async def _cancel(self, queue: NamedQueue, job_id: str) -> Move:
@@ -159,7 +159,7 @@ class NamedQueueMoves:
         return job
 
     def _forget_old(self, queue: NamedQueue) -> None:
-        """Make room for one more; what moved out of queues that are gone goes as well."""
+        """Delete old jobs to make room for one more, and those of deleted queues."""
         there = {one.id for one in self._named_queues.all()}
         ended = [job for job in self.jobs(queue) if job.is_ended]
         strays = [job for job in self._known() if job.is_ended and job.queue_id not in there]
@@ -170,7 +170,7 @@ class NamedQueueMoves:
         return [_decode(fact.body) for fact in self._facts.jobs(JOB_KIND)]
 
     def _save(self, job: Move) -> Promise[None]:
-        """Written by nobody but the owner of its queue, so the last word counts."""
+        """Store the job. Only the owner of its queue writes it, so the last write wins."""
         return self._facts.record_job(JobFact(JOB_KIND, job.id, _encode(job)))
 
     # Working
@@ -179,27 +179,27 @@ class NamedQueueMoves:
         queue = self._named_queues.find(job.queue)
         owner = self._node_id if queue is None else self._named_queues.owner_of(queue)
         if owner < 0:
-            self._clock.call_later(RETRY_MS, self.resume)  # It may become this node.
+            self._clock.call_later(RETRY_MS, self.resume)  # This node may become the owner.
         if owner != self._node_id:
             return
         self._working[job.id] = job
         start(self._run(job), partial(self._rested, job))
 
     def _rested(self, job: Move, _: None, error: Exception | None) -> None:
-        """A move is over, has to wait, or belongs to another node now."""
+        """Handle the end of a run: completed, to be retried, or now on another node."""
         self._working.pop(job.id, None)
         if error is None or self._is_stopped:
             return
         if not isinstance(error, GoQueueError):
             raise error
-        _log.warning("move %s of queue %s pauses: %s", job.id, job.queue, error)
+        _log.warning("move %s of queue %s must retry: %s", job.id, job.queue, error)
         self._clock.call_later(RETRY_MS, self.resume)
 
     async def _run(self, job: Move) -> None:
         saved_ms = self._clock.now_ms()
         queue = self._named_queues.find(job.queue)
         if queue is not None and queue.id == job.queue_id:
-            # What this move held when its last owner ended is still with it.
+            # Messages that this move held under its previous owner are still leased to it.
             self._queues.take_back(queue.group, queue.topic, _consumer(job))
         while not self._is_stopped:
             queue = self._named_queues.find(job.queue)
@@ -221,7 +221,7 @@ class NamedQueueMoves:
 
     @staticmethod
     def _ending(job: Move, moved: int) -> State | None:
-        """How a move ends after a step that has moved so many; None if it goes on."""
+        """Return the final state after a step that moved `moved` messages; None to continue."""
         if job.problem:
             return "failed"
         if job.state == "cancelling":
@@ -229,7 +229,7 @@ class NamedQueueMoves:
         return "done" if not moved or job.moved >= job.wanted else None
 
     async def _step(self, job: Move, queue: NamedQueue) -> int:
-        """Move some messages; how many of them were moved."""
+        """Move some messages; return how many."""
         count = min(STEP_MESSAGES_MAX, job.wanted - job.moved, job.rate_per_s or STEP_MESSAGES_MAX)
         receiver = self._queues.receive(
             queue.group,
@@ -254,7 +254,7 @@ class NamedQueueMoves:
             for topic, some in by_target.items():
                 await self._deliver(job, queue, topic, some)
         except GoQueueError:
-            # Whatever is still held of this step must be there for the next one.
+            # Messages of this step that are still leased must be available for the next one.
             held = [one.delivery.receipt for one in received]
             await self._queues.nack(queue.group, held, delay_ms=0)
             raise
@@ -268,7 +268,7 @@ class NamedQueueMoves:
     ) -> None:
         """Store messages in a topic, and acknowledge those that are stored.
 
-        Trouble that passes is raised, so that the move tries again; any other ends it.
+        A retryable error is raised, so that the move tries again; any other ends it.
         """
         records = [
             one.record._replace(
@@ -298,7 +298,7 @@ class NamedQueueMoves:
     def _target_of(
         self, job: Move, message: ReceivedMessage, homes: Mapping[str, str]
     ) -> str | None:
-        """The topic that a message goes to; None when nobody can say where it came from.
+        """Return the topic that a message goes to; None if its origin is unknown.
 
         `homes` are the topics of queues by their groups.
         """
@@ -315,5 +315,5 @@ class NamedQueueMoves:
 
 
 def _consumer(job: Move) -> str:
-    """Who holds what a move is about to move; no two moves are the same consumer."""
+    """Return the consumer name of a move, which is different for each move."""
     return f"{CONSUMER}-{job.id}"

@@ -1,11 +1,12 @@
 """Named queues: names under which clients send to a topic and receive from it as a queue group.
 
-A topic and a queue group are two things, made and named by themselves. Whoever knows only queues
-makes both with one call here, and gives the pair attributes and tags whose meaning is its own
-affair. Receiving and settling is done with the group (`Queues`); what is sent goes to the topic,
-and to an ordered queue at most once for each deduplication id of the last minutes.
+Topics and queue groups are separate objects with their own names. A client of a pure queue protocol
+creates both with one call here, and gives the pair attributes and tags, whose meaning is up to the
+protocol. Receiving and settling uses the group (`Queues`); messages are sent to the topic, and to
+an ordered queue at most once per deduplication id of the last minutes.
 
-Every node knows every named queue. Those without deduplication can be sent to on any node.
+Every node has the metadata of every named queue. Those without deduplication accept messages on any
+node.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import DELIVERY_TOPIC, check_topic_name
 
-# How often a change is repeated because another node has changed the queue meanwhile.
+# How often a change is repeated because another node has changed the queue in the meantime.
 CHANGE_ATTEMPTS_MAX = 10
 GROUP_SUFFIX = ".queue"
 
-Changes = Mapping[str, str | None]  # what is None goes
+Changes = Mapping[str, str | None]  # None removes an entry
 NamedQueue = NamedQueueFact
 
 
 class NamedQueueSpec(NamedTuple):
-    """A queue to be made. Without a topic it is of the queue's own name, and made if need be."""
+    """A queue to create. Without a topic, one of the queue's name, created if it is missing."""
 
     name: str
     topic: str | None = None
@@ -53,7 +54,7 @@ class NamedQueueSpec(NamedTuple):
     queue_settings: Mapping[str, Any] = {}
     topic_settings: Mapping[str, str] = {}
     is_ordered: bool = False
-    # The attributes that a queue must have to be taken for this one; None for all.
+    # The attributes in which an existing queue must match this one; None for all.
     compared: Mapping[str, str] | None = None
 
 
@@ -73,10 +74,10 @@ class NamedQueues:
         catch_up: Callable[[], Promise[None]] | None,
         maker_of: Callable[[str], int],
     ) -> None:
-        """New topics have `partition_count` partitions, each of them so many copies in a cluster.
+        """New topics have `partition_count` partitions and, in a cluster, so many replicas.
 
-        `catch_up` learns what other nodes have decided, where there are any. `maker_of` tells who
-        knows whether a name is that of a stream group.
+        `catch_up` brings the metadata up to date; None on a single node. `maker_of` returns the
+        node that can tell whether a stream group has a name.
         """
         self._clock = clock
         self._topics = topics
@@ -87,9 +88,9 @@ class NamedQueues:
         self._new_id = new_id
         self._catch_up = catch_up
         self._maker_of = maker_of
-        self._resting_names = RestingNames()  # of queues that this node can make
+        self._resting_names = RestingNames()  # of queues that this node may create
 
-    # Looking
+    # Lookup
 
     def find(self, name: str) -> NamedQueue | None:
         return self._topics.facts.named_queues().get(name)
@@ -101,12 +102,12 @@ class NamedQueues:
         return found
 
     def all(self) -> list[NamedQueue]:
-        """All of them, by name."""
+        """Return all of them, sorted by name."""
         known = self._topics.facts.named_queues()
         return [known[name] for name in sorted(known)]
 
     def find_surely(self, name: str) -> Promise[NamedQueue | None]:
-        """The same as `find`, also for what another node has made a moment ago."""
+        """Like `find`, but including what another node has just created."""
         return promised(self._find_surely(name))
 
     async def _find_surely(self, name: str) -> NamedQueue | None:
@@ -117,7 +118,7 @@ class NamedQueues:
         return found
 
     def all_surely(self) -> Promise[list[NamedQueue]]:
-        """The same as `all`, with what other nodes have made a moment ago."""
+        """Like `all`, but including what other nodes have just created."""
         return promised(self._all_surely())
 
     async def _all_surely(self) -> list[NamedQueue]:
@@ -126,19 +127,19 @@ class NamedQueues:
         return self.all()
 
     def owner_of(self, queue: NamedQueue) -> int:
-        """The node to receive from, to settle at, and to send to if the queue is ordered."""
+        """Return the node for receiving, settling, and for sending if the queue is ordered."""
         return self._queues.owner_of(queue.group)
 
     def maker_of(self, name: str) -> int:
-        """The node that can make a queue of this name: it knows the stream groups so named."""
+        """Return the node that can create a queue of this name: it has its stream groups."""
         return self._maker_of(name)
 
-    # Making, changing, deleting
+    # Creating, changing, deleting
 
     def create(self, spec: NamedQueueSpec) -> Promise[NamedQueue]:
-        """Make a queue; one that exists with the attributes that are named is taken as it is.
+        """Create a queue, or return an existing one whose compared attributes are the same.
 
-        A call that was interrupted can be repeated, and does what was left undone.
+        A call that was interrupted can be repeated, and completes what is missing.
         """
         return promised(self._create(spec))
 
@@ -163,22 +164,22 @@ class NamedQueues:
             made_topic=self._topics.find(topic_name) is None,
         )
         self._queues.check_settings(fact.group, spec.queue_settings)
-        # The name comes first: whoever is interrupted after it finds by it what is missing still.
+        # Store the name first: after an interruption, it shows what else has to be created.
         try:
             await self._topics.facts.record_named_queue(fact)
         except QueueExists:
-            # Another node was quicker, which this one may not have heard of yet.
+            # Another node was faster, and this one may not have its metadata yet.
             found = await self._find_surely(spec.name)
             if found is None:
                 raise
             return await self._taken(found, spec)
         await self._complete(fact, spec)
-        # A group of that name may have been there before; it is the queue's from now on.
+        # A group of that name may already have existed; it belongs to the queue from now on.
         await self._queues.create(fact.group, spec.queue_settings)
         return fact
 
     def _group_of(self, name: str) -> str:
-        """The group of a new queue: of its name, unless a stream group has that."""
+        """Return the group of a new queue: its name, unless a stream group has that name."""
         return name + GROUP_SUFFIX if self._queues.is_stream_group(name) else name
 
     def _check_new(self, spec: NamedQueueSpec) -> None:
@@ -196,7 +197,7 @@ class NamedQueues:
             )
 
     async def _taken(self, known: NamedQueue, spec: NamedQueueSpec) -> NamedQueue:
-        """A queue of that name exists already, which is as well if it is the same."""
+        """Return an existing queue of that name if it matches; raise otherwise."""
         compared = spec.attributes if spec.compared is None else spec.compared
         differs = known.is_ordered != spec.is_ordered or any(
             known.attributes.get(name, "") != value for name, value in compared.items()
@@ -207,7 +208,7 @@ class NamedQueues:
         return known
 
     async def _complete(self, queue: NamedQueue, spec: NamedQueueSpec) -> None:
-        """Make what a queue consists of, as far as it is not there."""
+        """Create the missing parts of a queue."""
         if self._topics.find(queue.topic) is None:
             await self._make_topic(queue.topic, spec.topic_settings)
         if not self._queues.is_known(queue.group):
@@ -221,10 +222,10 @@ class NamedQueues:
                 settings={**self._in_sync_setting(), **settings},
             )
         except TopicExists:
-            pass  # Another node was quicker, and it is the same queue's.
+            pass  # Another node was faster, and it belongs to the same queue.
 
     def _in_sync_setting(self) -> Mapping[str, str]:
-        """Messages are as safe as the journal that says which of them are done."""
+        """Make messages as durable as the journal that records which of them are done."""
         journal = self._topics.find(DELIVERY_TOPIC)
         in_sync = None if journal is None else journal.fact.settings.get(IN_SYNC_SETTING)
         if in_sync is None or int(in_sync) > self._replication_factor:
@@ -240,9 +241,9 @@ class NamedQueues:
         queue_settings: Mapping[str, Any] | None = None,
         topic_settings: Mapping[str, str] | None = None,
     ) -> Promise[NamedQueue]:
-        """Give a queue some other attributes, tags or settings, and leave it the rest.
+        """Change some attributes, tags or settings of a queue.
 
-        The settings of a topic change only if it is the queue's own.
+        Topic settings are changed only if the topic was created with the queue.
         """
         return promised(
             self._change(name, attributes or {}, tags or {}, queue_settings, topic_settings or {})
@@ -273,14 +274,14 @@ class NamedQueues:
                 known,
                 attributes=_changed(known.attributes, attributes),
                 tags=_changed(known.tags, tags),
-                # Tags are no part of what the queue does.
+                # Tags do not affect the behaviour of the queue.
                 modified_ms=self._clock.wall_ms() if attributes else known.modified_ms,
             )
 
         return await self._replace(name, change)
 
     async def _replace(self, name: str, change: Callable[[NamedQueue], NamedQueue]) -> NamedQueue:
-        """Record a changed queue; again if another node has changed it meanwhile."""
+        """Store a changed queue; repeat if another node has changed it in the meantime."""
         for _ in range(CHANGE_ATTEMPTS_MAX - 1):
             try:
                 return await self._put(change(self.get(name)))
@@ -295,7 +296,7 @@ class NamedQueues:
         return fact
 
     def forget_sent(self, name: str, ends: Mapping[int, int]) -> Promise[None]:
-        """Let deduplication ids of messages before these offsets be used again."""
+        """Allow deduplication ids of messages before these offsets to be used again."""
         return promised(self._forget_sent(name, ends))
 
     async def _forget_sent(self, name: str, ends: Mapping[int, int]) -> None:
@@ -308,10 +309,10 @@ class NamedQueues:
         self._sender.forget_ids(fact.id)
 
     def delete(self, name: str, *, rest_ms: int = 0) -> Promise[None]:
-        """Forget a queue and its group, and the topic if it is the queue's own and no other's.
+        """Delete a queue and its group, and the topic if it was made for this queue only.
 
-        The name goes last: whoever is interrupted before that can repeat the call. This node does
-        not make another queue of the name for `rest_ms`.
+        The name is deleted last, so that an interrupted call can be repeated. This node does
+        not create another queue of the name for `rest_ms`.
         """
         return promised(self._delete(name, rest_ms))
 
@@ -333,9 +334,9 @@ class NamedQueues:
     # Sending
 
     def send(self, queue: NamedQueue, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
-        """Store messages, or schedule those that are delayed; a result for each, in order.
+        """Store messages, or schedule delayed ones; return a result for each, in order.
 
-        Those with a deduplication id can be sent at the queue's owner only.
+        Messages with a deduplication id can be sent only at the queue's owner.
         """
         return self._sender.send(queue, postings)
 
@@ -344,7 +345,7 @@ async def _though_gone(delete: Callable[[str], Promise[None]], name: str) -> Non
     try:
         await delete(name)
     except (UnknownTopic, UnknownGroup):
-        pass  # An earlier call has done it, or somebody else.
+        pass  # An earlier call or another client has deleted it.
 
 
 def _changed(known: Mapping[str, str], changes: Changes) -> dict[str, str]:

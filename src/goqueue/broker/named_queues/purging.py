@@ -1,4 +1,4 @@
-"""Purging named queues, with what is delayed."""
+"""Purging named queues, including their delayed messages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ QUEUES_MAX = 10_000
 
 
 class Purges:
-    """When queues were last purged, for clients that may purge a queue only now and then."""
+    """When queues were last purged, for protocols that limit how often a queue may be purged."""
 
     def __init__(self) -> None:
         self._last_ms: dict[bytes, int] = {}
 
     def begin(self, queue: NamedQueue, now_ms: int, pause_ms: int) -> None:
-        """Note a purge, or raise because the last one was a moment ago."""
+        """Note a purge, or raise if the last one was too recent."""
         last_ms = self._last_ms.get(queue.id)
         if last_ms is not None and now_ms - last_ms < pause_ms:
             raise PurgeInProgress(queue.name)
@@ -33,7 +33,7 @@ class Purges:
             self._last_ms[queue.id] = now_ms
 
     def undo(self, queue: NamedQueue) -> None:
-        """The purge failed, and may be tried again."""
+        """Remove the note of a failed purge, so that it may be retried."""
         self._last_ms.pop(queue.id, None)
 
 
@@ -48,7 +48,7 @@ class Page(Protocol):
 
 
 class Delayed(Protocol):
-    """Messages that wait until they are due, on whatever node."""
+    """Delayed messages, on all nodes."""
 
     def list(self, *, topic: str | None = None, limit: int) -> Awaitable[Page]: ...
 
@@ -58,7 +58,7 @@ class Delayed(Protocol):
 
 
 class QueuePurging:
-    """Finishes everything in a queue; done by its owner."""
+    """Finishes everything in a queue; called on its owner."""
 
     def __init__(
         self, clock: Clock, named_queues: NamedQueues, queues: Queues, delayed: Delayed
@@ -70,7 +70,7 @@ class QueuePurging:
         self._purges = Purges()
 
     async def purge(self, queue: NamedQueue, *, pause_ms: int) -> None:
-        """Finish everything that is there now; refused within `pause_ms` after the last purge."""
+        """Finish everything stored so far; refused within `pause_ms` after the last purge."""
         self._purges.begin(queue, self._clock.wall_ms(), pause_ms)
         try:
             await self._queues.begin(queue.group, queue.topic)
@@ -82,7 +82,7 @@ class QueuePurging:
             raise
 
     async def _cancel_delayed(self, queue: NamedQueue) -> None:
-        """Cancel what is delayed, unless others who read the topic wait for it too."""
+        """Cancel delayed messages, unless other queues read the topic too."""
         readers = [one.name for one in self._named_queues.all() if one.topic == queue.topic]
         if not queue.made_topic or readers != [queue.name]:
             return
@@ -92,4 +92,4 @@ class QueuePurging:
                 return
             outcomes = await self._delayed.cancel_many([one.id for one in page.entries])
             if all(outcomes):
-                return  # Their releases are under way, and so they are purged as messages.
+                return  # They are being released, and are then purged as messages.

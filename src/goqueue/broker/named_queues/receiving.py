@@ -12,19 +12,19 @@ from goqueue.broker.queues.received import Received
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.clock import Clock
 
-# How long a short poll waits for messages that are stored and not yet announced to the owner.
+# How long a short poll waits for stored messages that the owner has not been notified of yet.
 ANNOUNCED_MS_MAX = 1_000
 
 
 class ReceiveAttempt(NamedTuple):
-    """A receive call that may be repeated under its name; the first call's note comes back."""
+    """A receive call that may be repeated under its name; the first call's note is returned."""
 
     name: str
     note: bytes = b""
 
 
 class QueueReceiving:
-    """Receives messages at the owner of a queue, and again for an attempt that is repeated."""
+    """Receives messages at the owner of a queue, including repeated attempts."""
 
     def __init__(self, clock: Clock, queues: Queues) -> None:
         self._clock = clock
@@ -42,9 +42,9 @@ class QueueReceiving:
         attempt: ReceiveAttempt | None,
         cancellation: Cancellation,
     ) -> tuple[Received, bytes]:
-        """Lease messages; those of an attempt of the same name again, if it still holds them.
+        """Lease messages, or return those of an earlier attempt of the same name if still held.
 
-        Returns the note of the attempt that has leased them, too.
+        Also returns the note of the attempt that leased them.
         """
         if attempt is not None:
             again = await self._again(queue, attempt.name, visibility_ms)
@@ -61,8 +61,8 @@ class QueueReceiving:
         received = await receive(wait_ms)
         is_short = not wait_ms and not cancellation.is_cancelled
         if not received and is_short and not self._queues.is_alone:
-            # A message that was stored before this call may have yet to be announced to this node,
-            # or may have been announced while the leaders were asked.
+            # This node may not have been notified yet of a message stored before this call, or
+            # may have been notified while the leaders were queried.
             is_behind = await self._queues.is_behind(queue.group, queue.topic)
             received = await receive(ANNOUNCED_MS_MAX if is_behind else 0)
         if attempt is None:
@@ -93,7 +93,7 @@ class QueueReceiving:
         return await receiver.promise
 
     async def _again(self, queue: NamedQueue, name: str, visibility_ms: int) -> Attempt | None:
-        """What an attempt of this name was given, if it is still out; its leases are extended."""
+        """Return the messages of an attempt if all are still leased, and extend their leases."""
         known = self._attempts.find(queue.id, name, self._clock.wall_ms())
         if known is None:
             return None

@@ -1,14 +1,14 @@
-"""Names of queues that were deleted a moment ago, and cannot be used for a while."""
+"""Names of recently deleted queues, which cannot be reused for a while."""
 
 from __future__ import annotations
 
 from goqueue.model.errors import QueueDeletedRecently
 
-NAMES_MAX = 10_000  # the oldest go first, and can be used again sooner
+NAMES_MAX = 10_000  # beyond it the oldest are dropped, and can be reused earlier
 
 
 class RestingNames:
-    """The names that rest, in the order in which their queues were deleted."""
+    """The blocked names, in the order in which their queues were deleted."""
 
     def __init__(self) -> None:
         self._until_ms: dict[str, int] = {}
@@ -24,7 +24,7 @@ class RestingNames:
         self._until_ms[name] = now_ms + rest_ms
 
     def check(self, name: str, now_ms: int) -> None:
-        """Raise if a queue of this name was deleted a moment ago."""
+        """Raise if a queue of this name was deleted recently."""
         self._forget(now_ms)
         if name in self._until_ms:
             raise QueueDeletedRecently(name)

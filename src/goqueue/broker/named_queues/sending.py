@@ -1,11 +1,11 @@
-"""Sending to named queues: what is sent twice under one deduplication id is stored once.
+"""Sending to named queues: messages with the same deduplication id are stored once.
 
-The owner of a queue's group decides that. It remembers the ids of the last minutes. When it becomes
-the owner it first makes sure that no earlier one stores anything any more, and reads the ids back
-from the records of the topic, before it takes the first one.
-Of two messages with one id that come at the same time the second waits for what becomes of the
-first. A message of which nobody can say whether it was stored is looked for in the topic before
-another one of its id is.
+The owner of the queue's group decides that. It has the ids of the last minutes in memory. A new
+owner first fences former owners, then reads the ids back from the records of the topic, before it
+accepts a message with an id.
+Of two concurrent messages with one id, the second waits for the result of the first. If it is
+unknown whether a message was stored, the topic is searched for it before another one of its id is
+stored.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from goqueue.model.queue_headers import (
     MESSAGE_ID_HEADER,
 )
 
-# Ids of all queues together within the time for which they are remembered, at some 500 bytes each.
+# Ids of all queues within the deduplication window, at about 500 bytes each.
 IDS_MAX = 1_000_000
-# How often a message waits for another of its id, which then fails, before it fails too.
+# How often a message waits for another of its id that fails, before it fails too.
 ROUNDS_MAX = 4
 
 Scope = Literal["queue", "key"]
 
 
 class Posting(NamedTuple):
-    """A message to be sent. Its ids become headers of the record."""
+    """A message to send. Its ids become headers of the record."""
 
     record: Record
     message_id: str
     delay_ms: int = 0
     deduplication_id: str | None = None
-    scope: Scope = "queue"  # where the id counts: in the whole queue, or among those of its key
+    scope: Scope = "queue"  # where the id is unique: in the whole queue, or within its key
 
     @property
     def slot(self) -> Slot:
@@ -65,19 +65,19 @@ class Posting(NamedTuple):
 
 
 class Posted(NamedTuple):
-    """A message is stored or scheduled, or was so before under the same deduplication id."""
+    """A message that is stored or scheduled, or was before under the same deduplication id."""
 
     message_id: str
-    sequence: int | None  # grows with each message of a key; a scheduled one has none yet
+    sequence: int | None  # increases with each message of a key; None for a scheduled one
     is_duplicate: bool = False
 
 
 PostResult = Posted | GoQueueError
-_UNKNOWN = Posted("", None)  # of a message whose outcome is to come
+_UNKNOWN = Posted("", None)  # placeholder until the outcome is there
 
 
 class _Window:
-    """The ids of one queue, as long as this node owns it and is sure of them."""
+    """The ids of one queue, valid while this node owns it and all outcomes are known."""
 
     def __init__(
         self,
@@ -88,32 +88,32 @@ class _Window:
         publish: Publish,
         before: _Window | None,
     ) -> None:
-        """`place` is where the queue's state is; `before` is what was known until now."""
+        """`place` is the journal partition of the queue; `before` is the previous window."""
         self.scope = scope
         self.place = place
         self.topic_id = topic.id
         self.partition_count = len(topic.partitions)
-        self.publish = publish  # replaced by that of the claim
+        self.publish = publish  # replaced by the one that the claim returns
         self.is_over = False
         self.ids = ids
         self.loaded: Promise[None] = Promise()
         self.waiting: dict[Slot, Promise[None]] = {}  # resolves when the first of an id is settled
-        # What is still being stored by those who knew what was known before.
+        # Writes still in progress under previous windows.
         self.before: list[Promise[None]] = []
         if before is not None:
             self.before = [*before.waiting.values(), *before.before]
 
     def fits(self, scope: Scope, topic: Topic) -> bool:
-        """Whether it can be gone by for a send.
+        """Whether it is valid for a send.
 
-        Partitions that are new have not been told who owns the queue, and keys move to them.
+        After partitions were added, their leaders must be fenced first, and keys move to them.
         """
         shape = (self.scope, self.topic_id, self.partition_count)
         return not self.is_over and shape == (scope, topic.id, len(topic.partitions))
 
 
 class QueueSender:
-    """Stores what is sent to named queues."""
+    """Stores messages sent to named queues."""
 
     def __init__(
         self,
@@ -131,19 +131,19 @@ class QueueSender:
         self._recent_ids = recent_ids
         self._claims = claims
         self._room = IdRoom(IDS_MAX)
-        self._windows: dict[bytes, _Window] = {}  # by id of the queue, the last one of each
+        self._windows: dict[bytes, _Window] = {}  # the last one of each queue, by its id
 
     def forget(self, place: int) -> None:
-        """This node owns the queues of a place of the journal from now on, or no longer.
+        """Invalidate the windows of a journal partition whose ownership has changed.
 
-        What is known of their ids is read anew before it is used.
+        The ids of its queues are read again before they are used.
         """
         for window in self._windows.values():
             if window.place == place:
                 window.is_over = True
 
     def forget_ids(self, queue_id: bytes) -> None:
-        """Read the ids of a queue anew before they are used, since some do not count any more."""
+        """Read the ids of a queue again before they are used, as some are no longer valid."""
         window = self._windows.get(queue_id)
         if window is not None:
             window.is_over = True
@@ -156,7 +156,7 @@ class QueueSender:
     async def _store(
         self, queue: NamedQueueFact, publish: Publish, postings: Sequence[Posting]
     ) -> list[PostResult]:
-        """Store messages whatever was sent before."""
+        """Store messages without deduplication."""
         results: list[PostResult] = []
         outgoing: list[Record | Outgoing] = []
         places: list[int] = []
@@ -204,7 +204,7 @@ class QueueSender:
         places: Sequence[int],
         results: list[PostResult | None],
     ) -> tuple[list[int], list[Slot]]:
-        """Answer what is known; the places of what is to be stored, and whom others wait for."""
+        """Answer duplicates; return the positions to store, and the ids to wait for."""
         now_ms, ids = self._clock.now_ms(), window.ids
         fresh: list[int] = []
         waits: list[Slot] = []
@@ -235,7 +235,7 @@ class QueueSender:
         places: Sequence[int],
         results: list[PostResult | None],
     ) -> None:
-        """Store the first messages of their ids, and tell those who wait for that."""
+        """Store the first messages of their ids, and notify those that wait for them."""
         chosen = [postings[place] for place in places]
         stored: Sequence[PostResult]
         try:
@@ -262,7 +262,7 @@ class QueueSender:
     def _not_stored(
         self, queue: NamedQueueFact, window: _Window, error: GoQueueError
     ) -> GoQueueError:
-        """What to tell the sender. Unless it is the sender's fault, the records are read anew."""
+        """Return the error for the sender; unless the sender caused it, invalidate the window."""
         is_lost = isinstance(error, _LOST)
         is_sure = isinstance(error, StorageFull) and self._claims.is_alone
         if (error.retryable or is_lost) and not is_sure:
@@ -272,7 +272,7 @@ class QueueSender:
         return NotCoordinator(f"Queue {queue.name!r} must be claimed anew ({error}); retry.")
 
     async def _window_of(self, queue: NamedQueueFact, scope: Scope) -> _Window:
-        """What is known of a queue's ids, read back if need be. Only the owner may know."""
+        """Return the window of a queue, loading it if necessary; only on the owner."""
         for _ in range(ROUNDS_MAX):
             self._queues.check_owned(queue.group)
             topic = self._topics.get(queue.topic)
@@ -287,7 +287,7 @@ class QueueSender:
             if window.fits(scope, topic):
                 self._queues.check_owned(queue.group)
                 return window
-        raise NotCoordinator(f"The owner of queue {queue.name!r} changes; retry.")
+        raise NotCoordinator(f"The owner of queue {queue.name!r} is changing; retry.")
 
     def _open(
         self, queue: NamedQueueFact, scope: Scope, topic: Topic, before: _Window | None
@@ -303,7 +303,7 @@ class QueueSender:
 
     async def _load(self, queue: NamedQueueFact, topic: Topic, window: _Window) -> None:
         if self._claims.is_alone:
-            # Elsewhere the claim turns away what is on its way; here it has to come to its end.
+            # In a cluster the claim fences writes in flight; here they have to finish first.
             for storing in window.before:
                 await storing
         window.before = []
@@ -322,13 +322,13 @@ class QueueSender:
         )
 
 
-# Another node stores for the queue, or the leader has lost count of what this one has stored.
+# Another node stores for the queue, or the leader has lost this producer's sequence state.
 _LOST = (FencedProducer, UnknownProducer, OutOfOrderSequence, DuplicateSequence)
 _UNSETTLED = "Messages with this deduplication id could not be stored one after the other; retry."
 
 
 def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
-    """The record with its ids; one that is delayed says so by its attributes."""
+    """Return the record with its ids; a delayed one with its delay as an attribute."""
     key, value, headers, timestamp_ms, _ = posting.record
     headers = (*headers, (MESSAGE_ID_HEADER, posting.message_id.encode()))
     if posting.deduplication_id is not None:
@@ -340,7 +340,7 @@ def _outgoing(posting: Posting, now_ms: int) -> Record | Outgoing:
         return Record(key, value, headers, now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms)
     record = posting.record._replace(headers=headers)
     if posting.deduplication_id is not None:
-        # It would wait where a restart does not look for ids.
+        # It would wait in the schedule log, where a restart does not look for ids.
         raise InvalidRequest(
             "A message with a deduplication id cannot have a delay of its own; delay the queue."
         )

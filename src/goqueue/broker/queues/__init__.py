@@ -1,5 +1,5 @@
 """Queue groups: receiving, settling, retries, dead-lettering, rewinds; journaled in `__delivery`.
 
-`goqueue.delivery` decides what is delivered to whom; this room reads the records, persists the
-decisions and lets receivers wait. It does not know named queues, or any queue protocol.
+`goqueue.delivery` decides which messages are delivered; this room reads the records, persists the
+decisions and lets receivers wait. Named queues and queue protocols are outside its scope.
 """

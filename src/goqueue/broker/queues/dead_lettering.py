@@ -1,9 +1,9 @@
-"""Moves messages to dead-letter topics, exactly once, whatever crashes in between.
+"""Moves messages to dead-letter topics, exactly once, also across crashes. For a single node.
 
-The broker writes dead letters as a producer of its own, one batch at a time for each dead-letter
-partition: the next one waits until the queues' journals say that the messages of this one are
-done. So after a crash only the last batch of that producer in each partition can hold messages
-whose journal does not know it yet, and those are marked as done before anything is delivered.
+The broker writes dead letters as a producer of its own, one batch at a time per dead-letter
+partition: the next batch waits until the delivery journal records that the messages of this one are
+done. So after a crash, only the last batch of that producer in each partition can hold messages
+that the journal does not record as done; they are marked as done before anything is delivered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LETTERS_PER_BATCH_MAX = 500
 BATCH_BYTES_MAX = 512 << 10
 RETRY_MS = 1000
 
-# A topic or a group may be deleted and made again under its name; these tell them apart.
+# A topic or a group may be deleted and created again under its name; the ids distinguish them.
 TOPIC_ID_HEADER = PREFIX + "topic-id"
 GROUP_ID_HEADER = PREFIX + "group-id"
 
@@ -41,7 +41,7 @@ LedgerOf = Callable[[LedgerKey], Ledger | None]
 
 
 class SourceQueue(Protocol):
-    """The queue whose messages die."""
+    """The queue that the dead letters come from."""
 
     group: str
     group_id: str
@@ -53,20 +53,20 @@ class SourceQueue(Protocol):
     def note_dead_lettered(
         self, letters: list[DeadLetter], letter_topic: Topic, end: int
     ) -> Promise[None]:
-        """The letters of one partition are in a topic before `end`; resolves when that is noted."""
+        """Note letters of one partition that a topic has before `end`; resolves when journaled."""
 
     def given_up(self, letters: list[DeadLetter]) -> None:
-        """The letters have no record any more."""
+        """Finish letters whose records no longer exist."""
 
     def saved(self) -> Promise[None]:
-        """Resolves when everything so far is noted."""
+        """Resolves when everything so far is journaled."""
 
 
 _Entry = tuple[SourceQueue, DeadLetter, Promise[None]]
 
 
 class _Line:
-    """The dead letters on their way to one partition; busy from a write until it is noted."""
+    """The pending letters of one target partition; busy from a write until it is journaled."""
 
     def __init__(self, topic: Topic, partition: Partition) -> None:
         self.topic = topic
@@ -77,7 +77,7 @@ class _Line:
 
 
 class DeadLetterWriter:
-    """Every dead letter on its way."""
+    """Writes all dead letters of a single node."""
 
     def __init__(self, clock: Clock, topics: Topics, reader: RecordReader) -> None:
         self._clock = clock
@@ -87,10 +87,10 @@ class DeadLetterWriter:
         self._is_taking_over = False
         self._lines: dict[Partition, _Line] = {}
 
-    # After a crash
+    # Recovery
 
     def recover(self, ledger_of: LedgerOf) -> dict[LedgerKey, DeadLettered]:
-        """Mark as done what was written as a dead letter and not noted; what is to be noted now."""
+        """Mark messages with a written dead letter as done; return the events to journal."""
         producer = self._topics.facts.producer_named(PRODUCER_NAME)
         events: dict[LedgerKey, DeadLettered] = {}
         if producer is not None:
@@ -98,7 +98,7 @@ class DeadLetterWriter:
                 _note(record, topic, ledger_of, events)
         return events
 
-    # On their way
+    # Writing
 
     def send(self, source_queue: SourceQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
         """Dead-letter these messages of a queue; each promise resolves when its message is done."""
@@ -114,8 +114,8 @@ class DeadLetterWriter:
         try:
             line = self._line(source_queue, letter)
         except GoQueueError as error:
-            # The topic cannot be made now. The message stays as it is, and it is tried again.
-            _log.error("a dead letter of group %s must wait: %s", source_queue.group, error)
+            # The topic cannot be created now. The message keeps its state until a retry succeeds.
+            _log.error("cannot dead-letter for group %s; retrying: %s", source_queue.group, error)
             self._clock.call_later(RETRY_MS, partial(self._queue, entry))
             return
         line.pending.append(entry)
@@ -154,7 +154,7 @@ class DeadLetterWriter:
         try:
             end = self._write(line, records)
         except GoQueueError as error:
-            _log.error("dead letters for %s must wait: %s", line.partition.name, error)
+            _log.error("cannot write dead letters to %s; retrying: %s", line.partition.name, error)
             line.pending.extendleft(reversed(entries))
             self._clock.call_later(RETRY_MS, partial(self._pump, line))
             return
@@ -168,7 +168,7 @@ class DeadLetterWriter:
         line.partition.when_committed(end - 1, committed)
 
     def _collect(self, line: _Line) -> tuple[list[_Entry], list[Record]]:
-        """The next letters with the records they become; those without a record are over."""
+        """Return the next letters and their new records; finish those whose record is gone."""
         entries: list[_Entry] = []
         records: list[Record] = []
         size = 0
@@ -198,12 +198,12 @@ class DeadLetterWriter:
                 source_queue.given_up([letter])
                 promise.resolve(None)
             else:
-                _log.error("a dead letter cannot be read from its topic: %s", found.error)
+                _log.error("cannot read a dead letter from its topic: %s", found.error)
                 self._clock.call_later(RETRY_MS, partial(self._queue, entry))
         return entries, records
 
     def _write(self, line: _Line, records: list[Record]) -> int:
-        """Put a batch into the dead-letter partition; the offset after it."""
+        """Write a batch to the dead-letter partition; return the offset after it."""
         target, producer = line.partition, self._producer
         assert producer is not None
         if target.failure is not None:
@@ -219,7 +219,7 @@ class DeadLetterWriter:
         return appended.last_offset + 1
 
     def _discard(self, line: _Line, entries: list[_Entry], end: int) -> None:
-        """The batch is durable: have the queues note it, and go on when they have."""
+        """Have the queues journal a durable batch, and continue when they have."""
         shares: dict[tuple[SourceQueue, int], list[_Entry]] = {}
         for entry in entries:
             shares.setdefault((entry[0], entry[1].partition), []).append(entry)
@@ -250,14 +250,14 @@ class DeadLetterWriter:
         if error is None:
             go_on()
             return
-        # The letters are in their topic, and the journal does not say so yet: no other batch may
-        # be written before it does.
+        # The letters are in their topic but not yet in the journal: no other batch may be written
+        # until they are.
         again = partial(self._noted, source_queue, [], go_on)
         self._clock.call_later(RETRY_MS, lambda: source_queue.saved().then(again))
 
     def _fail(self, line: _Line, entries: list[_Entry], error: GoQueueError) -> None:
-        """The partition can no longer be written; only its deletion or a restart helps."""
-        _log.error("dead letters for %s are not safe: %s", line.partition.name, error)
+        """Fail letters whose partition is not writable; only its deletion or a restart helps."""
+        _log.error("dead letters for %s are not durable: %s", line.partition.name, error)
         if line.partition.is_gone:
             line.pending.extendleft(reversed(entries))
             self._move_on(line)
@@ -267,20 +267,20 @@ class DeadLetterWriter:
         line.is_busy = False
 
     def _move_on(self, line: _Line) -> None:
-        """The dead-letter topic was deleted; what was meant for it goes to a new one."""
+        """Send the letters for a deleted dead-letter topic to a new one."""
         self._lines.pop(line.partition, None)
         pending, line.pending = line.pending, deque()
         for entry in pending:
             self._queue(entry)
 
     def _take_over(self) -> None:
-        """Become the producer of dead letters, as nobody else is any longer."""
+        """Register as the producer of dead letters, fencing any earlier one."""
 
         def taken(producer: NamedProducer | None, error: Exception | None) -> None:
             self._is_taking_over = False
             self._producer = producer
             if error is not None:
-                _log.error("dead letters must wait: %s", error)
+                _log.error("cannot register the dead-letter producer; retrying: %s", error)
                 self._clock.call_later(RETRY_MS, self._take_over)
                 return
             for line in list(self._lines.values()):
@@ -302,7 +302,7 @@ def letter_record(
     group_id: str,
     now_ms: int,
 ) -> Record:
-    """The record that a message becomes in a dead-letter topic."""
+    """Return the record that a message becomes in a dead-letter topic."""
     origin = Origin(
         topic.name,
         partition,
@@ -324,7 +324,7 @@ def letter_record(
 def _note(
     record: Record, letter_topic: Topic, ledger_of: LedgerOf, events: dict[LedgerKey, DeadLettered]
 ) -> None:
-    """Have the ledger of a dead letter's message know it, unless it does."""
+    """Mark the message of a dead letter as done in its ledger, unless it already is."""
     origin, ids = read_origin(record.headers), dict(record.headers)
     group_id, topic_id = ids.get(GROUP_ID_HEADER), ids.get(TOPIC_ID_HEADER)
     if origin is None or group_id is None or topic_id is None:

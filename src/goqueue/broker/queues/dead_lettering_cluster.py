@@ -1,14 +1,14 @@
-"""Moves messages to dead-letter topics of a cluster, exactly once, whoever leads them.
+"""Moves messages to dead-letter topics of a cluster, exactly once, across changes of leaders.
 
-A dead-letter partition may be led by another node, and the node that owns a queue may change while
-a batch of dead letters is on its way. So the journal is told first which messages the batch holds
-and under which producer's numbers it goes. Only then is it sent, until it is known to be stored,
-and then the journal is told that its messages are done. Whoever takes the queue over and finds a
-batch announced and not done sends it again, with the same numbers: the partition that has it
-already does not store it twice. Nobody sends what the journal has not taken, so a former owner
-that does not know it yet cannot add anything.
+A dead-letter partition may be led by another node, and the owner of a queue may change while a
+batch of dead letters is in flight. So an intent is journaled first: the messages of the batch, and
+its producer id and sequence number. Only then is the batch sent, repeatedly until it is committed,
+and then the journal records that its messages are done. A new owner that finds an intent without
+this completion sends the batch again under the same numbers, and the partition discards a
+duplicate. Nothing is sent before its intent is committed, so a former owner that has not noticed
+the change of ownership cannot add anything.
 
-Each time a node begins to own a partition of the journal it writes as a new producer, and sends
+Each time a node becomes the owner of a journal partition it writes as a new producer, and sends
 one batch at a time to each dead-letter partition.
 """
 
@@ -37,9 +37,9 @@ from goqueue.model.errors import DuplicateSequence, GoQueueError, TopicExists, U
 
 LETTERS_PER_BATCH_MAX = 500
 BATCH_BYTES_MAX = 512 << 10
-APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
+APPEND_TIMEOUT_MS = 30_000  # then the same batch is sent again
 RETRY_MS = 1000
-LOOK_MS = 50  # how often it is seen whether what is known here has caught up
+LOOK_MS = 50  # how often to check whether the local metadata has caught up
 
 _log = logging.getLogger(__name__)
 
@@ -53,22 +53,22 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Batch:
-    """Dead letters of one partition of one queue, and how far they have come."""
+    """Dead letters of one partition of one queue, and their progress."""
 
     source_queue: HostedQueue
     entries: list[_Entry]
     letter_topic: Topic
     event: DeadLetterIntent
     data: bytes
-    is_announced: bool = False  # to the queue
-    is_noted: bool = False  # that they are to be written
+    is_announced: bool = False  # the intent was passed to the queue
+    is_noted: bool = False  # the intent is committed
     end: int | None = None  # the offset after them, once they are written
-    is_written: bool = False  # as the queue knows
+    is_written: bool = False  # the queue was notified that they are written
 
 
 @dataclass(slots=True)
 class _Line:
-    """The dead letters on their way to one partition."""
+    """The pending dead letters of one target partition."""
 
     topic: str
     number: int
@@ -78,7 +78,7 @@ class _Line:
 
 
 class ClusterDeadLetterWriter:
-    """Every dead letter of the queues in one partition of the journal."""
+    """Writes the dead letters of all queues in one partition of the journal."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ClusterDeadLetterWriter:
         *,
         source_of: Callable[[Topic, int], Source],
     ) -> None:
-        """`source_of` tells what the records of a partition are read from."""
+        """`source_of` returns the source from which a partition's records are read."""
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
@@ -102,20 +102,20 @@ class ClusterDeadLetterWriter:
         self._is_closed = False
 
     def close(self) -> None:
-        """Another node owns these queues: what is announced it will finish."""
+        """Stop, because another node owns these queues; it completes the journaled intents."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, {}
         for promise in waiting:
             promise.reject(not_here())
 
-    # What an earlier owner has announced
+    # Intents of a previous owner
 
     async def finish(
         self, group: QueueGroupFact, topic: Topic, number: int, event: DeadLetterIntent
     ) -> DeadLettered:
-        """See to it that an announced batch is stored; what the journal is to be told then.
+        """Make sure that the batch of an intent is stored; return the event to journal.
 
-        `number` is the partition that the messages are in.
+        `number` is the partition that holds the messages.
         """
         offsets = [letter.offset for letter in event.letters]
         nothing = DeadLettered([], event.topic_id, 0)
@@ -130,12 +130,12 @@ class ClusterDeadLetterWriter:
             found = await read_soon(self._reader, source_of, offsets)
             records = found.records
             if found.gone:
-                # The batch cannot be had again as it was. What is left of it may die once more.
+                # The same batch cannot be built again. The rest may go into a new one.
                 return nothing
             if len(records) == len(offsets):
                 break
             if found.error is not None:
-                _log.warning("announced dead letters cannot be read yet: %s", found.error)
+                _log.warning("cannot read the messages of an intent yet: %s", found.error)
             await self._sleep(LOOK_MS)
         data = self._encode(group, topic, number, event, records)
         while True:
@@ -147,10 +147,10 @@ class ClusterDeadLetterWriter:
                 return nothing
             except GoQueueError as error:
                 self._check_open()
-                _log.error("announced dead letters for %s must wait: %s", letter_topic.name, error)
+                _log.error("cannot finish an intent for %s; retrying: %s", letter_topic.name, error)
                 await self._sleep(RETRY_MS)
 
-    # On their way
+    # Writing
 
     def send(self, source_queue: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
         """Dead-letter these messages of a queue; each promise resolves when its message is done."""
@@ -189,19 +189,19 @@ class ClusterDeadLetterWriter:
                 await self._step(line)
             except GoQueueError as error:
                 if not self._is_closed:
-                    _log.error("dead letters for %s must wait: %s", line.topic, error)
+                    _log.error("cannot write dead letters to %s; retrying: %s", line.topic, error)
                     await self._sleep(RETRY_MS)
         line.is_busy = False
         self._lines.pop((line.topic, line.number), None)
 
     async def _step(self, line: _Line) -> None:
-        """Bring one batch to its end. What has been done is not done again after an error."""
+        """Complete one batch. After an error, completed parts of the work are not repeated."""
         if self._producer_id is None:
             self._producer_id = await self._topics.facts.reserve_producer_id()
         letter_topic = await self._letter_topic(line)
         self._check_open()
         if line.batch is not None and line.batch.letter_topic.id != letter_topic.id:
-            # The dead-letter topic was deleted; what was meant for it goes to the new one.
+            # The dead-letter topic was deleted; its pending letters go to the new one.
             line.pending.extendleft(reversed(line.batch.entries))
             line.batch = None
         if line.batch is None and self._is_elsewhere(line, letter_topic):
@@ -249,9 +249,9 @@ class ClusterDeadLetterWriter:
             entry.promise.resolve(None)
 
     async def _letter_topic(self, line: _Line) -> Topic:
-        """The dead-letter topic, made when it is missing.
+        """Return the dead-letter topic, creating it if it is missing.
 
-        A message is done where it was as soon as it is there, so it must be as safe there.
+        A message is done as soon as its dead letter is stored, so this topic must be as durable.
         """
         topic = self._topics.find(line.topic)
         if topic is None:
@@ -274,13 +274,13 @@ class ClusterDeadLetterWriter:
 
     @staticmethod
     def _is_elsewhere(line: _Line, letter_topic: Topic) -> bool:
-        """Whether the topic, which was not there before, has another number of partitions."""
+        """Whether the topic, now that it exists, has another number of partitions than assumed."""
         if not line.pending:
             return False
         return line.pending[0].letter.partition % len(letter_topic.partitions) != line.number
 
     async def _draft(self, line: _Line, letter_topic: Topic) -> _Batch | None:
-        """The next letters, of one partition of one queue; those without a record are over."""
+        """Build the next batch, of one queue partition; finish letters without a record."""
         candidates = _candidates(line)
         if not candidates:
             return None
@@ -309,7 +309,7 @@ class ClusterDeadLetterWriter:
                 source_queue.given_up([entry.letter])
                 self._done(entry)
             else:
-                _log.warning("a dead letter cannot be read from its topic yet: %s", found.error)
+                _log.warning("cannot read a dead letter from its topic yet: %s", found.error)
                 self._clock.call_later(RETRY_MS, partial(self._queue_again, entry))
         if not entries:
             return None
@@ -369,13 +369,13 @@ class ClusterDeadLetterWriter:
         return bytes(batch)
 
     async def _store(self, letter_topic: Topic, event: DeadLetterIntent, data: bytes) -> int:
-        """Have a batch stored by whoever leads the partition; the offset after it."""
+        """Have the leader of the partition store a batch; return the offset after it."""
         try:
             appended = await self._leaders.append(
                 letter_topic, event.partition, data, timeout_ms=APPEND_TIMEOUT_MS
             )
         except DuplicateSequence:
-            return 0  # It has been there for long; where, nobody needs to know.
+            return 0  # It was stored long ago; its offset is not needed.
         return appended.last_offset + 1
 
     def _check_open(self) -> None:
@@ -389,7 +389,7 @@ class ClusterDeadLetterWriter:
 
 
 def _candidates(line: _Line) -> list[_Entry]:
-    """The letters at the head of a line that are of one partition of one queue."""
+    """Return the letters at the head of a line that belong to one partition of one queue."""
     found: list[_Entry] = []
     for entry in line.pending:
         first = found[0] if found else entry

@@ -1,4 +1,4 @@
-"""One queue at work: it reads what was chosen, lets receivers wait, and wakes up in time."""
+"""A queue in operation: reads chosen records, keeps receivers waiting, and runs its timers."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition
 
-# How long a receive that would not wait does so for what has to come from another node.
+# How long a receive without a wait time waits for records that another node has to send.
 AWAIT_MS = 2_000
-# How long a receive waits for its leases to be committed, before what it took goes back.
+# How long a receive waits for its leases to be committed before its messages are returned.
 GRANT_MS_MAX = 5_000
-# Who asks for less than this does not want to have a message alone.
+# A lease shorter than this is delivered even if it expired while it was committed: a consumer that
+# requests so short a time does not rely on exclusive delivery.
 LEASE_MS_MIN = 100
-# How often one receive chooses again because what it chose could not be handed out.
+# How often one receive chooses again because its chosen messages could not be delivered.
 ROUNDS_MAX = 8
-# What is read at once to see whose messages those are that wait behind a backlog.
+# Bytes read per scan behind a backlog for messages of other tenants.
 LOOK_BYTES_MAX = 4 << 20
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class WaitingRoom:
-    """How many receivers wait, at all queues of the node together."""
+    """The number of waiting receivers over all queues of the node, and its limit."""
 
     count_max: int
     count: int = 0
@@ -67,7 +68,7 @@ def _stay() -> None:
 
 @dataclass(slots=True, eq=False)
 class Receiver:
-    """Somebody who asked for messages and waits for them."""
+    """A receive call that waits for messages."""
 
     consumer: str
     count_max: int
@@ -75,10 +76,10 @@ class Receiver:
     promise: Promise[Received] = field(default_factory=Promise)
     timer: Handle | None = None
     leave: Callable[[], None] = _stay
-    give_back: Callable[[], None] = _stay  # what it was given and has not been told of yet
+    give_back: Callable[[], None] = _stay  # returns leased messages whose response is not sent yet
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel the call, because its client is gone."""
         if not self.promise.is_done:
             self.answer(Received(""))
             give_back, self.give_back = self.give_back, _stay
@@ -93,7 +94,7 @@ class Receiver:
         self.promise.reject(error)
 
     def stop_waiting(self) -> None:
-        """Leave, and let go of what refers back to this: a cycle would wait for the collector."""
+        """Leave the queue and break reference cycles, which would need the garbage collector."""
         timer, self.timer = self.timer, None
         if timer is not None:
             timer.cancel()
@@ -103,18 +104,18 @@ class Receiver:
 
 @dataclass(slots=True)
 class _Reading:
-    """What a receive call has read, and the room that is left; every run comes from one part."""
+    """The records that a receive call has read, and the bytes left; run `n` is of part `n`."""
 
     room: int
     parts: list[Part] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     gone: list[tuple[int, int]] = field(default_factory=list)
     error: GoQueueError | None = None
-    is_awaiting: bool = False  # something that was chosen has to come from another node
+    is_awaiting: bool = False  # a chosen record has to be fetched from another node
 
 
 def _given(reading: _Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
-    """What is handed out of what was read."""
+    """Return the leased part of what was read."""
     given: list[ReceivedRun] = []
     for run_number, of_run, lease, first in handed:
         columns, places = reading.parts[run_number]
@@ -133,7 +134,7 @@ def _bytes_of(given: list[ReceivedRun]) -> int:
 
 
 class DeadLetterWriter(Protocol):
-    """Whoever moves messages to dead-letter topics."""
+    """Moves messages to dead-letter topics."""
 
     def send(self, source_queue: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
         """Dead-letter these messages of a queue; each promise resolves when its message is done."""
@@ -157,13 +158,13 @@ class HostedQueue:
         receive_bytes_max: int,
         is_alone: bool = True,
     ) -> None:
-        """On a node that is not alone another may own the queue without this one's knowledge."""
+        """Unless `is_alone`, another node may become the owner before this one notices."""
         self.group = group
         self.group_id = group_id
         self.topic = topic
         self.queue = queue
-        self.sources: list[Source] = []  # of the partitions, in their order
-        self._unknown: set[Source] = set()  # of those, what nothing has been heard of yet
+        self.sources: list[Source] = []  # by partition number
+        self._unknown: set[Source] = set()  # sources about which no leader has reported yet
         self.ttl_ms = -1
         self._clock = clock
         self._journal = journal
@@ -173,11 +174,11 @@ class HostedQueue:
         self._receive_bytes_max = receive_bytes_max
         self._is_alone = is_alone
         self._receivers: dict[Receiver, None] = {}
-        # Of those, the ones that wait for longer than they asked to, and until when they did.
+        # Receivers that wait longer than requested, with the end of their requested wait.
         self._hasty: dict[Receiver, int] = {}
         self._is_serving_due = False
-        self._is_awaiting = False  # what the last receive had chosen is on its way
-        self._is_searching = False  # it has found nothing so far, and has not seen everything
+        self._is_awaiting = False  # records chosen by the last receive are being fetched
+        self._is_searching = False  # the last receive found nothing, but has not seen everything
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
@@ -205,7 +206,7 @@ class HostedQueue:
         return self._journal.saved(self)
 
     def close(self, error: GoQueueError | None) -> None:
-        """Stop; receivers get nothing, or are told why."""
+        """Stop; receivers get no messages, or the error."""
         self._is_closed, self._closed_by = True, error
         if self._timer is not None:
             self._timer.cancel()
@@ -216,18 +217,18 @@ class HostedQueue:
                 receiver.refuse(error)
 
     def read_from(self, source: Source, *, is_known: bool) -> None:
-        """The topic has one more partition, whose messages come from there."""
+        """Add a partition, whose records are read from `source`."""
         self.sources.append(source)
         if not is_known:
             self._unknown.add(source)
 
     def arrived(self, source: Source) -> None:
-        """Something has come that had to come from another node."""
+        """Note that data from another node has arrived."""
         self._unknown.discard(source)
         self.wake()
 
     def check_open(self) -> None:
-        """Refuse to change a queue that is not here any more, or cannot be written down."""
+        """Refuse to change a queue that is not owned any more, or cannot be journaled."""
         if self._closed_by is not None:
             raise self._closed_by
         self._journal.check_writable(self.group_id)
@@ -235,12 +236,12 @@ class HostedQueue:
     # Receiving
 
     def receive(self, receiver: Receiver, wait_ms: int) -> None:
-        """Answer with what there is, or when something comes, or with nothing when time is up."""
+        """Respond with available messages, or when some arrive, or with none at the timeout."""
         if self._closed_by is not None:
             receiver.refuse(self._closed_by)
             return
         if not self._receivers:
-            # Whoever waits was here first, so only an empty room is served at once.
+            # Waiting receivers come first, so serve at once only if there are none.
             self._see_time_pass()
             if self._try(receiver):
                 self.settle()
@@ -266,7 +267,7 @@ class HostedQueue:
             self._room.count -= 1
 
     def wake(self) -> None:
-        """Something may be there for those who wait."""
+        """Serve waiting receivers soon, because messages may be available."""
         if self._receivers and not self._is_serving_due:
             self._is_serving_due = True
             self._clock.call_soon(self._serve)
@@ -276,7 +277,7 @@ class HostedQueue:
         if self._is_closed:
             return
         for receiver in list(self._receivers):
-            # One who may not have more must not hold up those behind.
+            # A consumer at its limit must not block those behind it.
             if self.queue.room_for(receiver.consumer) and not self._try(receiver):
                 break
         if self._hasty and not (self._is_awaiting or self._is_searching):
@@ -286,13 +287,13 @@ class HostedQueue:
         self.settle()
 
     def _dismiss(self) -> None:
-        """Nothing is on its way, so let those go who would have waited no longer."""
+        """Respond to receivers whose requested wait is over, as no more data is expected."""
         now_ms = self._clock.now_ms()
         for receiver in [one for one, until_ms in self._hasty.items() if until_ms <= now_ms]:
             receiver.answer(Received(self.topic.name))
 
     def _try(self, receiver: Receiver) -> bool:
-        """Answer the receiver if there is something for it, be it an error."""
+        """Respond to the receiver if there are messages for it, or an error."""
         try:
             messages = self._collect(receiver)
         except GoQueueError as error:
@@ -303,7 +304,7 @@ class HostedQueue:
         return bool(messages)
 
     def take_back(self, consumer: str) -> None:
-        """Let everything be chosen again that a consumer has, as if it had not been delivered."""
+        """Return all messages of a consumer as if they had not been delivered."""
         self._release([lease for lease in self.queue.leases if lease.consumer == consumer])
 
     def _release(self, leases: Iterable[Lease]) -> None:
@@ -312,11 +313,11 @@ class HostedQueue:
         self.wake()
 
     def _hand_over(self, receiver: Receiver, messages: Received) -> None:
-        """Answer when the leases are written down, so that a restart or another owner knows them.
+        """Respond once the leases are journaled, so that a restart or a new owner has them.
 
-        In a cluster, and where keys have an order, that is when they are committed. An owner that
-        was replaced without knowing of it cannot commit anything, so it delivers nothing. On a
-        node that is alone they are written, which outlives the process, and not yet synced.
+        In a cluster, and with key order, this means that they are committed. An owner that was
+        replaced without noticing cannot commit, so it delivers nothing. On a single node they are
+        written, which survives a crash of the process, and not yet synced.
         """
         receiver.stop_waiting()
         leases = {run.lease: None for run in messages.runs}
@@ -332,7 +333,7 @@ class HostedQueue:
             receiver.give_back = _stay
             is_over = receiver.visibility_ms >= LEASE_MS_MIN and (until_ms <= self._clock.now_ms())
             if error is None and is_over:
-                error = RequestTimedOut("Leases were over before they were committed; retry.")
+                error = RequestTimedOut("Leases expired before they were committed; retry.")
             if error is None:
                 receiver.answer(messages)
                 return
@@ -377,20 +378,20 @@ class HostedQueue:
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
             if is_stopped and queue.stop_scanning():
-                is_stopped = False  # There is something that was looked at before.
+                is_stopped = False  # There are messages that were set aside before.
             elif reading.error is not None and not received:
                 raise reading.error
             if is_stopped or room <= 0 or len(received) >= receiver.count_max:
                 break
         else:
-            # Nothing but what waits behind its key, or is over: look further in another turn.
+            # All were parked behind their keys, or finished: continue in another loop iteration.
             self._is_searching = not received
         return received
 
     def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
-        """The records of what was chosen, as far as there is room for them in one answer."""
+        """Read the records of the chosen messages, as far as they fit into one response."""
         reading = _Reading(room)
-        cut_off: set[int] = set()  # Later messages of theirs must not overtake those not read.
+        cut_off: set[int] = set()  # Partitions with unread messages, which none may overtake.
         for number, lane, offsets in picks:
             if reading.room <= 0 and (reading.runs or not is_first):
                 break
@@ -409,7 +410,7 @@ class HostedQueue:
             for columns, places in found.in_order(offsets) if lane == MIXED else found.parts:
                 fitting = columns.fitting(places, reading.room)
                 if not fitting and is_first and not reading.runs:
-                    fitting = places[:1]  # What is larger than all the room comes alone.
+                    fitting = places[:1]  # A message larger than the limit is returned by itself.
                 reading.room -= columns.weight_of(fitting)
                 if fitting:
                     reading.parts.append(Part(columns, fitting))
@@ -423,7 +424,7 @@ class HostedQueue:
         return reading
 
     def _run(self, number: int, columns: Columns, places: Sequence[int]) -> Run:
-        """What the queue must know of these records."""
+        """Return what the queue needs of these records: offsets, keys and expiry times."""
         settings = self.queue.settings
         keys = columns.keys(places) if settings.key_order or settings.fair_keys else None
         expires_ms = None
@@ -434,41 +435,41 @@ class HostedQueue:
         return Run(number, at_places(columns.offsets, places), keys, expires_ms)
 
     def _expires_ms(self, columns: Columns, place: int) -> int | None:
-        """When the message's life is over: by its own header, or else by the topic's setting."""
+        """Return when the message expires: by its own header, or by the topic's setting."""
         ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
         headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
         for name, _ in headers:
             if name.startswith(DEAD_PREFIX):
-                return None  # A dead letter has been given up once; it waits for somebody.
+                return None  # A dead letter does not expire; it waits for an operator.
             if name == TTL_HEADER:
                 try:
                     ttl_ms = parse_attributes(headers).ttl_ms
                 except InvalidAttribute:
-                    pass  # It was stored while nobody looked at such headers.
+                    pass  # It was stored while the topic did not check such headers.
         if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
             return None
-        # A life ends by the time of day, but the queue counts with the clock that nobody sets.
+        # Expiry is in wall-clock time, but the queue uses the monotonic clock.
         ahead_ms = self._clock.now_ms() - self._clock.wall_ms()
         return timestamp_ms + ttl_ms + ahead_ms
 
     # Settling
 
     def settle(self) -> list[Promise[None]]:
-        """Have everything carried out that the queue wants done, and set the alarm."""
+        """Journal the queue's events, send its dead letters, and set the timer."""
         if self.queue.has_events:
             self._journal.changed(self)
         return self._carry_out()
 
     def _carry_out(self) -> list[Promise[None]]:
-        """The same where the journal knows already that there is something to write."""
+        """Do the same where the journal is already notified."""
         letters = self.queue.take_dead_letters()
         self._set_alarm()
         return self._letter_writer.send(self, letters) if letters else []
 
     def answer(self, settled: list[Settled]) -> Promise[list[GoQueueError | None]]:
-        """The outcome of each receipt, when it is durable."""
+        """Return the result of each receipt once it is durable."""
         promise: Promise[list[GoQueueError | None]] = Promise()
-        # Nearly always all went well, and counting is quicker than looking at each.
+        # Nearly always all succeed, and counting is faster than examining each.
         results: list[GoQueueError | None] = [None] * len(settled)
         if settled.count(SETTLED) < len(settled):
             results = [one.error for one in settled]
@@ -477,7 +478,7 @@ class HostedQueue:
             self.settle()
             promise.resolve(results)
             return promise
-        # What changes nothing must be no word of an owner that was replaced without knowing it.
+        # A result without a change must not come from an owner that was replaced unnoticed.
         is_proof_needed = not self._is_alone and not self.queue.has_events
         waits = [self._journal.prove(self.group_id)] if is_proof_needed else []
         waits += [self._journal.saved(self), *self._carry_out()]
@@ -498,7 +499,7 @@ class HostedQueue:
         return promise
 
     def letter_intents(self, number: int, event: DeadLetterIntent) -> Promise[None]:
-        """Messages of a partition are about to be written as dead letters; resolves when noted."""
+        """Journal messages that are about to be written as dead letters; resolves when durable."""
         self.queue.partitions[number].record(event)
         self.queue.mark_changed(number)
         return self._journal.saved(self)
@@ -506,7 +507,7 @@ class HostedQueue:
     def note_dead_lettered(
         self, letters: list[DeadLetter], letter_topic: Topic, end: int
     ) -> Promise[None]:
-        """Dead letters are in their topic, before its offset `end`; resolves when that is noted."""
+        """Journal letters that their topic has before offset `end`; resolves when durable."""
         self.queue.note_dead_lettered(
             letters, self._clock.now_ms(), topic_id=letter_topic.id, end=end
         )
@@ -528,11 +529,11 @@ class HostedQueue:
             self.queue.end_initial_delays(now_ms)
 
     def _set_alarm(self) -> None:
-        """Wake up when a lease ends, and for those who wait also when a retry is due.
+        """Set the timer to the next lease expiry and, for waiting receivers, the next retry.
 
-        A retry that is due already was not handed out for want of room; time does not change that.
-        An alarm that comes too early finds nothing and is set anew. Leases begin and end all the
-        time, so an earlier one is left as it is.
+        A retry that is already due was not delivered because of a limit, which time does not
+        change. A timer that fires early finds nothing and is set again. Leases change constantly,
+        so an earlier timer is left as it is.
         """
         wake_ms = self.queue.leases.next_expiry_ms()
         due_ms = self.queue.chooser.next_due_ms() if self._receivers else None

@@ -1,4 +1,4 @@
-"""Which queue groups and queues there are, and how they come, change and go with their topics."""
+"""The queue groups and queues of a node, and how they follow changes of groups and topics."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
-# How often queues learn that retention has removed what they had still to deliver.
+# How often queues are notified of messages that retention has removed.
 START_CHECK_MS = 1000
 RETRY_MS = 1000
-# Where the log of a partition ends that may be longer on another node than here.
+# The end of a log that may be longer on another node than here.
 _NO_END = 1 << 62
-# Ledgers of the broker's own, which belong to no queue.
+# Ledgers of the broker itself, which belong to no queue.
 _KEEPER_PREFIX = "__"
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class QueueHosts:
         random: Random,
         leaders: Leaders | None = None,
     ) -> None:
-        """`leaders` finds those of other partitions, where the node is not alone."""
+        """`leaders` finds the leaders of partitions in a cluster; None on a single node."""
         self.groups: dict[str, HostedGroup] = {}
         self.leaders = leaders
         self.journal = DeliveryJournal(clock, topics, settings, is_alone=leaders is None)
@@ -93,7 +93,7 @@ class QueueHosts:
         self._random = random
         self._letter_writer = DeadLetterWriter(clock, topics, self.sources.reader)
         self._letter_writers: dict[int, ClusterDeadLetterWriter] = {}  # by partition of the journal
-        # Queues, by group id and topic id, that wait for dead letters of an earlier owner.
+        # Queues (group id, topic id) that wait for the dead letters of a previous owner.
         self._unfinished: set[tuple[str, bytes]] = set()
         self._room = WaitingRoom(settings.waiting_max)
         self._timer: Handle | None = None
@@ -105,9 +105,9 @@ class QueueHosts:
         return self._topics.observer
 
     def open(self) -> None:
-        """Load what the journal knows; nothing is delivered before that.
+        """Replay the journal; nothing is delivered before that.
 
-        In a cluster only the groups: their queues come with what this node leads.
+        In a cluster, only load the groups: queues are opened with the partitions that `lead` gets.
         """
         for fact in self._topics.facts.queue_groups().values():
             self.groups[fact.name] = HostedGroup(fact)
@@ -136,15 +136,15 @@ class QueueHosts:
         self._check_starts()
 
     def _forget_gone(self, group_id: str, topic_id: bytes) -> None:
-        """The group or the topic of a ledger is gone; those of the broker's own have no group."""
+        """Drop the ledgers of a deleted group or topic; the broker's own have no group."""
         is_topic_gone = self._topics.find_by_id(topic_id) is None
         if is_topic_gone or not group_id.startswith(_KEEPER_PREFIX):
             self.journal.forget(group_id, topic_id)
 
-    # Leading, in a cluster
+    # Ownership, in a cluster
 
     def lead(self, partition: Partition) -> None:
-        """Own the queues of a partition of the journal, which this node leads now."""
+        """Own the queues of a journal partition, which this node leads now."""
         assert self.leaders is not None
         number = partition.name.partition
         self.journal.lead(partition)
@@ -169,7 +169,7 @@ class QueueHosts:
                 self._host(group, topic)
 
     def resign(self, partition: Partition) -> None:
-        """Another node owns the queues of a partition of the journal, or nobody."""
+        """Close the queues of a journal partition that this node no longer leads."""
         number = partition.name.partition
         letter_writer = self._letter_writers.pop(number, None)
         if letter_writer is not None:
@@ -184,11 +184,11 @@ class QueueHosts:
         self.journal.resign(number)
 
     async def _finish(self, number: int, group: HostedGroup, topic: Topic) -> None:
-        """Bring to their end the dead letters that an earlier owner has announced, and host."""
+        """Complete the dead-letter intents of a previous owner, then host the queue."""
         letter_writer = self._letter_writers[number]
         place = (group.id, topic.id)
         try:
-            # What is not committed may have never been sent, and must not be before it is.
+            # Intents that are not committed may never have been sent, and must not be yet.
             await self.journal.settled(number)
             events: dict[LedgerKey, DeadLettered] = {}
             for source, ledger in list(self.journal.ledgers[place].items()):
@@ -200,7 +200,7 @@ class QueueHosts:
                     self.journal.note({key: event})
         except GoQueueError as error:
             if self._letter_writers.get(number) is letter_writer:
-                _log.error("queue %s of %s must wait: %s", topic.name, group.fact.name, error)
+                _log.error("cannot open %s of group %s: %s", topic.name, group.fact.name, error)
                 again = partial(self._finish_again, letter_writer, number, group, topic)
                 self._clock.call_later(RETRY_MS, again)
             return
@@ -220,7 +220,7 @@ class QueueHosts:
             start(self._finish(number, group, topic), _raise)
 
     def check_served(self, group: HostedGroup, topic: Topic) -> None:
-        """Refuse what this node cannot do for a group, now or at all."""
+        """Raise if this node cannot serve a topic for a group, now or at all."""
         if self.leaders is None:
             return
         self.journal.check_here(group.id)
@@ -230,17 +230,17 @@ class QueueHosts:
             )
 
     def check_settled(self, group: HostedGroup) -> None:
-        """Refuse to settle while a queue of the group, whose receipts it may be, is not open."""
+        """Raise while a queue of the group that may have issued the receipts is not open."""
         if any(group_id == group.id for group_id, _ in self._unfinished):
             raise CoordinatorNotAvailable(
                 f"Queue group {group.fact.name!r} is being taken over by this node; retry."
             )
 
     def _is_awaited(self, topic_id: bytes) -> bool:
-        """Whether messages of a topic must be read before there is a queue for it."""
+        """Whether messages of a topic must be read before its queue is open."""
         return any(one[1] == topic_id for one in self._unfinished)
 
-    # Groups, as they are decided
+    # Committed changes of groups
 
     def _apply(self, decision: Decision) -> None:
         moved: dict[bytes, None] = {}
@@ -252,12 +252,12 @@ class QueueHosts:
             elif isinstance(change, PartitionFact) and self._is_read(change.topic_id):
                 moved[change.topic_id] = None
             elif isinstance(change, ClusterFact):
-                # All facts may have come at once, which says nothing of groups that are gone.
+                # A snapshot of all metadata does not list the groups that were deleted.
                 known = self._topics.facts.queue_groups()
                 for name in [one for one in self.groups if one not in known]:
                     self._drop_group(name)
         if moved:
-            # Copies come and go after this, in the same turn.
+            # Replicas are added and removed after this, in the same loop iteration.
             self._clock.call_soon(partial(self.sources.copies_changed, moved))
 
     def _put_group(self, fact: QueueGroupFact) -> None:
@@ -291,7 +291,7 @@ class QueueHosts:
         return topic_id in self.by_topic or self._is_awaited(topic_id)
 
     def stop(self) -> None:
-        """Answer those who wait, and write down what is known."""
+        """Respond to waiting receivers, and journal everything."""
         if self._timer is not None:
             self._timer.cancel()
         for hosted in self._all():
@@ -302,16 +302,16 @@ class QueueHosts:
         self.journal.flush()
 
     def close(self) -> None:
-        """Everything is durable; leave the lane indexes for the next start."""
+        """Save the lane indexes for the next start; everything is durable."""
         self.sources.lanes.save_all()
 
     # Hosting
 
     def start_queue(self, group: HostedGroup, topic: Topic, ends: Sequence[int]) -> HostedQueue:
-        """The group reads this topic for the first time; its partitions end at `ends`."""
+        """Start the queue of a group for a topic whose partitions end at `ends`."""
         settings = group.settings
         letter_topic = settings.dead_letter_topic_of(topic.name)
-        # Where deliveries have no limit, the topic may never be needed, and the name may be taken.
+        # Without a delivery limit the topic may never be needed, and its name may be taken.
         is_needed = bool(settings.deliveries_max or settings.dead_letter_topic)
         if is_needed and self._topics.find(letter_topic) is None:
             self._topics.check_new(letter_topic, partition_count=len(topic.partitions), settings={})
@@ -320,7 +320,7 @@ class QueueHosts:
         if group.settings.start == "latest":
             hosted.queue.purge(ends)
         else:
-            hosted.queue.partitions[0].record(Moved(0))  # so that the journal knows the queue
+            hosted.queue.partitions[0].record(Moved(0))  # so that the journal has the queue
             hosted.queue.mark_changed(0)
         return hosted
 
@@ -354,7 +354,7 @@ class QueueHosts:
         return hosted
 
     def configure(self, group: HostedGroup, hosted: HostedQueue) -> None:
-        """Let settings and partitions of the topic be what they are now."""
+        """Apply the current settings and partitions of the topic to a queue."""
         values = self.values(hosted.topic)
         hosted.ttl_ms = int(values["message_ttl_ms"])
         queue = hosted.queue
@@ -370,7 +370,7 @@ class QueueHosts:
                 lanes.index,
                 lanes.arrivals,
                 log_start=lanes.source.start_offset,
-                # A copy may end before what the journal knows, and has yet to get the rest.
+                # A replica may end before offsets in the journal, and still has to catch up.
                 log_end=log_end if self.leaders is None else _NO_END,
                 high_watermark=lanes.stable_end,
                 now_ms=self._clock.now_ms(),
@@ -395,7 +395,7 @@ class QueueHosts:
                 del self.by_topic[topic_id]
 
     def _close_queue(self, group: HostedGroup, hosted: HostedQueue) -> None:
-        """The topic of a queue was deleted."""
+        """Close a queue whose topic was deleted."""
         del group.queues[hosted.topic.id]
         hosted.close(UnknownTopic(hosted.topic.name))
         self.journal.forget(group.id, hosted.topic.id)

@@ -1,4 +1,4 @@
-"""When the messages came that a queue finds, which holds them back for a time after that."""
+"""Arrival times of stored messages, for a queue with an initial delay that is being opened."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 
-STEPS = 16  # into which the time is divided; messages of one step count as coming at its end
+STEPS = 16  # the delay in steps; messages of one step count as arriving at its end
 
 
 def arrived_in(clock: Clock, source: Source, delay_ms: int) -> list[tuple[int, int]]:
-    """Times of the last `delay_ms`, each with the offset before which all messages had come.
+    """Return times of the last `delay_ms`, each with the offset before which all had arrived.
 
-    They are told by the timestamps of a copy on this node. Where there is none, or it cannot be
-    read, nothing is told: what is there then counts as having come now, and is held back anew.
+    They come from the timestamps of a replica on this node. Without one, or if it cannot be read,
+    the result is empty: existing messages then count as arriving now, and are delayed again.
     """
     if not delay_ms or not isinstance(source, Partition):
         return []

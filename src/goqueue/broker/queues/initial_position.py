@@ -1,7 +1,7 @@
-"""How queues begin: where the first receive finds a group, or a topic that is new to it.
+"""How queues start: the first receive of a group, or of a topic that is new to the group.
 
-In a cluster nodes have to agree first that there is a group, and where a topic ends its leaders
-know better than the copies on this node.
+In a cluster, the group must first be committed, and the end of a topic is obtained from its
+leaders, because the replicas on this node may be behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goqueue.model.errors import GoQueueError, UnknownGroup, UnknownTopic
 
 
 class QueueBeginnings:
-    """Begins the queues of groups with topics that are new to them."""
+    """Starts the queues of groups for topics that are new to them."""
 
     def __init__(self, topics: Topics, hosts: QueueHosts, look: Look, *, is_alone: bool) -> None:
         self._topics = topics
@@ -28,9 +28,9 @@ class QueueBeginnings:
         self._is_alone = is_alone
 
     def begun(self, group: HostedGroup, topic: Topic) -> Promise[HostedQueue]:
-        """The queue of a group for a topic, which begins now if there is none; resolves when noted.
+        """Return the queue of a group for a topic, started if necessary; resolves when journaled.
 
-        A new queue must not be forgotten by a crash, for where it began is its promise.
+        A new queue must survive a crash, because its initial position must not change.
         """
         hosted = group.queues.get(topic.id)
         if hosted is not None:
@@ -56,7 +56,7 @@ class QueueBeginnings:
         return hosted
 
     def _check_still(self, group: HostedGroup, topic: Topic) -> None:
-        """Refuse what is not so any more after others were asked."""
+        """Check that group and topic still exist here after the leaders have responded."""
         name = group.fact.name
         if self._hosts.groups.get(name) is not group:
             raise UnknownGroup(name)
@@ -66,7 +66,7 @@ class QueueBeginnings:
 
 
 def receive_when_begun(begun: Promise[HostedQueue], receiver: Receiver, wait_ms: int) -> None:
-    """Let somebody receive from a queue as soon as it has begun."""
+    """Receive from a queue as soon as it has started."""
 
     def started(hosted: HostedQueue | None, error: Exception | None) -> None:
         if receiver.promise.is_done:
@@ -83,7 +83,7 @@ def receive_when_begun(begun: Promise[HostedQueue], receiver: Receiver, wait_ms:
 def receive_when_made(
     made: Promise[None], receiver: Receiver, again: Callable[[], Receiver]
 ) -> None:
-    """Let somebody receive `again` when nodes have agreed on a group: its id tells its owner."""
+    """Receive `again` once the group is committed, because its id determines its owner."""
     is_left = False
 
     def agreed(_: None, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Looking at queues and at the lanes of topics; nothing is changed."""
+"""Read-only inspection of queues and of the lanes of topics."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 
-# A peek looks for messages that are not done in stretches of offsets, one in a turn of the loop.
+# A peek searches ranges of offsets for unfinished messages, one range per loop iteration.
 PEEK_STRETCHES_MAX = 20  # of one partition
 PEEK_STRETCHES_TOTAL_MAX = 200
-PEEK_BYTES_MAX = 4 << 20  # of the batches that the messages of a peek are in, or one larger batch
+PEEK_BYTES_MAX = 4 << 20  # total size of the batches that a peek reads, or one larger batch
 
 
 class PeekedMessage(NamedTuple):
@@ -36,12 +36,12 @@ class PeekedMessage(NamedTuple):
 
 
 class TopicLanes(NamedTuple):
-    """The lanes of a topic: their rules, what the log holds, and each group's figures."""
+    """The lanes of a topic: their settings, stored records, and the statistics of each group."""
 
     weights: Mapping[str, int]
     is_strict: bool
     starvation_ms: int
-    stored: list[list[int]]  # records in each lane, by partition; none of those kept elsewhere
+    stored: list[list[int]]  # records per partition and lane; zero without a replica here
     groups: Mapping[str, Sequence[LaneStats]]
 
 
@@ -53,12 +53,12 @@ async def peek_at(
     offset: int | None,
     count: int,
 ) -> list[PeekedMessage]:
-    """Messages of one partition or of all; without an offset the first that are not done.
+    """Return messages of one partition or of all; without an offset, the first unfinished ones.
 
-    They are fewer than `count` when they are in batches of more than `PEEK_BYTES_MAX` together.
+    There are fewer than `count` if their batches exceed `PEEK_BYTES_MAX` together.
     """
     if number is not None:
-        hosted.topic.partition(number)  # There must be one.
+        hosted.topic.partition(number)  # Raises if it does not exist.
     messages = _Peek(reader, clock, hosted, count)
     for each in range(len(hosted.sources)) if number is None else [number]:
         if offset is None:
@@ -70,7 +70,7 @@ async def peek_at(
 
 
 class _Peek:
-    """Gathers messages until there are enough of them, or their batches are too large."""
+    """Collects messages until there are enough, or their batches are too large."""
 
     def __init__(self, reader: RecordReader, clock: Clock, hosted: HostedQueue, count: int) -> None:
         self.found: list[PeekedMessage] = []
@@ -87,7 +87,7 @@ class _Peek:
         return len(self.found) >= self._count or self._room <= 0 or is_searched
 
     async def find_open(self, number: int) -> None:
-        """Read the first messages that are not done; the search ends after a bounded stretch."""
+        """Read the first unfinished messages, searching a bounded range."""
         end = self._hosted.sources[number].last_stable_offset
         start = self._hosted.queue.partitions[number].ledger.floor
         end = min(end, start + PEEK_STRETCHES_MAX * PEEK_MESSAGES_MAX)
@@ -106,7 +106,7 @@ class _Peek:
         await turn
 
     async def read(self, number: int, offsets: Sequence[int]) -> None:
-        """Read messages at these offsets, as many as are still wanted."""
+        """Read messages at these offsets, as many as are still needed."""
         end = self._hosted.sources[number].last_stable_offset
         at, decided = 0, offsets[: bisect_left(offsets, end)]
         while at < len(decided) and len(self.found) < self._count and self._room > 0:
@@ -128,7 +128,7 @@ class _Peek:
 
 
 def lanes_of(hosts: QueueHosts, topics: Topics, topic: Topic, *, now_ms: int) -> TopicLanes:
-    """How the lanes of a topic are set, what the copies here hold, and how each group fares."""
+    """Return the lane settings of a topic, what local replicas hold, and each group's figures."""
     rules = lane_settings(hosts.values(topic))
     lanes = hosts.sources.lanes
     kept = [not topic.is_internal and topics.keeps(one) for one in topic.partitions]

@@ -1,14 +1,14 @@
-"""The delivery journal: what queues want remembered, in the internal topic `__delivery`.
+"""The delivery journal: the durable state of queues, in the internal topic `__delivery`.
 
-All queues of a group write to one partition, which its id decides. The events of one turn of the
-event loop become one batch there, and whoever waits for them is answered when it is durable. When a
-partition has grown enough, all its ledgers are written out whole, and what is before that is
-deleted. In a cluster the node that leads a partition owns the delivery state in it: it reads the
-partition to its end when it begins to lead, and forgets it all when it ceases to.
+All queues of a group write to one partition, determined by the group's id. The events of one
+event-loop iteration become one batch, and callers get their response when it is durable (group
+commit). When a partition has grown enough, a snapshot of all its ledgers is written, and everything
+before it is deleted. In a cluster, the leader of a partition owns the delivery state in it: it
+replays the partition when it becomes leader, and drops the state when it resigns.
 
-What a transaction acknowledges is a transactional batch here, and the marker that ends the
-transaction in this partition decides about it. A snapshot says nothing of transactions that are
-open, so that their batches, and all that follows the first of them, are kept.
+Acks in a transaction are transactional batches here, and the transaction's marker in this partition
+decides about them. Snapshots omit open transactions, so their batches, and everything after the
+first of them, are retained.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ from goqueue.partition import Partition
 
 BATCH_BYTES_MAX = 1 << 20
 RETRY_MS = 1000
-# How often the time is written down while messages are out and nothing else is written: a lease
-# lasts longer by no more than that, besides the time for which nobody owned it.
+# How often the time is journaled while messages are leased and nothing else is written. After a
+# fail-over, a lease is longer by at most this, plus the time without an owner.
 TICK_MS = 1000
-# Whose records tell nothing but the time.
+# The key of records that carry only the time.
 _CLOCK_KEY = LedgerKey("__clock", bytes(16), 0)
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ Ledgers = dict[int, Ledger]
 
 
 class Journaled(Protocol):
-    """A queue that has something to write down."""
+    """A queue with events to journal."""
 
     group: str
     group_id: str
@@ -90,9 +90,9 @@ class Journaled(Protocol):
 
 @dataclass(slots=True)
 class _OpenTransaction:
-    """What a transaction has acknowledged in one partition of the journal."""
+    """The acks of an open transaction in one partition of the journal."""
 
-    first_offset: int  # of the journal
+    first_offset: int  # in the journal
     ledgers: dict[LedgerKey, None] = field(default_factory=dict)
 
 
@@ -107,26 +107,26 @@ class _Shard:
     bytes_since: int = 0  # written since its last snapshot
     snapshot_bytes: int = 0
     unsaved: list[Record] = field(default_factory=list)
-    is_refused: bool = False  # the disk did not take what is unsaved
+    is_refused: bool = False  # the last write failed
     waiting: list[Promise[None]] = field(default_factory=list)
-    unwritten: list[Promise[None]] = field(default_factory=list)  # who waits for the write alone
+    unwritten: list[Promise[None]] = field(default_factory=list)  # resolve on write, not on commit
     changed: dict[Journaled, None] = field(default_factory=dict)
     open: dict[int, _OpenTransaction] = field(default_factory=dict)  # by producer id
-    written_ms: int = 0  # when the last record was written, by the clock of who wrote it
+    written_ms: int = 0  # time of the last record, by the clock of its writer
     leasing: dict[Journaled, None] = field(default_factory=dict)  # queues that may have leases
     unreported: list[_Reportable] = field(default_factory=list)  # not written yet
 
     @property
     def is_behind(self) -> bool:
-        """Whether a marker is in the log that the ledgers have not been told of.
+        """Whether the log has a marker that is not yet applied to the ledgers.
 
-        A snapshot that is written after it must not be without what it decides.
+        A snapshot written after the marker must include what it decides.
         """
         return any(self.partition.open_transaction(one) is None for one in self.open)
 
 
 class DeliveryJournal:
-    """Reads ledgers back at the start, and writes their events from then on."""
+    """Replays ledgers at the start, and journals their events from then on."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class DeliveryJournal:
         *,
         is_alone: bool = True,
     ) -> None:
-        """A node that is not alone waits until it is told what to lead."""
+        """Unless `is_alone`, nothing is opened until `lead` is called."""
         self._clock = clock
         self._topics = topics
         self._settings = settings
@@ -152,25 +152,25 @@ class DeliveryJournal:
     # Opening
 
     def open(self) -> None:
-        """Read all ledgers; the topic is made when the first queue comes."""
+        """Replay all ledgers; the topic is created with the first queue."""
         topic = self._topics.find(DELIVERY_TOPIC)
         if topic is not None:
             for partition in topic.partitions:
                 self.lead(partition)
 
     def ensure_topic(self) -> Topic:
-        """Make the topic if it is missing; no record in it is durable sooner than it is."""
+        """Create the topic if it is missing; its creation is durable before any record in it."""
         return self._topics.internal.make(DELIVERY_TOPIC)
 
     # Leading
 
     def lead(self, partition: Partition) -> None:
-        """Read what a partition knows, up to its end: what is there this node will commit."""
+        """Replay a partition to its end, including records that are not committed yet."""
         shard = self._shards[partition.name.partition] = _Shard(partition)
         self._replay(shard)
 
     def resign(self, number: int) -> None:
-        """Forget a partition that another node leads from now on. Whoever waits asks there."""
+        """Drop a partition that another node leads; waiting callers have to retry there."""
         shard = self._shards.pop(number, None)
         for key in self.led_by(number):
             del self.ledgers[key]
@@ -179,26 +179,26 @@ class DeliveryJournal:
                 promise.reject(not_here())
 
     def number_of(self, group_id: str) -> int:
-        """The partition that holds what is known of a group."""
+        """Return the partition that holds the state of a group."""
         topic = self._topics.find(DELIVERY_TOPIC)
         count = self._settings.partitions if topic is None else len(topic.partitions)
-        # The process's own hash() changes from start to start; this must not.
+        # hash() differs between processes; this must not.
         return crc32(group_id.encode()) % count
 
     def is_here(self, group_id: str) -> bool:
         return self._is_alone or self.number_of(group_id) in self._shards
 
     def check_here(self, group_id: str) -> None:
-        """Refuse who must ask the node that leads the group's partition."""
+        """Raise unless this node leads the group's partition."""
         if not self.is_here(group_id):
             raise not_here()
 
     def led_by(self, number: int) -> list[tuple[str, bytes]]:
-        """The ledgers, by group id and topic id, that a partition holds."""
+        """Return the ledgers in a partition, by group id and topic id."""
         return [key for key in self.ledgers if self.number_of(key[0]) == number]
 
     def settled(self, number: int) -> Promise[None]:
-        """Resolves when all that is in a partition now is committed."""
+        """Resolves when everything now in a partition is committed."""
         promise: Promise[None] = Promise()
         shard = self._shards.get(number)
         if shard is None:
@@ -217,11 +217,11 @@ class DeliveryJournal:
         self._resume_leases(shard)
 
     def _resume_leases(self, shard: _Shard) -> None:
-        """Let leases go on from where their last owner left them.
+        """Resume leases from where their last owner left them.
 
-        They were counted by that one's clock, whose last time the journal's last record has. No
-        two clocks are compared, and the time without an owner does not count: nobody could have
-        settled anything then. Those who read this later see it as an event.
+        Their times are by that owner's clock, whose last value is in the last record of the
+        journal. So no two clocks are compared, and the time without an owner does not count:
+        nothing could be settled then. The shift is journaled for later replays.
         """
         number = shard.partition.name.partition
         shift_ms = self._clock.now_ms() - shard.written_ms
@@ -252,7 +252,7 @@ class DeliveryJournal:
             key = decode_key(record.key or b"")
             events = decode_events(record.value or b"")
         except CorruptDeliveryState as error:
-            _log.error("a record of %s at %d: %s", DELIVERY_TOPIC, record.offset, error)
+            _log.error("cannot replay %s at offset %d: %s", DELIVERY_TOPIC, record.offset, error)
             return None
         ledgers = self.ledgers.setdefault((key.group, key.topic_id), {})
         ledger = ledgers.setdefault(key.partition, Ledger())
@@ -267,15 +267,15 @@ class DeliveryJournal:
     # Transactions
 
     def partition_of(self, group_id: str) -> Partition:
-        """Where a group's acks are written, which a transaction must take part in."""
+        """Return the partition of a group's acks, which a transaction must include."""
         return self.ensure_topic().partition(self.number_of(group_id))
 
     def prepare(
         self, group_id: str, events: Mapping[LedgerKey, Prepared], identity: ProducerIdentity
     ) -> int:
-        """Write what a transaction acknowledges; the offset to wait for, or nothing is written.
+        """Write the acks of a transaction; return the offset to wait for, or raise.
 
-        What happened before is written before, so that the log tells it in the same order.
+        Pending events are written first, so that the log has the same order.
         """
         shard = self._shard(group_id)
         self._write(shard)
@@ -289,11 +289,11 @@ class DeliveryJournal:
         return written.last_offset
 
     def ended(self, partition: Partition, producer_id: int) -> list[LedgerKey]:
-        """A marker in a partition of the journal is committed: the ledgers that it decides about.
+        """Return the ledgers that a committed marker in a journal partition decides about.
 
-        Their queues are to be told at once. Meanwhile a queue may have been rewound or purged, or
-        its group may be gone, and that is behind the marker in the log; ledgers see to it that
-        the order of the two does not matter.
+        The caller must notify their queues at once. If a queue was rewound or purged in the
+        meantime, or its group deleted, that is after the marker in the log; applying both in
+        either order gives the same ledger.
         """
         shard = self._shards.get(partition.name.partition)
         if shard is None or shard.partition is not partition:
@@ -315,7 +315,7 @@ class DeliveryJournal:
     # Writing
 
     def check_writable(self, group_id: str) -> None:
-        """Refuse to change a queue while its earlier changes cannot be written down."""
+        """Refuse to change a queue while its earlier changes cannot be written."""
         shard = self._shard(group_id)
         if shard.partition.failure is not None:
             raise shard.partition.failure
@@ -323,14 +323,14 @@ class DeliveryJournal:
             raise StorageFailed("Delivery state cannot be written to the disk now; retry.")
 
     def changed(self, queue: Journaled) -> None:
-        """The queue has events; they are written at the end of this turn."""
+        """Schedule the events of a queue to be written at the end of this loop iteration."""
         shard = self._find_shard(queue.group_id)
         if shard is not None:
             shard.changed[queue] = None
             self._write_soon()
 
     def saved(self, queue: Journaled) -> Promise[None]:
-        """Resolves when all that the queue has said so far is durable."""
+        """Resolves when all events of the queue so far are durable."""
         promise: Promise[None] = Promise()
         shard = self._find_shard(queue.group_id)
         if shard is None:
@@ -342,7 +342,7 @@ class DeliveryJournal:
         return promise
 
     def written(self, queue: Journaled) -> Promise[None]:
-        """Resolves when all that the queue has said so far is written, before it is durable."""
+        """Resolves when all events of the queue so far are written, before they are durable."""
         promise: Promise[None] = Promise()
         shard = self._find_shard(queue.group_id)
         if shard is None:
@@ -354,7 +354,7 @@ class DeliveryJournal:
         return promise
 
     def prove(self, group_id: str) -> Promise[None]:
-        """Resolves when this node has committed something: it has owned the group until then."""
+        """Resolves when this node has committed a record, which proves that it owned the group."""
         promise: Promise[None] = Promise()
         shard = self._find_shard(group_id)
         if shard is None:
@@ -366,13 +366,13 @@ class DeliveryJournal:
         return promise
 
     def note(self, events: Mapping[LedgerKey, Event]) -> None:
-        """Write events that have been applied already."""
+        """Write events that are already applied."""
         for key, event in events.items():
             self._shard(key.group).unsaved.append(self._record(key, [event]))
         self.flush()
 
     def ledger(self, key: LedgerKey) -> Ledger:
-        """A ledger that belongs to no queue; its keeper's name begins with two underscores."""
+        """Return a ledger that belongs to no queue; its group name begins with two underscores."""
         self.check_here(key.group)
         return self.ledgers.get((key.group, key.topic_id), {}).get(key.partition) or Ledger()
 
@@ -391,7 +391,7 @@ class DeliveryJournal:
         return promise
 
     def forget(self, group_id: str, topic_id: bytes) -> None:
-        """The group, or the topic, is gone; so is what was known of them."""
+        """Drop the state of a deleted group or topic."""
         ledgers = self.ledgers.pop((group_id, topic_id), {})
         shard = self._find_shard(group_id)
         if shard is not None and ledgers:
@@ -402,7 +402,7 @@ class DeliveryJournal:
             self._write_soon()
 
     def flush(self) -> None:
-        """Write everything now, without waiting for the end of the turn."""
+        """Write everything now, without waiting for the end of the loop iteration."""
         self._is_due = False
         for shard in list(self._shards.values()):
             if shard.changed or shard.unsaved or shard.waiting or shard.unwritten:
@@ -445,7 +445,7 @@ class DeliveryJournal:
         try:
             self._append(shard)
         except GoQueueError as error:
-            _log.error("delivery state must wait: %s", error)
+            _log.error("cannot write delivery state; retrying: %s", error)
             shard.is_refused = True
             if not self._is_retrying:
                 self._is_retrying = True
@@ -467,7 +467,7 @@ class DeliveryJournal:
         self._write_soon()
 
     def _append(self, shard: _Shard) -> None:
-        """Write what has not been written; what the disk refuses stays where it is."""
+        """Write all unsaved records; after an error, the rest stays unsaved."""
         if shard.partition.failure is not None and shard.unsaved:
             raise shard.partition.failure
         while shard.unsaved:
@@ -477,7 +477,7 @@ class DeliveryJournal:
             del shard.unsaved[:count]
 
     def _tick(self) -> None:
-        """Write down what time it is for those whose leases go on."""
+        """Journal the current time for queues with live leases."""
         self._ticker, now_ms = None, self._clock.now_ms()
         is_leasing = False
         for shard in list(self._shards.values()):
@@ -501,7 +501,7 @@ class DeliveryJournal:
         return Record(encode_key(key), encode_events(events), timestamp_ms=now_ms)
 
     def _snapshot(self, shard: _Shard) -> None:
-        """Write all ledgers of the shard, then delete what they replace."""
+        """Write all ledgers of the shard, then delete the records that they replace."""
         first = shard.partition.end_offset
         needed = min([first, *(one.first_offset for one in shard.open.values())])
         records = [
@@ -509,7 +509,7 @@ class DeliveryJournal:
             for (group_id, topic_id), ledgers in self.ledgers.items()
             if self._find_shard(group_id) is shard
             for number, ledger in ledgers.items()
-            if number == 0 or not ledger.is_empty  # the first one says that there is a queue
+            if number == 0 or not ledger.is_empty  # the first one records that the queue exists
             for part in ledger.written_out()
         ]
         size = 0
@@ -519,8 +519,8 @@ class DeliveryJournal:
                 size += self._append_batch(shard.partition, records[:count])
                 del records[:count]
         except GoQueueError as error:
-            _log.error("a snapshot of delivery state must wait: %s", error)
-            shard.bytes_since = 0  # The journal grows on, and then it is tried again.
+            _log.error("cannot write a snapshot of delivery state; retrying later: %s", error)
+            shard.bytes_since = 0  # It is tried again after the journal has grown as much again.
             return
         shard.bytes_since, shard.snapshot_bytes = 0, size
 
@@ -529,7 +529,7 @@ class DeliveryJournal:
                 try:
                     shard.partition.delete_before(needed)
                 except GoQueueError as refused:
-                    _log.error("old delivery state stays where it is: %s", refused)
+                    _log.error("cannot delete old delivery state: %s", refused)
 
         shard.partition.when_committed(shard.partition.end_offset - 1, committed)
 
@@ -544,16 +544,16 @@ class DeliveryJournal:
 
 
 def not_here() -> NotCoordinator:
-    return NotCoordinator("Another node owns this queue group's state now; ask there.")
+    return NotCoordinator("Another node owns this queue group's state now; retry there.")
 
 
 def _where_now(error: GoQueueError | None) -> GoQueueError | None:
-    """Whoever does not lead the journal any more does not own the group either."""
+    """Translate the error: a node that does not lead the journal does not own the group."""
     return not_here() if isinstance(error, NotLeader) else error
 
 
 def _fitting(records: list[Record]) -> int:
-    """How many records, at least one, make a batch of reasonable size."""
+    """Return how many records, at least one, fit into one batch."""
     size = 0
     for count, record in enumerate(records):
         size += len(record.key or b"") + len(record.value or b"") + 32

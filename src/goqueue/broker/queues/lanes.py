@@ -1,9 +1,9 @@
-"""The lane indexes of partitions that queue groups read, kept up with their logs.
+"""The lane indexes of partitions that queue groups read, kept up to date with their logs.
 
-An index is made when a topic first has a queue. It follows the last stable offset, because what a
-transaction has written and not decided is no message yet. It does so a stretch at a time, so that
-a long log that nobody has looked at does not stop everything else. What it knows is saved now and
-then beside the segments; after a crash the rest is read from the log again.
+An index is created when a topic gets its first queue. It follows the last stable offset, because
+records of an open transaction are not messages yet. It advances in bounded steps, so that indexing
+a long log does not block the event loop. It is saved from time to time next to the segments; after
+a crash the rest is read from the log again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from goqueue.storage.framed import read_framed, write_framed
 LANES_FILE = "lanes"
 _MAGIC = b"GQLN"
 _VERSION = 2  # 1: batches that cannot be read were in the normal lane
-# Read in one turn of the event loop, and from how many logs: about a millisecond, which whoever is
-# served in that turn has to wait.
+# Bytes read in one event-loop iteration, and from how many logs: about a millisecond, by which
+# other work in that iteration is delayed.
 STEP_BYTES = 1 << 20
-STEP_UNPACKED_BYTES = 16 << 20  # a few bytes may unpack to many
+STEP_UNPACKED_BYTES = 16 << 20  # a few bytes may decompress to many
 STEP_PARTITIONS = 100
-HEADERS_MAX = 100_000  # of one batch that are searched for priorities
+HEADERS_MAX = 100_000  # searched for priorities per batch
 RETRY_MS = 1000
 _has_priority = searcher(PRIORITY_HEADER.encode())
 
@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 class PartitionLanes:
-    """One partition's index and the times at which its messages came."""
+    """One partition's index and the arrival times of its messages."""
 
-    is_known = True  # A copy on this node is known as far as it goes.
+    is_known = True  # A local replica needs no report from a leader.
 
     def __init__(self, disk: Disk, partition: Partition, *, now_ms: int) -> None:
         self.partition = partition
@@ -60,12 +60,12 @@ class PartitionLanes:
 
     @property
     def source(self) -> Partition:
-        """What records are read from."""
+        """The source from which records are read."""
         return self.partition
 
     @property
     def stable_end(self) -> int:
-        """Up to where queues may know messages."""
+        """The offset up to which queues may see messages."""
         return min(self.index.end, self.partition.last_stable_offset)
 
     def _load(self) -> LaneIndex:
@@ -80,9 +80,9 @@ class PartitionLanes:
         return f"{self.partition.log.folder}/{LANES_FILE}"
 
     def follow(self, bytes_max: int, now_ms: int) -> tuple[int, bool]:
-        """Note the lanes of what has come since: how many bytes it was, and whether more is left.
+        """Index what was added since; return the number of bytes, and whether more is left.
 
-        It is about `bytes_max` at most, and at least one batch.
+        Reads about `bytes_max` at most, and at least one batch.
         """
         partition, index = self.partition, self.index
         size = 0
@@ -95,7 +95,7 @@ class PartitionLanes:
                 data = b"" if part is None else part.read_checked()
                 aborted = AbortedSpans(() if part is None else partition.aborted_in(part))
             except CorruptBatch as error:
-                # Nobody can read these, so any lane does for them.
+                # They cannot be read, so their lane does not matter.
                 end = error.next_offset or partition.last_stable_offset
                 index.note(index.end, max(end, index.end + 1) - 1, NORMAL)
                 continue
@@ -107,7 +107,7 @@ class PartitionLanes:
         return size, index.end < partition.last_stable_offset and size >= bytes_max
 
     def _note(self, data: bytes, aborted: AbortedSpans) -> bool:
-        """Note the lanes of batches; False when that was too much for one turn."""
+        """Index batches; return False if that was too much for one step."""
         index, at = self.index, 0
         unpacked_max = meter.bytes_total + STEP_UNPACKED_BYTES
         may_have = self.partition.settings.has_attributes
@@ -132,10 +132,10 @@ class PartitionLanes:
         return True
 
     def _readable(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """The records of a batch, unpacked; None, and a message in the log, if they make no sense.
+        """Return the decompressed records of a batch; None, and log it, if they are not valid.
 
-        Earlier versions stored such batches. They hold no message for anybody, and may announce
-        billions: queues must not look for them one by one.
+        Earlier versions stored such batches. They hold no readable message, and may announce
+        billions of records: queues must not look for them one by one.
         """
         try:
             payload = unpack_payload(batch, header)
@@ -162,12 +162,12 @@ class PartitionLanes:
         for record in decode_records(header, payload):
             header_count += len(record.headers)
             if header_count > HEADERS_MAX:
-                return  # Nobody was let store so many; the rest has no priority.
+                return  # Producers are not allowed that many; the rest has no priority.
             if index.end <= record.offset <= header.last_offset:
                 index.note(record.offset, record.offset, _lane_of(record.headers))
 
     def save(self) -> Callable[[], None] | None:
-        """What writes the index down, to be run anywhere; None when nothing is new."""
+        """Return a function that saves the index, on any thread; None if nothing has changed."""
         if self.saved_end == self.index.end or self.partition.is_gone:
             return None
         self.saved_end = self.index.end
@@ -198,12 +198,12 @@ def _lane_of(headers: tuple[tuple[str, bytes | None], ...]) -> int:
             try:
                 lane = parse_priority(content)
             except InvalidAttribute:
-                lane = NORMAL  # It was stored while nobody looked at such headers.
+                lane = NORMAL  # It was stored while the topic did not check such headers.
     return lane
 
 
 class Lanes:
-    """The indexes of all partitions that have queues; tells who wants to know when they grow."""
+    """The indexes of all partitions that have queues; notifies when they advance."""
 
     def __init__(
         self,
@@ -214,9 +214,9 @@ class Lanes:
         grown: Callable[[Partition, int], None],
         begins: Callable[[Partition, int], None],
     ) -> None:
-        """`grown` is told a partition and the offset up to which its lanes are known.
+        """`grown` is called with a partition and the offset up to which it is indexed.
 
-        `begins` is told that it begins later, before its lanes forget what went.
+        `begins` is called with a later log start, before the index drops what was removed.
         """
         self._disk = disk
         self._clock = clock
@@ -229,7 +229,7 @@ class Lanes:
         self._is_saving = False
 
     def of(self, partition: Partition) -> PartitionLanes:
-        """The lanes of a partition, which are followed from now on."""
+        """Return the lanes of a partition, and follow its log from now on."""
         lanes = self._lanes.get(partition)
         if lanes is None:
             now_ms = self._clock.now_ms()
@@ -243,7 +243,7 @@ class Lanes:
         return lanes
 
     def partition_advanced(self, partition: Partition) -> None:
-        """There are more messages; look at them at the end of this turn, with all the others."""
+        """Schedule indexing at the end of this loop iteration, together with other partitions."""
         if partition.is_gone:
             self.drop(partition)
             return
@@ -256,7 +256,7 @@ class Lanes:
         partition.watchers.pop(self, None)
 
     def save_all(self) -> None:
-        """Write everything down now; for a clean stop."""
+        """Save all indexes now; for a clean stop."""
         for lanes in self._lanes.values():
             self._write(lanes.save())
 
@@ -266,12 +266,12 @@ class Lanes:
             self._clock.call_soon(self._follow)
 
     def catch_up(self) -> None:
-        """Look at what has come now: who was told that a message is stored may ask for it."""
+        """Index new records now: a client may request a message as soon as its write returned."""
         if self._behind:
             self._follow()
 
     def _follow(self) -> None:
-        """Take up a step's worth of what has come; the rest has to wait for the next turn."""
+        """Index one step's worth of new records; the rest waits for the next iteration."""
         self._is_following = False
         room = STEP_BYTES
         for partition in list(self._behind)[:STEP_PARTITIONS]:
@@ -293,7 +293,7 @@ class Lanes:
         try:
             size, has_more = lanes.follow(bytes_max, self._clock.now_ms())
         except GoQueueError as error:
-            _log.error("the lanes of %s must wait: %s", lanes.partition.name, error)
+            _log.error("cannot index the lanes of %s yet: %s", lanes.partition.name, error)
             again = bound(self.partition_advanced, lanes.partition)
             self._clock.call_later(RETRY_MS, again)
             return 0
@@ -320,7 +320,7 @@ class Lanes:
             if write is not None:
                 write()
         except OSError as error:
-            _log.warning("a lane index was not saved and will be read from the log: %s", error)
+            _log.warning("cannot save a lane index; it will be rebuilt from the log: %s", error)
 
 
 def _write_all(

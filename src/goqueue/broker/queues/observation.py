@@ -1,4 +1,4 @@
-"""What the delivery journal records, as an observer sees it."""
+"""Reports the events of the delivery journal to an observer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTCOMES = {
 def observe(
     observer: Observer, group: str, partition: TopicPartition, events: Iterable[Event]
 ) -> None:
-    """Report events of one partition that are committed; others than these change no message."""
+    """Report committed events of one partition; other kinds of events change no message."""
     for event in events:
         if isinstance(event, Granted):
             ranges = ranges_of(sorted(event.offsets))

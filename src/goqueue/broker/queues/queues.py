@@ -1,9 +1,9 @@
-"""Queue groups: who exists, which topics they read, and receiving and settling their messages.
+"""Queue groups: their definitions and topics, and receiving and settling their messages.
 
-A group has one queue for each topic that it receives from, made by the first receive. In a cluster
-every node knows which groups there are; the delivery state of a group is with one of them, its
-owner, and whoever asks another is sent there. Calls that settle messages are answered when their
-outcome is durable.
+A group has one queue for each topic that it receives from, started by the first receive. In a
+cluster every node has the definitions of all groups; the delivery state of a group is on one node,
+its owner, and calls to other nodes are refused with `NotCoordinator`. Calls that settle messages
+return when their outcome is durable.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NO_OWNER = -1
 
 
 class QueueGroup(NamedTuple):
-    """A queue group as it is described."""
+    """The description of a queue group."""
 
     name: str
     settings: QueueSettings
@@ -88,9 +88,9 @@ class Queues:
         look: Look,
         is_alone: bool = True,
     ) -> None:
-        """A node that is not alone owns what it is told to lead.
+        """Unless `is_alone`, this node owns the groups of the partitions that `lead` gets.
 
-        `look` tells where partitions begin and end, whoever leads them.
+        `look` requests the start and end of partitions from their leaders.
         """
         clock = MonotonicClock(clock)
         self._clock = clock
@@ -105,42 +105,42 @@ class Queues:
         self.journal = self._hosts.journal
         self._transactional = TransactionalAcks(clock, self._hosts)
         self._look = look
-        # Changes of settings under way, by group; the next one of a group waits for them.
+        # Changes of settings in progress, by group; the next one of a group waits for them.
         self._changing: dict[str, Promise[None]] = {}
         self._beginnings = QueueBeginnings(topics, self._hosts, look, is_alone=is_alone)
 
     def open(self) -> None:
-        """Load what the journal knows; nothing is delivered before that."""
+        """Replay the journal; nothing is delivered before that."""
         self._hosts.open()
 
     def stop(self) -> None:
-        """Answer those who wait, and write down what is known."""
+        """Respond to waiting receivers, and journal everything."""
         self._hosts.stop()
 
     def close(self) -> None:
-        """Everything is durable; leave the lane indexes for the next start."""
+        """Save the lane indexes for the next start; everything is durable."""
         self._hosts.close()
 
-    # Leading, in a cluster
+    # Ownership, in a cluster
 
     def lead(self, partition: Partition) -> None:
-        """Own the groups of a partition of the journal, which this node leads now."""
+        """Own the groups of a journal partition, which this node leads now."""
         self._hosts.lead(partition)
 
     def resign(self, partition: Partition) -> None:
-        """Another node leads a partition of the journal, or nobody."""
+        """Give up a journal partition that this node no longer leads."""
         self._hosts.resign(partition)
 
     def owner_of(self, name: str, topic_name: str | None = None) -> int:
-        """The node that has a group's delivery state; -1 while nobody has, or there is no group.
+        """Return the node that owns a group; -1 if there is none, or no such group.
 
-        All queues of a group are with one node, whatever the topic.
+        One node owns all queues of a group, whatever the topic.
         """
         group = self._hosts.groups.get(name)
         return NO_OWNER if group is None else self.owner_of_state(group.id)
 
     def owner_of_state(self, group_id: str) -> int:
-        """The same for a group's id, or for the name of a keeper of the broker's own."""
+        """Return the owner of a group id, or of a state name of the broker itself."""
         topic = self._topics.find(DELIVERY_TOPIC)
         if topic is None:
             return self._leaders.node_id if self._is_alone else NO_OWNER
@@ -152,20 +152,20 @@ class Queues:
         return name in self._hosts.groups
 
     def is_stream_group(self, name: str) -> bool:
-        """Whether a stream group has this name, as far as this node knows."""
+        """Whether a stream group has this name, by the metadata on this node."""
         return self._is_stream_group(name)
 
     def all(self) -> list[QueueGroup]:
-        """All groups; the topics only of those that this node owns."""
+        """Return all groups; with topics only for those that this node owns."""
         return [self._describe(group) for group in self._hosts.groups.values()]
 
     def describe(self, name: str) -> QueueGroup:
         return self._describe(self._owned(name))
 
     def create(self, name: str, settings: Mapping[str, Any] | None = None) -> Promise[None]:
-        """Make a group, or give one that exists these settings; resolves when it is durable.
+        """Create a group, or change the settings of an existing one; resolves when durable.
 
-        Without settings one that another node has made meanwhile stays as it is.
+        Without settings, a group that another node has created in the meantime is not changed.
         """
         known = self._hosts.groups.get(name)
         checked = self.check_settings(name, settings or {})
@@ -176,7 +176,7 @@ class Queues:
     async def change(
         self, name: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]
     ) -> None:
-        """Give a group the settings that `change` makes of those it has."""
+        """Replace the settings of a group by what `change` returns for the current ones."""
         while (other := self._changing.get(name)) is not None:
             await other
         done = self._changing[name] = Promise()
@@ -187,7 +187,7 @@ class Queues:
             done.resolve(None)
 
     def check_settings(self, name: str, settings: Mapping[str, Any]) -> QueueSettings:
-        """Raise when `create` with these would be refused."""
+        """Raise if `create` would refuse these settings."""
         if name not in self._hosts.groups:
             self._check_new(name)
         checked = check_queue_settings(dict(settings))
@@ -198,15 +198,15 @@ class Queues:
         return checked
 
     def place_of(self, name: str) -> int:
-        """The partition of the journal that a group's delivery state is in."""
+        """Return the journal partition that holds a group's delivery state."""
         return self.journal.number_of(self._get(name).id)
 
     def check_owned(self, name: str) -> None:
-        """Raise unless this node has a group's delivery state."""
+        """Raise unless this node owns the group."""
         self._owned(name)
 
     def delete(self, name: str) -> Promise[None]:
-        """Forget a group and all its delivery state."""
+        """Delete a group and all its delivery state."""
         self._get(name)
         return self._topics.facts.forget_queue_group(name)
 
@@ -225,7 +225,7 @@ class Queues:
         return group
 
     def queue_of(self, name: str, topic_name: str) -> HostedQueue:
-        """The queue of a group for a topic; whoever only looks does not make the group begin."""
+        """Return the queue of a group for a topic, without starting it: inspection must not."""
         group, topic = self.served(name, topic_name)
         hosted = group.queues.get(topic.id)
         if hosted is None:
@@ -235,7 +235,7 @@ class Queues:
         return hosted
 
     def served(self, name: str, topic_name: str) -> tuple[HostedGroup, Topic]:
-        """A group and a topic that this node can serve it with."""
+        """Return a group and a topic, if this node can serve them."""
         group, topic = self._get(name), self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
@@ -263,7 +263,7 @@ class Queues:
         wait_ms: int = 0,
         visibility_ms: int | None = None,
     ) -> Receiver:
-        """Lease messages, now or when there are some; cancel the receiver when it is gone."""
+        """Lease messages, now or when some arrive; cancel the receiver if its client is gone."""
         _check("messages_max", messages_max, 1, RECEIVE_MESSAGES_MAX)
         _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
         _check("the length of the consumer's name", len(consumer), 1, CONSUMER_NAME_LENGTH_MAX)
@@ -301,11 +301,11 @@ class Queues:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there are no other nodes, so that everything stored is known here."""
+        """Whether this is a single node, so that every stored message is visible here."""
         return self._is_alone
 
     async def is_behind(self, name: str, topic_name: str) -> bool:
-        """Whether leaders of a topic have committed messages that its queue does not know yet."""
+        """Whether leaders have committed messages of a topic that its queue has not seen yet."""
         hosted = self.queue_of(name, topic_name)
         bounds = await self._look(hosted.topic, range(len(hosted.queue.partitions)))
         return any(
@@ -314,7 +314,7 @@ class Queues:
         )
 
     def begin(self, name: str, topic_name: str) -> Promise[None]:
-        """Have the queue of a group for a topic, as the first receive would make it begin."""
+        """Start the queue of a group for a topic, as the first receive would."""
         group, topic = self.served(name, topic_name)
         begun: Promise[None] = Promise()
         queue = self._beginnings.begun(group, topic)
@@ -322,7 +322,7 @@ class Queues:
         return begun
 
     def take_back(self, name: str, topic_name: str, consumer: str) -> None:
-        """Let everything be received again, uncounted, that a consumer of this node's own has."""
+        """Return all messages of one of this node's own consumers, without counting a delivery."""
         group, topic = self.served(name, topic_name)
         hosted = group.queues.get(topic.id)
         if hosted is not None:
@@ -331,14 +331,14 @@ class Queues:
     # Settling
 
     def ack(self, name: str, receipts: Sequence[str]) -> Promise[Outcomes]:
-        """These messages are done; the outcome of each receipt, in order."""
+        """Acknowledge messages; return the outcome of each receipt, in order."""
         now_ms = self._clock.now_ms()
         return self._settle(name, receipts, lambda queue, some: queue.ack(now_ms, some))
 
     def nack(
         self, name: str, receipts: Sequence[str], *, delay_ms: int | None = None
     ) -> Promise[Outcomes]:
-        """These messages come again, after this delay or after the group's backoff."""
+        """Return messages for redelivery after this delay or after the group's backoff."""
         if delay_ms is not None:
             _check("delay_ms", delay_ms, 0, DELAY_MS_MAX)
         now_ms = self._clock.now_ms()
@@ -349,7 +349,7 @@ class Queues:
     def reject(
         self, name: str, receipts: Sequence[str], *, reason: str = "rejected"
     ) -> Promise[Outcomes]:
-        """These messages go to the dead-letter topic."""
+        """Move messages to the dead-letter topic."""
         if len(reason) > REASON_LENGTH_MAX:
             raise InvalidRequest(f"A reason has at most {REASON_LENGTH_MAX} characters.")
         now_ms = self._clock.now_ms()
@@ -365,7 +365,7 @@ class Queues:
         visibility_ms: int | None = None,
         total_ms_max: int | None = None,
     ) -> Promise[Outcomes]:
-        """Keep these messages for so long from now on, and in all for no more than a time."""
+        """Extend leases to `visibility_ms` from now, and to `total_ms_max` in total."""
         group = self._owned(name)
         if visibility_ms is None:
             visibility_ms = group.settings.visibility_ms
@@ -390,15 +390,15 @@ class Queues:
     # Transactions
 
     def participant(self, name: str) -> Partition:
-        """What must take part in a transaction that acknowledges messages of a group."""
+        """Return the partition that a transaction with acks of a group must include."""
         return self._transactional.participant(self._get(name))
 
     def prepare(
         self, name: str, receipts: Sequence[str], identity: ProducerIdentity
     ) -> Promise[Outcomes]:
-        """Acknowledge messages in a transaction; the outcome of each receipt, when it is durable.
+        """Acknowledge messages in a transaction; return the outcomes when they are durable.
 
-        They are done with its commit, and come again with its abort.
+        The messages are done when it commits, and are redelivered when it aborts.
         """
         _check("the number of receipts", len(receipts), 1, RECEIPTS_MAX)
         group = self._owned(name)
@@ -406,10 +406,10 @@ class Queues:
         return self._transactional.prepare(group, receipts, identity)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
-        """A marker in a partition of the journal is committed."""
+        """Apply a committed marker in a journal partition."""
         self._transactional.ended(partition, producer_id, is_commit=is_commit)
 
-    # Moving about and looking
+    # Rewinding and inspection
 
     def rewind(
         self,
@@ -419,12 +419,12 @@ class Queues:
         offsets: Mapping[int, int] | None = None,
         time_ms: int | None = None,
     ) -> Promise[dict[int, int]]:
-        """Deliver again from these offsets, or from a time on; where each partition goes on."""
+        """Deliver again from offsets, or from a time on; return where each partition continues."""
         if (offsets is None) == (time_ms is None):
             raise InvalidRequest("Rewind to offsets or to a time, not to both.")
         group, topic = self.served(name, topic_name)
         for number in offsets or ():
-            topic.partition(number)  # There must be one.
+            topic.partition(number)  # Raises if it does not exist.
         return promised(self._rewind(self._beginnings.begun(group, topic), offsets, time_ms))
 
     async def _rewind(
@@ -440,7 +440,7 @@ class Queues:
         return await rewind_to_time(self._look, hosted, time_ms, now_ms=now_ms)
 
     def purge(self, name: str, topic_name: str) -> Promise[dict[int, int]]:
-        """Finish everything that is there now; where each partition goes on."""
+        """Finish everything stored so far; return where each partition continues."""
         return promised(purge(self._look, self.queue_of(name, topic_name)))
 
     def peek(
@@ -452,9 +452,9 @@ class Queues:
         offset: int | None = None,
         count: int = 10,
     ) -> Promise[list[PeekedMessage]]:
-        """Messages with what has become of them, of one partition or of all; nothing is changed.
+        """Return messages with their state, of one partition or of all, without changing them.
 
-        Without an offset those that are not done, the first ones of each partition.
+        Without an offset, the first unfinished ones of each partition.
         """
         _check("count", count, 1, PEEK_MESSAGES_MAX)
         hosted = self.queue_of(name, topic_name)
@@ -465,7 +465,7 @@ class Queues:
         return stats(self.queue_of(name, topic_name).queue, self._clock.now_ms())
 
     def lanes(self, topic_name: str) -> TopicLanes:
-        """How the lanes of a topic are set, what the copies here hold, and how each group fares."""
+        """Return the lane settings of a topic, what local replicas hold, and group statistics."""
         topic = self._topics.get(topic_name)
         return lanes_of(self._hosts, self._topics, topic, now_ms=self._clock.now_ms())
 

@@ -1,4 +1,4 @@
-"""What a receive call returns: messages as columns of their batches, and the leases on them."""
+"""The result of a receive call: messages as columns of their batches, with their leases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goqueue.model.columns import Columns, PackedColumns, unpack_columns
 
 
 class ReceivedMessage(NamedTuple):
-    """A message and the delivery it came with."""
+    """A message and its delivery."""
 
     topic: str
     record: Record
@@ -19,19 +19,19 @@ class ReceivedMessage(NamedTuple):
 
 
 class ReceivedRun(NamedTuple):
-    """Messages of one batch that were handed out one after the other under one lease."""
+    """Messages of one batch, contiguous in one lease."""
 
     columns: Columns
     places: Sequence[int]  # in the columns
     lease: Lease
-    first: int  # the index in the lease of the first of them
+    first: int  # the index of the first of them in the lease
 
 
 class _PackedLease(NamedTuple):
-    """What a consumer sees of a lease."""
+    """The parts of a lease that a consumer sees."""
 
     head: str
-    tails: list[str] | None  # None for those that number the messages
+    tails: list[str] | None  # None for the standard ones, which only contain the position
     consumer: str
     partition: int
     offsets: list[int]
@@ -57,7 +57,7 @@ class PackedReceived(NamedTuple):
 
 
 class Received:
-    """What a receive call got: runs of messages, for whoever shows them, or one by one."""
+    """The messages of a receive call, as runs for encoders, or one by one."""
 
     PACKED: ClassVar[type] = PackedReceived
 
@@ -89,7 +89,7 @@ class Received:
         ]
 
     def pack(self) -> PackedReceived:
-        """The same without the other records of the batches."""
+        """Return it as plain data, without the other records of the batches."""
         numbers: dict[Lease, int] = {}
         for run in self.runs:
             numbers.setdefault(run.lease, len(numbers))
@@ -131,7 +131,7 @@ def _pack_lease(lease: Lease) -> _PackedLease:
 
 
 def _unpack_lease(packed: _PackedLease) -> Lease:
-    """A lease to show, not one that messages can be settled by."""
+    """Return a lease for display, which cannot be used to settle messages."""
     return Lease(
         id=0,
         head=packed.head,

@@ -1,7 +1,7 @@
-"""The records that a queue chose, from the log or from batches that were decoded lately.
+"""Reads the records that a queue chose, from the log or from a cache of decoded batches.
 
-The log may be a copy on this node or one that another node leads; then what is wanted may have to
-come first, and the reading says so.
+The log may be a replica on this node or one that another node leads; then the records may have to
+be fetched first, which the result reports.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from goqueue.model.errors import (
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 256 << 10
-UNPACKED_BYTES_MAX = 32 << 20  # of batches that one call decodes; the next call goes on there
-NEAR_OFFSETS = 100  # what is wanted further away is not read along
-# About what the columns of a batch need, besides its bytes: for themselves and for each record.
+UNPACKED_BYTES_MAX = 32 << 20  # batches that one call decodes; the next call continues there
+NEAR_OFFSETS = 100  # offsets further apart are not read together
+# Approximate memory of a batch's columns besides its bytes: fixed, and per record.
 _BATCH_COST = 2500
 _RECORD_COST = 40
 
@@ -38,7 +38,7 @@ Source = Partition | RemoteCopy
 
 
 class Part(NamedTuple):
-    """Records of one batch: their places in its columns."""
+    """Records of one batch: their positions in its columns."""
 
     columns: Columns
     places: Sequence[int]
@@ -46,17 +46,17 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """What reading offsets of one partition gave."""
+    """The result of reading offsets of one partition."""
 
-    parts: list[Part] = field(default_factory=list)  # in the order of the log
-    gone: list[int] = field(default_factory=list)  # no such record, or none that can be read
+    parts: list[Part] = field(default_factory=list)  # in log order
+    gone: list[int] = field(default_factory=list)  # missing or unreadable records
     error: GoQueueError | None = None  # why the rest was not read
-    awaited: int | None = None  # the offset that has to come first, before the rest can be read
-    unread: int | None = None  # the offset from which on there was no room for more
-    size: int = 0  # of the batches that the parts are of, about
+    awaited: int | None = None  # the offset that must be fetched before the rest can be read
+    unread: int | None = None  # the first offset beyond the size limit
+    size: int = 0  # of the batches read, approximately
 
     def add(self, other: Found) -> None:
-        """Take in what another reading gave, of later offsets."""
+        """Append the result of reading later offsets."""
         self.parts += other.parts
         self.gone += other.gone
         self.error = other.error
@@ -71,7 +71,7 @@ class Found:
         }
 
     def in_order(self, offsets: Sequence[int]) -> list[Part]:
-        """The same records in the order of these offsets."""
+        """Return the records in the order of these offsets."""
         known = {
             columns.offsets[place]: (columns, place)
             for columns, places in self.parts
@@ -91,19 +91,19 @@ class Found:
 
 @dataclass(slots=True)
 class _Decoded:
-    base_offset: int  # and that of the gap before it, which compaction left
+    base_offset: int  # including the gap before it that compaction left
     last_offset: int
-    size: int  # in memory, about
+    size: int  # in memory, approximately
     columns: Columns
 
 
 class RecordReader:
-    """Reads single records, and keeps the batches they were in for the next call."""
+    """Reads single records, and caches their batches for the next call."""
 
     def __init__(
         self, cache_bytes_max: int, *, is_curable: Callable[[Source], bool] = lambda _: False
     ) -> None:
-        """`is_curable` tells whether what is damaged will be had again from elsewhere."""
+        """`is_curable` returns whether damaged data can be restored from another replica."""
         self._cache_bytes_max = cache_bytes_max
         self._is_curable = is_curable
         self._cache_bytes = 0
@@ -114,15 +114,15 @@ class RecordReader:
     def read(
         self, source: Source, offsets: Sequence[int], *, bytes_max: int = UNPACKED_BYTES_MAX
     ) -> Found:
-        """Look for these offsets, sorted or not. What is not decided yet is in no part of it.
+        """Read these offsets, sorted or not. Records of open transactions are not returned.
 
-        It ends before the batches it takes are larger than `bytes_max`, but takes one at least.
+        Stops before the batches read exceed `bytes_max`, but reads at least one.
         """
         wanted = offsets if isinstance(offsets, range) else sorted(set(offsets))
         decided = wanted[: bisect_left(wanted, source.last_stable_offset)]
         found = self._read(source, decided, bytes_max)
         if len(decided) < len(wanted) and found.error is None and found.awaited is None:
-            # Its queues know more than the copy does, which has lost its end and gets it again.
+            # The queues have seen more than this replica, which lost its tail and catches up.
             found.error = CoordinatorNotAvailable(f"{source.name} is catching up here; retry.")
         return found
 
@@ -163,12 +163,12 @@ class RecordReader:
             at = _take(batch, wanted, at, found)
             found.size += batch.size
             if len(batch.columns) == 1 and (source, batch.base_offset) in self._cache:
-                # Nothing is left in it, and thousands of such are work for the garbage collector.
+                # It is used up, and keeping thousands of them would burden the garbage collector.
                 self._let_go(source, batch.base_offset)
         return found
 
     def _load(self, source: Source, wanted: Sequence[int], at: int, room: int) -> _Decoded:
-        """Decode the batch that holds an offset, and those after it that are wanted too."""
+        """Decode the batch that holds an offset, and following ones that are needed too."""
         offset = wanted[at]
         is_next_near = at + 1 < len(wanted) and wanted[at + 1] - offset <= NEAR_OFFSETS
         bytes_max = READ_BYTES if is_next_near else 1
@@ -189,12 +189,12 @@ class RecordReader:
                         source, header, batch, aborted, gap_from=header.base_offset
                     )
                 except CorruptBatch:
-                    break  # It will be met again as the first one.
+                    break  # A later call decodes it as its first batch.
                 room -= decoded.size
             elif following >= len(wanted):
                 break
         if first is None:
-            # Nothing lies between the offset and that one any more.
+            # Compaction left nothing between the offset and `end_offset`.
             return _Decoded(offset, end_offset - 1, 0, Columns())
         return first
 
@@ -220,7 +220,7 @@ class RecordReader:
             damage.is_in_all_copies = True
             raise damage from error
         cost = size + _BATCH_COST + _RECORD_COST * len(columns)
-        # Compaction leaves gaps before a batch; they belong to it, and need no second look.
+        # Compaction leaves gaps before a batch; caching them with it saves another lookup.
         base_offset = min(gap_from, header.base_offset)
         decoded = _Decoded(base_offset, header.last_offset, cost, columns)
         self.batches_decoded += 1
@@ -235,14 +235,14 @@ class RecordReader:
         at: int,
         found: Found,
     ) -> int:
-        """Go on after damage; without a place to go on, what is left cannot be read.
+        """Continue after damage; without a known next offset, the rest cannot be read.
 
-        Nor do messages go that other copies still have: they are worth waiting for.
+        Messages that other replicas still have are not skipped: they will be restored.
         """
         if not error.is_in_all_copies and self._is_curable(source):
             found.error = StorageFailed(
-                f"A part of {source.name} is damaged on one node and is had again from another; "
-                "retry."
+                f"A part of {source.name} is damaged on one node and is being restored from "
+                "another; retry."
             )
             return at
         if error.next_offset is None or error.next_offset <= wanted[at]:
@@ -282,7 +282,7 @@ class RecordReader:
         self._cache[key] = batch
         insort(self._bases.setdefault(source, []), batch.base_offset)
         self._cache_bytes += batch.size
-        # One that takes much more than all may is decoded again each time.
+        # A batch much larger than the whole cache is not kept, but decoded again each time.
         is_too_large = batch.size > 2 * self._cache_bytes_max
         while self._cache_bytes > self._cache_bytes_max and (is_too_large or len(self._cache) > 1):
             self._let_go(*next(iter(self._cache)))
@@ -295,7 +295,7 @@ class RecordReader:
             del self._bases[source]
 
     def drop(self, source: Source) -> None:
-        """The partition is gone."""
+        """Drop the cached batches of a partition."""
         for base in self._bases.pop(source, []):
             self._cache_bytes -= self._cache.pop((source, base)).size
 
@@ -307,9 +307,9 @@ async def read_soon(
     *,
     bytes_max: int | None = None,
 ) -> Found:
-    """Look for offsets, and wait for those that have to come from another node.
+    """Read offsets, waiting for those that have to be fetched from another node.
 
-    With `bytes_max` it ends, as `RecordReader.read` does, when there is no room for more.
+    With `bytes_max`, it stops at that limit as `RecordReader.read` does.
     """
     whole, wanted = Found(), sorted(set(offsets))
     while True:
@@ -335,7 +335,7 @@ async def read_soon(
 
 
 def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
-    """Batches from an offset on, what was aborted in them, and up to where that is all."""
+    """Return batches from an offset on, their aborted transactions, and the offset they cover."""
     if isinstance(source, RemoteCopy):
         piece = source.read(offset, bytes_max=bytes_max)
         return piece.data, AbortedSpans(piece.aborted), piece.end_offset

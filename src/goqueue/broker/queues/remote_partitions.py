@@ -1,12 +1,10 @@
-"""Partitions that queues of this node read and other nodes keep.
+"""Remote partitions: those that queues of this node read without a local replica.
 
-A node that owns a queue group need not have a copy of every partition of its topics. What it lacks
-it has from their leaders: the lanes of all messages, which it is told as they come, and the batches
-that are to be delivered next, of which a bounded amount is kept ahead. Whose messages they are, and
-what has become of them, stays with the owner.
+The owner of a queue group need not have a replica of every partition of its topics. It gets the
+missing data from their leaders: the lanes of all messages, as they arrive, and the batches to be
+delivered next, of which a bounded amount is read ahead. The delivery state stays with the owner.
 
-Reading never waits. What is not here yet raises `Awaited`, and whoever reads is told when it has
-come.
+Reading never blocks. Missing data raises `Awaited`, and readers are notified when it has arrived.
 """
 
 from __future__ import annotations
@@ -40,15 +38,15 @@ from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader, OffsetOu
 from goqueue.model.names import TopicPartition
 from goqueue.partition import AbortedTransaction
 
-WAIT_MS = 5_000  # for news of lanes, before the question is asked again
-ANSWER_MS = 5_000  # for a node to answer, besides that
+WAIT_MS = 5_000  # for news of lanes, before the request is repeated
+ANSWER_MS = 5_000  # for the response, in addition
 RETRY_MS = 100
-# Questions to one node that wait at the same time; partitions share them.
+# Concurrent long-poll requests to one node; partitions share them.
 QUESTIONS_MAX = 16
-FETCHES_MAX = 4  # of one partition, under way at the same time
-SINGLE_BYTES = 32 << 10  # fetched for the sake of one message
-AHEAD_BYTES_MAX = 32 << 20  # batches kept of all partitions together
-_PIECE_COST = 4 << 10  # about what a piece needs besides its bytes
+FETCHES_MAX = 4  # concurrent, per partition
+SINGLE_BYTES = 32 << 10  # fetched for a single message
+AHEAD_BYTES_MAX = 32 << 20  # batches read ahead, over all partitions
+_PIECE_COST = 4 << 10  # approximate memory of a piece besides its bytes
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +57,12 @@ Key = tuple[bytes, int]
 
 
 class Awaited(Exception):
-    """What is to be read has to come from another node first."""
+    """The data has to be fetched from another node first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole batches as their leader has sent them, or why these offsets cannot be read."""
+    """Whole batches as sent by their leader, or the reason why these offsets cannot be read."""
 
     offset: int
     end_offset: int
@@ -73,7 +71,7 @@ class Piece:
     error: GoQueueError | None = None
 
     def after(self, offset: int) -> Piece:
-        """The part of it that begins with the batch that holds an offset, or the next one."""
+        """Return the part that begins with the batch that holds an offset, or the next one."""
         at = 0
         while at < len(self.data):
             header = read_header(self.data, at)
@@ -84,7 +82,7 @@ class Piece:
 
 
 class RemoteCopy:
-    """A partition of other nodes, as far as it is known and needed here."""
+    """A remote partition, as far as its data is needed here."""
 
     def __init__(self, copies: RemoteCopies, topic: Topic, number: int, now_ms: int) -> None:
         self.topic = topic
@@ -93,11 +91,11 @@ class RemoteCopy:
         self.index = LaneIndex()
         self.arrivals = Arrivals(0, now_ms)
         self.start_offset = 0
-        self.is_known = False  # whether a leader has ever told anything of it
+        self.is_known = False  # whether a leader has ever reported on it
         self.is_gone = False
-        self.led_by: tuple[int, int] | None = None  # node and epoch, while somebody is asked
+        self.led_by: tuple[int, int] | None = None  # node and epoch of the leader being polled
         self.fetching: dict[int, None] = {}  # offsets
-        self.tenure = 0  # counts the leaders that were asked
+        self.tenure = 0  # counts the leaders that were polled
         self.is_resting = False
         self._waiting: list[Promise[None]] = []
         self._pieces: dict[int, Piece] = {}
@@ -110,12 +108,12 @@ class RemoteCopy:
 
     @property
     def source(self) -> RemoteCopy:
-        """What records are read from."""
+        """The source from which records are read."""
         return self
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where messages are known here."""
+        """The offset up to which the lanes of messages are available here."""
         return self.index.end
 
     @property
@@ -123,7 +121,7 @@ class RemoteCopy:
         return self.index.end
 
     def read(self, offset: int, *, bytes_max: int) -> Piece:
-        """The batches from `offset` on that are here; raises `Awaited` while there are none."""
+        """Return the batches from `offset` on that are here; raise `Awaited` if there are none."""
         piece = self.find(offset)
         if piece is None:
             self._copies.fetch(self, offset, bytes_max)
@@ -137,7 +135,7 @@ class RemoteCopy:
         return piece.after(offset)
 
     def arrival(self) -> Promise[None]:
-        """Resolves when something has come; broken when what was asked for cannot be had now."""
+        """Resolves when data has arrived; rejected if the request cannot be served now."""
         promise: Promise[None] = Promise()
         if self.is_gone:
             promise.reject(NotLeader(self.name, -1))
@@ -146,12 +144,12 @@ class RemoteCopy:
         return promise
 
     def tell(self, error: GoQueueError | None) -> None:
-        """Let those who wait try again, or know why not."""
+        """Notify waiting readers: they may retry, or get the error."""
         waiting, self._waiting = self._waiting, []
         for promise in waiting:
             promise.settle(None, error)
 
-    # What is kept ahead
+    # Read-ahead
 
     def find(self, offset: int) -> Piece | None:
         at = bisect_right(self._firsts, offset) - 1
@@ -170,23 +168,23 @@ class RemoteCopy:
             del self._firsts[bisect_left(self._firsts, first)]
 
     def damaged(self) -> list[int]:
-        """Where pieces begin that could not be read; another leader may be able to."""
+        """Return where unreadable pieces begin; another leader may be able to read them."""
         return [first for first, piece in self._pieces.items() if piece.error is not None]
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """The copies whose leader is asked for news in one call."""
+    """The partitions about which one leader is polled in one request."""
 
     node: int
     number: int
     copies: dict[Key, RemoteCopy] = field(default_factory=dict)
-    turn: int = 0  # which of the calls is the current one
+    turn: int = 0  # the number of the current request
     is_due: bool = False
 
 
 class RemoteCopies:
-    """All such partitions, kept up with their leaders."""
+    """All remote partitions, kept up to date from their leaders."""
 
     def __init__(
         self,
@@ -199,9 +197,9 @@ class RemoteCopies:
         arrived: Callable[[RemoteCopy], None],
         is_used: Callable[[RemoteCopy], bool],
     ) -> None:
-        """`grown` hears of more messages, `arrived` of batches that can be read now.
+        """`grown` is called for more messages, `arrived` for batches that can be read now.
 
-        `begins` is told that a partition begins later before that is so.
+        `begins` is called with a later log start before it is applied.
         """
         self._clock = clock
         self._topics = topics
@@ -217,7 +215,7 @@ class RemoteCopies:
         self._is_stopped = False
 
     def of(self, topic: Topic, number: int) -> RemoteCopy:
-        """A partition that other nodes keep, which is followed from now on."""
+        """Return a remote partition, which is followed from now on."""
         copy = self._copies.get((topic.id, number))
         if copy is None:
             copy = RemoteCopy(self, topic, number, self._clock.now_ms())
@@ -226,7 +224,7 @@ class RemoteCopies:
         return copy
 
     def leaders_changed(self, topic_id: bytes) -> None:
-        """Facts about partitions of a topic have changed: ask whoever leads them now."""
+        """Poll the current leaders after the metadata of a topic's partitions has changed."""
         for copy in [one for one in self._copies.values() if one.topic.id == topic_id]:
             if copy.led_by != self._leader_of(copy):
                 self._leave(copy)
@@ -246,7 +244,7 @@ class RemoteCopies:
     # Following
 
     def _enlist(self, copy: RemoteCopy) -> None:
-        """Ask the leader of a copy for news of it, or see later who that is."""
+        """Start polling the leader of a partition, or retry later if it has none."""
         if self._is_stopped or copy.is_gone or copy.led_by is not None:
             return
         if not self._is_used(copy):
@@ -265,7 +263,7 @@ class RemoteCopies:
         self._ask_soon(question)
 
     def _leave(self, copy: RemoteCopy) -> None:
-        """The leader that was asked is it no longer."""
+        """Stop polling a node that no longer leads the partition."""
         for question in list(self._questions.values()):
             if question.copies.pop(copy.key, None) is not None and not question.copies:
                 del self._questions[question.node, question.number]
@@ -276,7 +274,7 @@ class RemoteCopies:
             self._forget(copy, first)
 
     def _drop(self, copy: RemoteCopy) -> None:
-        """No queue reads it any more."""
+        """Drop a partition that no queue reads any more."""
         self._leave(copy)
         copy.is_gone = True
         del self._copies[copy.key]
@@ -285,7 +283,7 @@ class RemoteCopies:
         copy.tell(NotLeader(copy.name, -1))
 
     def _ask_soon(self, question: _Question) -> None:
-        """At the end of the turn: what comes to be in it shares a call."""
+        """Send the request at the end of the loop iteration, so that changes share it."""
         if not question.is_due:
             question.is_due = True
             self._clock.call_soon(partial(self._ask, question))
@@ -302,7 +300,7 @@ class RemoteCopies:
             question.number,
             WAIT_MS,
             [
-                # Of what is not known the beginning is news, so that the answer comes at once.
+                # For an unknown partition the log start is news, so that the response is immediate.
                 (*one.key, one.index.end, one.start_offset if one.is_known else -1)
                 for one in copies
             ],
@@ -343,7 +341,7 @@ class RemoteCopies:
         was_fetching = bool(copy.fetching)
         self._leave(copy)
         if was_fetching:
-            # Nobody listens to those answers any more, so whoever waits for them asks again.
+            # Those responses will be ignored, so the waiting readers must fetch again.
             copy.tell(None)
             self._arrived(copy)
         self._clock.call_later(RETRY_MS, partial(self._enlist, copy))
@@ -368,7 +366,7 @@ class RemoteCopies:
     # Fetching
 
     def fetch(self, copy: RemoteCopy, offset: int, bytes_max: int) -> None:
-        """Have the batches from an offset on sent by whoever leads the partition."""
+        """Fetch the batches from an offset on from the leader of the partition."""
         is_busy = offset in copy.fetching or len(copy.fetching) >= FETCHES_MAX
         if is_busy or copy.is_resting or copy.is_gone or self._is_stopped:
             return
@@ -406,9 +404,9 @@ class RemoteCopies:
         self._arrived(copy)
 
     def _rest(self, copy: RemoteCopy, error: GoQueueError | None) -> None:
-        """What was asked for cannot be had now; try again a little later."""
+        """Pause after data could not be fetched, then retry."""
         if isinstance(error, OffsetOutOfRange):
-            # It was deleted. Where the partition begins now is answered at once.
+            # It was deleted. A request for the new log start is answered at once.
             for question in self._questions.values():
                 if copy.key in question.copies:
                     self._ask_soon(question)
@@ -423,7 +421,7 @@ class RemoteCopies:
 
         self._clock.call_later(RETRY_MS, go_on)
 
-    # What is kept ahead
+    # Read-ahead
 
     def touch(self, copy: RemoteCopy, piece: Piece) -> None:
         self._ahead.move_to_end((copy, piece.offset))
@@ -444,7 +442,7 @@ class RemoteCopies:
 
 
 def _piece(offset: int, told: ToldBatches, data: bytes) -> Piece:
-    """What was sent; damage may have ended it sooner than the leader had meant."""
+    """Return what was sent; damage may have ended it before the announced end."""
     end, at = told.end_offset, 0
     while at < len(data):
         header = read_header(data, at)

@@ -1,4 +1,4 @@
-"""Where queues go on: from offsets, from a time, or behind all that there is."""
+"""Moving queues: to offsets, to a time, or past everything stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goqueue.loop.promise import Promise
 
 
 class Look(Protocol):
-    """Asks the leaders of partitions where those begin and end."""
+    """Requests the start and end of partitions from their leaders."""
 
     def __call__(
         self, topic: Topic, numbers: Sequence[int], *, times_ms: Sequence[int] = ()
@@ -22,7 +22,7 @@ class Look(Protocol):
 async def rewind_to(
     look: Look, hosted: HostedQueue, offsets: Mapping[int, int], *, now_ms: Callable[[], int]
 ) -> dict[int, int]:
-    """Deliver again from these offsets on; where each partition goes on."""
+    """Deliver again from these offsets on; return where each partition continues."""
     bounds = await look(hosted.topic, list(offsets))
     targets = {
         number: max(one.start_offset, min(offsets[number], one.last_stable_offset))
@@ -34,7 +34,7 @@ async def rewind_to(
 async def rewind_to_time(
     look: Look, hosted: HostedQueue, time_ms: int, *, now_ms: Callable[[], int]
 ) -> dict[int, int]:
-    """The same from the first message of a time on, in all partitions."""
+    """Deliver again from the first message at or after a time, in all partitions."""
     numbers = range(len(hosted.topic.partitions))
     targets: dict[int, int] = {}
     for number, one in enumerate(await look(hosted.topic, numbers, times_ms=[time_ms])):
@@ -46,7 +46,7 @@ async def rewind_to_time(
 
 
 async def purge(look: Look, hosted: HostedQueue) -> dict[int, int]:
-    """Finish everything that is there now; where each partition goes on."""
+    """Finish everything stored so far; return where each partition continues."""
     bounds = await look(hosted.topic, range(len(hosted.queue.partitions)))
     hosted.check_open()
     known = hosted.queue.partitions
@@ -54,7 +54,7 @@ async def purge(look: Look, hosted: HostedQueue) -> dict[int, int]:
         max(one.last_stable_offset, mine.high_watermark)
         for one, mine in zip(bounds, known, strict=False)
     ]
-    # Partitions that have come meanwhile keep what is in them.
+    # Partitions added in the meantime keep their messages.
     ends += [mine.ledger.floor for mine in known[len(ends) :]]
     hosted.queue.purge(ends)
     return await _saved(hosted, dict(enumerate(ends)))

@@ -1,4 +1,4 @@
-"""Settling messages of a group: every receipt finds its queue, and every one gets its answer."""
+"""Settling messages of a group: routes receipts to their queues and gathers the results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Call = Callable[[Queue, Sequence[str]], list[Settled]]
 
 
 def settle(queues: Sequence[HostedQueue], receipts: Sequence[str], call: Call) -> Promise[Outcomes]:
-    """Make a call on each queue with the receipts that are its own; the outcomes, in order.
+    """Call each queue with its own receipts; return the outcomes, in order.
 
-    They are told when they are as durable as everything that is acknowledged.
+    They are returned once they are durable.
     """
     if len(queues) == 1:  # All receipts belong to it, or to none.
         return queues[0].answer(call(queues[0].queue, receipts))
@@ -34,7 +34,7 @@ def settle(queues: Sequence[HostedQueue], receipts: Sequence[str], call: Call) -
 
 
 class _Gathering:
-    """Puts the answers of several queues together."""
+    """Gathers the results of several queues."""
 
     def __init__(self, promise: Promise[Outcomes], outcomes: Outcomes, part_count: int) -> None:
         self._promise = promise
@@ -60,7 +60,7 @@ class _Gathering:
 def route(
     queues: Sequence[HostedQueue], receipts: Sequence[str], outcomes: Outcomes
 ) -> dict[HostedQueue, list[int]]:
-    """Which receipts belong to which queue of the group; those of none are answered."""
+    """Group receipts by the queue that they belong to; those of no queue get an error."""
     by_number: dict[int, list[HostedQueue]] = {}
     for hosted in queues:
         by_number.setdefault(hosted.queue.number, []).append(hosted)
@@ -81,7 +81,7 @@ def route(
 
 
 def _issuer(queues: list[HostedQueue], receipt: str) -> HostedQueue | None:
-    """The queue that has issued a receipt; hardly ever there are several that may have."""
+    """Return the queue that issued a receipt; more than one candidate is very rare."""
     if len(queues) < 2:
         return queues[0] if queues else None
     return next((one for one in queues if one.queue.has_issued(receipt)), queues[0])

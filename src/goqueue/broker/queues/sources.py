@@ -1,8 +1,8 @@
-"""What queues read from: copies of partitions on this node, and leaders of those kept elsewhere.
+"""The sources that queues read: replicas on this node, and leaders of partitions without one.
 
-A partition has one source at a time for all queues that read it, until a copy of it comes to this
-node or leaves it. Then its queues go on with the other source as soon as that one knows as much as
-they do.
+A partition has one source at a time for all queues that read it, until a replica is added to this
+node or removed from it. Its queues then switch to the other source as soon as that one has caught
+up with them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goqueue.storage.disk import Disk
 
 
 class QueueSources:
-    """The lanes and records of all partitions that have queues, and who reads them."""
+    """The lanes and records of all partitions that have queues, and the queues that read them."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class QueueSources:
         *,
         is_awaited: Callable[[bytes], bool],
     ) -> None:
-        """`is_awaited` tells of a topic whether somebody reads it who is no queue yet."""
+        """`is_awaited` returns whether a topic is needed before its queue is open."""
         self.by_topic: dict[bytes, list[HostedQueue]] = {}
         self.reader = RecordReader(settings.batch_cache_bytes, is_curable=self._is_curable)
         self.lanes = Lanes(
@@ -64,14 +64,14 @@ class QueueSources:
             )
 
     def of(self, topic: Topic, number: int) -> PartitionLanes | RemoteCopy:
-        """The lanes of a partition, which are followed from now on."""
+        """Return the lanes of a partition, which are followed from now on."""
         partition = topic.partitions[number]
         if self._remote is None or self._topics.keeps(partition):
             return self.lanes.of(partition)
         return self._remote.of(topic, number)
 
     def source_of(self, topic: Topic, number: int) -> Source:
-        """What the records of a partition are read from."""
+        """Return the source from which the records of a partition are read."""
         return self.of(topic, number).source
 
     def _is_curable(self, source: Source) -> bool:
@@ -84,10 +84,10 @@ class QueueSources:
         if self._remote is not None:
             self._remote.stop()
 
-    # The log moves
+    # Following the log
 
     def _grown(self, partition: Partition, _: int) -> None:
-        """The lanes of a copy on this node are known further."""
+        """Notify that a replica on this node is indexed further."""
         if self._supply is not None:
             self._supply.grown(partition)
         topic = self._topics.find(partition.name.topic)
@@ -95,15 +95,15 @@ class QueueSources:
             self._advance(topic, partition.name.partition, self.lanes.of(partition))
 
     def _advance(self, topic: Topic, number: int, lanes: PartitionLanes | RemoteCopy) -> None:
-        """Tell the queues of a topic what is known of a partition now."""
+        """Advance the queues of a topic to the current end of a partition."""
         now_ms = self._clock.now_ms()
         for hosted in self.by_topic.get(topic.id, ()):
             if number >= len(hosted.queue.partitions):
                 continue
             known = hosted.queue.partitions[number]
             if known.index is not lanes.index:
-                # Another copy has come. Until as much of it is known as of the one before, the
-                # queue would take what it lacks for passed.
+                # The source has changed. Until the new one has caught up, the queue would
+                # consider the missing messages as passed.
                 is_behind = lanes.stable_end < known.high_watermark
                 if is_behind or not self._is_current(topic, number, lanes):
                     continue
@@ -120,15 +120,15 @@ class QueueSources:
     def _switch(self, hosted: HostedQueue, number: int, lanes: PartitionLanes | RemoteCopy) -> None:
         known, start = hosted.queue.partitions[number], lanes.source.start_offset
         if known.log_start < start:
-            # As long as the lanes are known of what it does not begin with.
+            # Do this while the former index still covers the offsets that the new one lacks.
             hosted.queue.start_moved(number, start, self._clock.now_ms())
         known.index, known.arrivals = lanes.index, lanes.arrivals
         former, hosted.sources[number] = hosted.sources[number], lanes.source
         self.reader.drop(former)
-        hosted.arrived(former)  # Nobody waits for that one any more.
+        hosted.arrived(former)  # Nothing waits for that one any more.
 
     def _begins(self, partition: Partition, start: int) -> None:
-        """A copy on this node begins later, and its lanes are about to forget what went."""
+        """Notify of a later log start, before the lane index drops what was removed."""
         topic = self._topics.find(partition.name.topic)
         if topic is not None:
             self._tell_start(topic, self.lanes.of(partition), partition.name.partition, start)
@@ -139,7 +139,7 @@ class QueueSources:
     def _tell_start(
         self, topic: Topic, lanes: PartitionLanes | RemoteCopy, number: int, start: int
     ) -> bool:
-        """Tell queues what retention has removed; whether there was any that did not know."""
+        """Notify queues of what retention removed; return whether it was new to any."""
         is_news = False
         for hosted in self.by_topic.get(topic.id, ()):
             known = hosted.queue.partitions[number] if number < len(hosted.sources) else None
@@ -150,21 +150,21 @@ class QueueSources:
         return is_news
 
     def check_starts(self) -> None:
-        """Tell queues what retention has removed here, and then the lane indexes."""
+        """Notify queues of what retention removed here, and then trim the lane indexes."""
         for topic_id in list(self.by_topic):
             topic = self._topics.find_by_id(topic_id)
             for number, partition in enumerate(topic.partitions if topic is not None else ()):
                 if topic is None or not self._topics.keeps(partition):
-                    continue  # Their leaders tell.
+                    continue  # Their leaders report it.
                 lanes, start = self.lanes.of(partition), partition.start_offset
                 if self._tell_start(topic, lanes, number, start):
                     lanes.index.forget_before(start)
                     lanes.arrivals.forget_before(start)
 
-    # Copies come and go
+    # Replicas are added and removed
 
     def copies_changed(self, topic_ids: Iterable[bytes]) -> None:
-        """Copies have come to this node or left it, or are led by another one."""
+        """Follow changes of the local replicas or of the leaders of these topics."""
         for topic_id in topic_ids:
             topic = self._topics.find_by_id(topic_id)
             if self._remote is not None:
@@ -175,14 +175,14 @@ class QueueSources:
                 self._advance(topic, number, self.of(topic, number))
 
     def drop(self, hosted: HostedQueue) -> None:
-        """The topic of a queue was deleted."""
+        """Drop the sources of a queue whose topic was deleted."""
         for source in hosted.sources:
             self.reader.drop(source)
             if isinstance(source, Partition):
                 self.lanes.drop(source)
 
     def _is_used(self, copy: RemoteCopy) -> bool:
-        """Whether a queue reads a partition of other nodes, or will as soon as it can."""
+        """Whether a queue reads a remote partition, or will as soon as it can."""
         topic_id, number = copy.key
         topic = self._topics.find_by_id(topic_id)
         if topic is None:

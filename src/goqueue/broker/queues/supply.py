@@ -1,8 +1,8 @@
-"""What the leader of a partition tells nodes whose queues read it and that keep no copy of it.
+"""Serves partitions to nodes whose queues read them without having a replica.
 
-Such a node needs two things. Which lane each message is in, as runs of offsets: they are few, and
-the leader has worked them out from its own log. And the batches that hold the messages, a stretch
-at a time, when they are to be delivered. Both are of what is committed and decided, which no other
+Such a node needs two things: the lane of each message, as runs of offsets, which are few and which
+the leader has already computed from its log; and the batches that hold the messages, a range at a
+time, when they are to be delivered. Both cover only what is committed and decided, which no other
 leader can change.
 """
 
@@ -23,8 +23,8 @@ from goqueue.loop.promise import Promise
 from goqueue.model.bounds import Offset, PartitionNumber, TopicId
 from goqueue.partition import AbortedTransaction, Partition
 
-RUNS_MAX = 20_000  # in one answer; the rest comes with the next
-BATCHES_BYTES_MAX = 1 << 20  # in one answer, unless a single batch is larger
+RUNS_MAX = 20_000  # in one response; the rest comes with the next
+BATCHES_BYTES_MAX = 1 << 20  # in one response, unless a single batch is larger
 WAIT_MS_MAX = 10_000
 NOT_LED = -1
 
@@ -32,9 +32,9 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 class LanesRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Which lanes are wanted: of each partition from where on, and where it was known to begin.
+    """The lanes requested: for each partition the first offset, and its last known log start.
 
-    A question with the number of an earlier one of the same node takes its place.
+    A request replaces an earlier one of the same node with the same number.
     """
 
     number: int
@@ -43,7 +43,7 @@ class LanesRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LanesAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """News of one place: `runs` are ends and lanes in turn, beginning where it was asked for."""
+    """News of one place: `runs` alternates end offsets and lanes, from the requested offset."""
 
     place: int
     start_offset: int  # -1: this node does not lead the partition
@@ -58,7 +58,7 @@ class AskedBatches(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ToldBatches(msgspec.Struct, frozen=True, array_like=True):
-    """What comes with batches; without any, nothing is left before `end_offset`."""
+    """What comes with batches; without batches, nothing is left before `end_offset`."""
 
     end_offset: int
     aborted: list[AbortedTransaction]
@@ -70,7 +70,7 @@ _batches_decoder = msgspec.msgpack.Decoder(AskedBatches)
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A node that waits for news of lanes."""
+    """A node's request that waits for news of lanes."""
 
     asked: LanesRequest
     promise: Promise[Answer]
@@ -79,14 +79,14 @@ class _Waiting:
 
 
 class QueueSupply:
-    """Answers other nodes."""
+    """Serves the requests of other nodes."""
 
     def __init__(self, clock: Clock, topics: Topics, leaders: Leaders, lanes: Lanes) -> None:
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._lanes = lanes
-        self._waiting: dict[tuple[int, int], _Waiting] = {}  # by node and question
+        self._waiting: dict[tuple[int, int], _Waiting] = {}  # by node and request number
         self._watched: dict[Partition, dict[tuple[int, int], None]] = {}
         leaders.serve(PeerKind.LANES, self._serve_lanes)
         leaders.serve(PeerKind.BATCHES, self._serve_batches)
@@ -94,7 +94,7 @@ class QueueSupply:
     # Lanes
 
     def grown(self, partition: Partition) -> None:
-        """The lanes of a partition are known further, or it is not led here any more."""
+        """Respond to waiting requests: a partition is indexed further, or not led any more."""
         for key in list(self._watched.get(partition, ())):
             news = self._news(self._waiting[key].asked)
             if news:
@@ -136,7 +136,7 @@ class QueueSupply:
         waiting.promise.resolve(Answer(encode(news)))
 
     def _news(self, asked: LanesRequest) -> list[LanesAnswer]:
-        """What there is to tell, as much of it as one answer holds."""
+        """Return the available news, as much as fits into one response."""
         news: list[LanesAnswer] = []
         room = RUNS_MAX
         for place, (topic_id, number, offset, known_start) in enumerate(asked.places):
@@ -159,7 +159,7 @@ class QueueSupply:
         return news
 
     def _led(self, topic_id: bytes, number: int) -> Partition | None:
-        """A partition, if this node leads it."""
+        """Return a partition, if this node leads it."""
         topic = self._topics.find_by_id(topic_id)
         is_there = topic is not None and number < len(topic.partitions)
         if topic is None or not is_there or not self._leaders.is_here(topic, number):
@@ -177,7 +177,7 @@ class QueueSupply:
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
         part = partition.read(asked.offset, bytes_max=bytes_max, is_committed_only=True)
         if part is None:
-            # A leader that is new may know less than the last one did; then this covers nothing.
+            # A new leader may be behind the previous one; the response then covers nothing.
             answer.resolve(Answer(encode(ToldBatches(max(stable_end, asked.offset), []))))
             return answer
         aborted = list(partition.aborted_in(part))

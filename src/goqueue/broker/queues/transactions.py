@@ -1,8 +1,8 @@
 """Acknowledging messages of a queue group in a transaction.
 
-A message that is acknowledged so leaves its consumer and is the transaction's: nobody receives it,
-it cannot time out, and the transaction's end decides. A commit makes it done; an abort lets it come
-again at once, as a nack without a delay does, and counts like one.
+Such a message leaves its consumer and belongs to the transaction: it is not delivered, it cannot
+time out, and the end of the transaction decides. A commit makes it done; an abort makes it
+deliverable at once, like a nack without a delay, and counts as a delivery like one.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from goqueue.partition import Partition
 
 
 class TransactionalAcks:
-    """The acks of transactions, for all queue groups of the node."""
+    """The transactional acks of all queue groups of the node."""
 
     def __init__(self, clock: Clock, hosts: QueueHosts) -> None:
         self._clock = clock
         self._hosts = hosts
 
     def participant(self, group: HostedGroup) -> Partition:
-        """The partition that must take part in the transaction before anything is acknowledged."""
+        """Return the partition that a transaction must include before it acknowledges."""
         return self._hosts.journal.partition_of(group.id)
 
     def prepare(
         self, group: HostedGroup, receipts: Sequence[str], identity: ProducerIdentity
     ) -> Promise[Outcomes]:
-        """Give messages to a transaction; the outcome of each receipt, when that is durable.
+        """Hand messages over to a transaction; return the outcomes when they are durable.
 
-        Either all that may be acknowledged is, or, when an error is raised, nothing.
+        Either everything that may be acknowledged is, or, if an error is raised, nothing.
         """
         outcomes: Outcomes = [None] * len(receipts)
         plans = self._plan(group, receipts, identity, outcomes)
@@ -53,7 +53,7 @@ class TransactionalAcks:
             if self._hosts.leaders is None:
                 promise.resolve(outcomes)
             else:
-                # An owner that was replaced without knowing it must not refuse anything.
+                # An owner that was replaced without noticing must not refuse anything.
                 journal.prove(group.id).then(
                     lambda _, error: promise.settle(None if error is not None else outcomes, error)
                 )
@@ -86,7 +86,7 @@ class TransactionalAcks:
         return plans
 
     def ended(self, partition: Partition, producer_id: int, *, is_commit: bool) -> None:
-        """A marker in a partition of the journal is committed: carry out what it decides."""
+        """Carry out what a committed marker in a journal partition decides."""
         touched = self._hosts.journal.ended(partition, producer_id)
         groups = {group.id: group for group in self._hosts.groups.values()} if touched else {}
         queues: dict[HostedQueue, None] = {}
@@ -103,7 +103,7 @@ class TransactionalAcks:
             hosted.wake()
 
     def _observe(self, hosted: HostedQueue, producer_id: int, *, is_commit: bool) -> None:
-        """Report the messages that the end of a transaction decides about."""
+        """Report the messages that the end of a transaction settles."""
         observer = self._hosts.observer
         if observer is None:
             return

@@ -1,5 +1,5 @@
-"""Dead letters and redrives: jobs that bring dead letters back to the topics they came from.
+"""Dead letters and redrives: jobs that move dead letters back to the topics they came from.
 
-A letter is brought back exactly once, whatever crashes meanwhile. Putting messages into dead-letter
-topics is the business of `queues`.
+A letter is moved back exactly once, also across crashes. Writing messages to dead-letter topics is
+done in `queues`.
 """

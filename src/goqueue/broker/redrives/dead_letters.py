@@ -1,8 +1,8 @@
-"""Dead letters: the messages of dead-letter topics that nobody has brought back.
+"""Dead letters: the messages of dead-letter topics that have not been redriven.
 
-A dead-letter topic is a log like any other. Which of its records are still dead is written in a
-ledger of its own, as a queue group writes down what it has acknowledged. In a cluster one node has
-these ledgers, and whoever asks another is sent there.
+A dead-letter topic is a log like any other. A ledger records which of its letters have been
+redriven, as the ledger of a queue group records what is acknowledged. In a cluster one node owns
+these ledgers, and calls to other nodes are refused with `NotCoordinator`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from goqueue.model.names import TopicPartition
 LEDGER_GROUP = "__deadletters"
 RUN_LETTERS_MAX = 500
 RUN_BYTES_MAX = 1 << 20
-# One call looks at no more letters than this, so that it ends soon.
+# A call examines at most this many letters, to bound its duration.
 SCAN_LETTERS_MAX = 100_000
 
 
 class Ledgers(Protocol):
-    """Where it is written down which messages are done."""
+    """Stores which messages are done."""
 
     def number_of(self, group_id: str) -> int:
-        """The partition of the journal that the ledgers of a keeper are in."""
+        """Return the journal partition that holds the ledgers of a group id."""
 
     def check_here(self, group_id: str) -> None:
-        """Refuse who must ask the node that leads this partition."""
+        """Raise unless this node leads that partition."""
 
     def ledger(self, key: LedgerKey) -> Ledger: ...
 
@@ -45,13 +45,13 @@ class Ledgers(Protocol):
 
 
 class Read(Protocol):
-    """Reads records of partitions, whoever leads them."""
+    """Reads records of partitions, from their leaders."""
 
     def __call__(self, places: Sequence[Place], *, records_max: int, bytes_max: int) -> Reading: ...
 
 
 class LetterRun(NamedTuple):
-    """The letters in one part of a partition, and where the next part begins."""
+    """The letters in one part of a partition, and the offset of the next part."""
 
     letters: list[Letter]
     next_offset: int
@@ -59,7 +59,7 @@ class LetterRun(NamedTuple):
 
 
 class LetterPage(NamedTuple):
-    """Dead letters, where to go on in each partition, and what could not be read."""
+    """Dead letters, where each partition continues, and what could not be read."""
 
     letters: list[Letter]
     positions: list[int]
@@ -67,7 +67,7 @@ class LetterPage(NamedTuple):
 
 
 class DeadLetters:
-    """Finds, reads and counts what is dead, and marks what is not any longer."""
+    """Finds, reads and counts dead letters, and marks those that were redriven."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DeadLetters:
         look: Look,
         read: Read,
     ) -> None:
-        """`look` and `read` ask the leaders of dead-letter topics, wherever those are."""
+        """`look` and `read` query the leaders of dead-letter topics."""
         self._topics = topics
         self._ledgers = ledgers
         self._look = look
@@ -85,14 +85,14 @@ class DeadLetters:
 
     @property
     def shard(self) -> int:
-        """The partition of the delivery journal that says what is dead."""
+        """The partition of the delivery journal that holds these ledgers."""
         return self._ledgers.number_of(LEDGER_GROUP)
 
     def check_here(self) -> None:
         self._ledgers.check_here(LEDGER_GROUP)
 
     def find(self, topic: str, dead_letter_topic: str | None) -> Topic | None:
-        """The dead-letter topic of a topic; None when nothing has died yet."""
+        """Return the dead-letter topic of a topic; None if there are no dead letters yet."""
         self.check_here()
         found = self._topics.find(dead_letter_topic or topic + DEAD_LETTER_SUFFIX)
         if found is None and self._topics.find(topic) is None:
@@ -100,7 +100,7 @@ class DeadLetters:
         return found
 
     async def bounds(self, topic: Topic) -> Sequence[Bounds]:
-        """Where the partitions of a dead-letter topic begin and end."""
+        """Return the start and end of the partitions of a dead-letter topic."""
         return await self._look(topic, range(len(topic.partitions)))
 
     async def page(
@@ -112,7 +112,7 @@ class DeadLetters:
         positions: list[int] | None = None,
         dead_letter_topic: str | None = None,
     ) -> LetterPage:
-        """Dead letters from `positions` on, oldest first in each partition."""
+        """Return dead letters from `positions` on, oldest first in each partition."""
         found = self.find(topic, dead_letter_topic)
         if found is None:
             return LetterPage([], [], [])
@@ -132,12 +132,12 @@ class DeadLetters:
                 scanned += RUN_LETTERS_MAX
                 position = _take(run, filter, page.letters, count_max)
                 if position <= at[number]:
-                    break  # Another leader has yet to know what is there.
+                    break  # A new leader has not caught up with the high watermark yet.
                 at[number] = position
         return page
 
     async def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
-        """How many are dead; offsets without a letter, by compaction or damage, count too."""
+        """Count the dead letters, including offsets lost by compaction or damage."""
         found = self.find(topic, dead_letter_topic)
         if found is None:
             return 0
@@ -150,7 +150,7 @@ class DeadLetters:
         return total
 
     async def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:
-        """The letters in the next part of a partition, before `until`."""
+        """Return the letters in the next part of a partition, before `until`."""
         [bounds] = await self._look(topic, [number])
         ledger = self.ledger(topic.id, number)
         first = max(offset, bounds.start_offset, ledger.floor)
@@ -169,9 +169,9 @@ class DeadLetters:
         return LetterRun(letters, page.places[0].offset, page.damaged)
 
     async def at(self, topic: Topic, number: int, offsets: list[int]) -> list[Letter] | None:
-        """The letters at these offsets, dead or not, but for those that are gone.
+        """Return the letters at these offsets, redriven or not, except those that are gone.
 
-        None while the leader does not know all of them: it is new, and will.
+        Returns None while a new leader has not yet caught up with all of them.
         """
         [bounds] = await self._look(topic, [number])
         if bounds.last_stable_offset <= max(offsets):
@@ -197,19 +197,19 @@ class DeadLetters:
         return self._ledgers.ledger(LedgerKey(LEDGER_GROUP, topic_id, number))
 
     def finish(self, topic_id: bytes, number: int, offsets: list[int]) -> Promise[None]:
-        """These are dead no longer; resolves when that is durable."""
+        """Mark letters as redriven; resolves when that is durable."""
         key = LedgerKey(LEDGER_GROUP, topic_id, number)
         return self._ledgers.write(key, [Done(Finish.ACKED, ranges_of(sorted(offsets)))])
 
     def report_redriven(self, source: TopicPartition, offsets: list[int]) -> None:
-        """Tell an observer which letters of a partition are back in their topics."""
+        """Report the redriven letters of a partition to the observer."""
         observer = self._topics.observer
         if observer is not None and offsets:
             observer.redriven(source, ranges_of(sorted(offsets)))
 
 
 def _take(run: LetterRun, filter: LetterFilter, letters: list[Letter], count_max: int) -> int:
-    """Add the letters of a run that are asked for; where the next look begins."""
+    """Add the matching letters of a run; return where the next search begins."""
     for letter in run.letters:
         if len(letters) == count_max:
             return letter.record.offset

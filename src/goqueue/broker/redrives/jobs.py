@@ -1,15 +1,15 @@
-"""Redrives: jobs that bring dead letters back to their topics, and can be paused and cancelled.
+"""Redrives: jobs that move dead letters back to their topics, and can be paused and cancelled.
 
-A letter is marked as brought back only after it is committed in its topic, so a job that is
-cancelled, or dies, loses nothing. Nor does it bring a letter back twice. Letters go out by an
-idempotent producer of our own, with the job and their origin in headers; after a restart its newest
-batches tell what the last step of a job had brought back and not yet marked. One job at a time
-works on a dead-letter topic, one step after the other.
+A letter is marked as redriven only after it is committed in its topic, so a job that is cancelled
+or crashes loses nothing. It also never moves a letter twice. Letters are written by an idempotent
+producer of the broker, with the job and their origin in headers; after a restart, its newest
+batches show what the last step of a job had moved and not yet marked. A dead-letter topic has one
+active job at a time, which runs one step after the other.
 
-In a cluster all jobs are with the node that has the ledgers of dead letters. What a step is about
-to bring back, and under which producer's numbers, is written into the job first; whoever takes the
-jobs over takes that step again. A job is written by its versions, so that a former owner who does
-not know it yet can neither change it nor begin another step.
+In a cluster, all jobs run on the node that owns the ledgers of dead letters. A step is stored in
+the job before anything is sent, with its producer id and sequence numbers; a new owner repeats that
+step. Jobs have versions, so that a former owner that has not noticed the change can neither change
+a job nor start another step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _decode_job = msgspec.msgpack.Decoder(Redrive).decode
 
 
 class Preview(NamedTuple):
-    """What a job would do, as far as was looked."""
+    """What a job would do, as far as letters were examined."""
 
     dead_letter_topic: str
     matching: int
@@ -71,7 +71,7 @@ class Preview(NamedTuple):
 
 
 class Redrives:
-    """The dead letters of all topics, and the jobs that bring them back."""
+    """The jobs that move dead letters back, for all topics."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Redrives:
         is_full: Callable[[], bool],
         leaders: Leaders | None = None,
     ) -> None:
-        """`leaders` finds those of partitions, where the node is not alone."""
+        """`leaders` finds the leaders of partitions in a cluster; None on a single node."""
         self._steps = (
             None
             if leaders is None
@@ -91,7 +91,7 @@ class Redrives:
         )
         self._versions: dict[str, int] = {}
         self._saves: dict[str, Promise[None]] = {}
-        self._tenure = 0  # counts how often this node has begun or ceased to own the jobs
+        self._tenure = 0  # counts the changes of ownership of the jobs
         self._clock = clock
         self._topics = topics
         self._letters = letters
@@ -106,7 +106,7 @@ class Redrives:
     # Starting and stopping
 
     def open(self) -> None:
-        """Read the jobs back, and go on with those that were running."""
+        """Load the jobs, and continue those that were running."""
         for fact in self._topics.facts.jobs(JOB_KIND):
             self._jobs[fact.id] = _decode_job(fact.body)
         before = self._topics.facts.producer_named(PRODUCER_NAME)
@@ -117,11 +117,11 @@ class Redrives:
             start(self._note_found(job), partial(self._noted, job))
 
     def stop(self) -> None:
-        """Begin no more steps; running jobs go on after the next start."""
+        """Start no more steps; running jobs continue after the next start."""
         self._is_stopped = True
 
     def lead(self, partition: Partition) -> None:
-        """Go on with the jobs, if what this node leads now are the ledgers of dead letters."""
+        """Run the jobs if this partition holds the ledgers of dead letters."""
         if partition.name.partition != self._letters.shard:
             return
         self._tenure += 1
@@ -132,7 +132,7 @@ class Redrives:
             self._work(job)
 
     def resign(self, partition: Partition) -> None:
-        """Another node owns the jobs; steps that are under way it takes again."""
+        """Drop the jobs, which another node owns; it repeats the steps in progress."""
         if partition.name.partition == self._letters.shard:
             self._tenure += 1
             self._jobs = {}
@@ -144,7 +144,7 @@ class Redrives:
         return job
 
     def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
-        """Note what was brought back before the last stop and is not marked."""
+        """Find what was moved before the last stop and not marked."""
         for _, record in newest_records(self._topics, producer):
             source = read_source(record)
             job = None if source is None else jobs.get(source.redrive_id)
@@ -162,7 +162,7 @@ class Redrives:
     async def preview(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
     ) -> Preview:
-        """What a job with this order would bring back now."""
+        """Return what a job with this order would move now."""
         job = await self._new_job(topic, order, dead_letter_topic)
         found = self._topics.get(job.dead_letter_topic)
         matching, passed_over = 0, 0
@@ -191,7 +191,7 @@ class Redrives:
     def start(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
     ) -> Promise[Redrive]:
-        """Begin a job; resolves when the job itself is durable."""
+        """Start a job; resolves when the job itself is durable."""
         self._letters.check_here()
         return promised(self._start(topic, order, dead_letter_topic))
 
@@ -218,7 +218,7 @@ class Redrives:
         return job
 
     def get(self, topic: str, job_id: str) -> Redrive:
-        """A job as it was last agreed on: whoever takes it over goes on from there."""
+        """Return a job as last committed, which is where a new owner would continue."""
         self._letters.check_here()
         for fact in self._topics.facts.jobs(JOB_KIND):
             if fact.id == job_id and (job := _decode_job(fact.body)).topic == topic:
@@ -226,14 +226,14 @@ class Redrives:
         raise UnknownRedrive(topic, job_id)
 
     def jobs(self, topic: str) -> list[Redrive]:
-        """The jobs of a topic as they were last agreed on, newest first."""
+        """Return the jobs of a topic as last committed, newest first."""
         self._letters.check_here()
         agreed = [_decode_job(fact.body) for fact in self._topics.facts.jobs(JOB_KIND)]
         jobs = [job for job in agreed if job.topic == topic]
         return sorted(jobs, key=lambda job: (job.created_ms, job.id), reverse=True)
 
     def pause(self, topic: str, job_id: str) -> Promise[Redrive]:
-        """Stop after the step that is running, if one is."""
+        """Pause after the current step, if there is one."""
         return self._change(topic, job_id, "paused")
 
     def resume(self, topic: str, job_id: str) -> Promise[Redrive]:
@@ -242,7 +242,7 @@ class Redrives:
         return changed
 
     def cancel(self, topic: str, job_id: str) -> Promise[Redrive]:
-        """End a job. What was brought back stays so, what was not stays a dead letter."""
+        """End a job. What was moved stays moved, the rest stay dead letters."""
         return self._change(topic, job_id, "cancelled")
 
     def _change(self, topic: str, job_id: str, state: State) -> Promise[Redrive]:
@@ -267,8 +267,8 @@ class Redrives:
         if found is None:
             raise UnknownTopic(
                 dead_letter_topic or topic + DEAD_LETTER_SUFFIX,
-                "it is made with the first dead letter, so there is nothing to redrive yet. If a "
-                "group keeps them elsewhere, name that as dead_letter_topic",
+                "it is created with the first dead letter, so there is nothing to redrive yet. If "
+                "a group uses another one, pass it as dead_letter_topic",
             )
         bounds = await self._letters.bounds(found)
         now_ms = self._clock.wall_ms()
@@ -296,7 +296,7 @@ class Redrives:
         saved = self._saves[job.id] = Promise()
 
         def save(_: None, error: Exception | None) -> None:
-            # What follows a version that was refused would be refused too.
+            # Versions that follow a refused one would be refused too.
             if error is not None:
                 saved.reject(error)
             else:
@@ -328,10 +328,10 @@ class Redrives:
             self._ended(job, error)
 
     def _work(self, job: Redrive) -> None:
-        """See to it that a running job runs, once."""
+        """Run a job that should be running, unless it already is."""
         if job.id in self._working or self._is_stopped:
             return
-        # A step that is written down is taken even if the job has been ended meanwhile.
+        # A stored step is completed even if the job has been ended in the meantime.
         if job.state != "running" and job.step is None:
             return
         self._working.add(job.id)
@@ -345,7 +345,7 @@ class Redrives:
     def _ended(self, job: Redrive, error: Exception | None) -> None:
         self._working.discard(job.id)
         if isinstance(error, GoQueueError):
-            # The next start finds the job as it was last written, and goes on from there.
+            # The next start loads the job as last stored, and continues from there.
             _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
         elif error is not None:
             raise error
@@ -363,7 +363,7 @@ class Redrives:
         _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
 
         def again() -> None:
-            # The job goes on as it was last agreed on.
+            # Continue with the job as last committed.
             known = [one for one in self._topics.facts.jobs(JOB_KIND) if one.id == job.id]
             if tenure == self._tenure and known and job.id not in self._working:
                 self._work(self._load(known[0]))
@@ -386,9 +386,9 @@ class Redrives:
                 await self._step_and_rest(job, topic)
 
     async def _note_found(self, job: Redrive) -> None:
-        """Mark what a restart has found brought back.
+        """Mark what recovery found already moved.
 
-        The first batch of a new epoch hides those of the last, so this comes before it.
+        The first batch of a new epoch hides those of the last, so this must come before it.
         """
         if not job.already_moved:
             return
@@ -404,14 +404,14 @@ class Redrives:
         await self._save(job)
 
     async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
-        """Take a step, and then as long a rest as the job's rate asks for."""
+        """Run a step, then pause as the job's rate requires."""
         began_ms = self._clock.now_ms()
         try:
             moved = await self._step(job, topic)
         except GoQueueError as error:
             if not error.retryable:
                 raise
-            _log.warning("redrive %s waits: %s", job.id, error)
+            _log.warning("redrive %s cannot continue yet; retrying: %s", job.id, error)
             await self._sleep(RETRY_MS)
             return
         rate = job.order.rate_per_s
@@ -420,7 +420,7 @@ class Redrives:
             await self._sleep(max(0, due_ms - self._clock.now_ms()))
 
     async def _step(self, job: Redrive, topic: Topic) -> int:
-        """Bring back some letters of one partition, mark them, and note how far that is."""
+        """Move some letters of one partition, mark them, and store the progress."""
         number = job.next_partition
         until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
         page = await self._letters.read(topic, number, job.positions[number], until)
@@ -430,7 +430,7 @@ class Redrives:
             moved += await self._send(job, target.partitions[target_number], letters)
         job.moved += len(moved)
         job.go_on(number, next_offset)
-        # In this order: a letter that is behind the job's position must not count as dead.
+        # In this order: a letter before the job's position must not count as dead.
         if moved and not job.order.keep_copy:
             await self._letters.finish(topic.id, number, moved)
         await self._save(job)
@@ -438,7 +438,7 @@ class Redrives:
         return len(moved)
 
     async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:
-        """Append letters to their partition and wait until they are committed; their offsets."""
+        """Append letters to a partition and wait for the commit; return their offsets."""
         while True:
             try:
                 last_offset = self._append(job, target, letters)
@@ -446,9 +446,9 @@ class Redrives:
             except GoQueueError as error:
                 if not error.retryable:
                     job.failed += len(letters)
-                    job.problem = f"{len(letters)} letters stay where they are: {error}"
+                    job.problem = f"{len(letters)} letters were not moved: {error}"
                     return []
-                _log.warning("redrive %s waits: %s", job.id, error)
+                _log.warning("redrive %s cannot continue yet; retrying: %s", job.id, error)
                 await self._sleep(RETRY_MS)
                 if job.state == "cancelled" or self._is_stopped:
                     return []

@@ -1,9 +1,9 @@
-"""The steps of redrives: which letters come next, where they go, and taking them in a cluster.
+"""The steps of redrives: which letters come next, where they go, and moving them in a cluster.
 
-Where partitions are led by other nodes, and the node that runs a job may change, what a step is
-about to bring back, and under which producer's numbers, is written into the job before any of it
-is sent. Whoever takes the job over takes that step again: what has been stored already is known
-by these numbers.
+In a cluster, partitions may be led by other nodes and the node that runs a job may change. So a
+step is stored in the job before anything is sent: its letters, and their producer id and sequence
+numbers. A node that takes over the job repeats that step, and the sequence numbers identify what
+has already been stored.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from goqueue.model.names import TopicPartition
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
-LOOK_MS = 50  # how often a new leader is asked whether it knows what the last one did
+LOOK_MS = 50  # how often to check whether a new leader has caught up with the last one
 RATE_STEPS_PER_S = 10
-APPEND_TIMEOUT_MS = 30_000  # then it is tried anew, with the same batch
+APPEND_TIMEOUT_MS = 30_000  # then the same batch is sent again
 
 _log = logging.getLogger(__name__)
 
 
 def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
-    """The letters of a page to be brought back now, and where the next step begins."""
+    """Return the letters of a page to be moved now, and where the next step begins."""
     room = STEP_LETTERS_MAX
     if job.order.rate_per_s is not None:
         room = min(room, max(1, job.order.rate_per_s // RATE_STEPS_PER_S))
@@ -54,16 +54,15 @@ def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
 def by_target(
     topics: Topics, job: Redrive, letters: list[Letter]
 ) -> dict[tuple[Topic, int], list[Letter]]:
-    """Letters by the partition they go to; those that cannot go anywhere are counted."""
+    """Group letters by target partition; count those that have no target as failed."""
     found: dict[tuple[Topic, int], list[Letter]] = {}
     for letter in letters:
         name = job.target_of(letter)
         topic = None if name is None else topics.find(name)
         if topic is None or topic.is_internal:
             job.failed += 1
-            job.problem = (
-                f"Letter {letter.partition}/{letter.record.offset} stays where it is: "
-                + (f"there is no topic {name!r}." if name else "it names no topic of origin.")
+            job.problem = f"Letter {letter.partition}/{letter.record.offset} was not moved: " + (
+                f"there is no topic {name!r}." if name else "it has no topic of origin."
             )
             continue
         found.setdefault((topic, target_partition(letter, topic, name)), []).append(letter)
@@ -71,7 +70,7 @@ def by_target(
 
 
 def target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
-    """Where the letter was when it died, if it goes back there; else where its key belongs."""
+    """Return the original partition if the letter goes back there; else that of its key."""
     count, origin = len(topic.partitions), letter.origin
     if origin is not None and origin.topic == name and 0 <= origin.partition < count:
         return origin.partition
@@ -81,7 +80,7 @@ def target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
 
 
 class ClusterSteps:
-    """Works on jobs whose letters go to partitions of other nodes too."""
+    """Runs jobs whose letters may go to partitions of other nodes."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class ClusterSteps:
         save: Callable[[Redrive], Promise[None]],
         is_full: Callable[[], bool],
     ) -> None:
-        """`save` has the cluster agree on how a job stands, or fails for a former owner."""
+        """`save` commits a job's state to the cluster; it fails for a former owner."""
         self._clock = clock
         self._topics = topics
         self._letters = letters
@@ -102,8 +101,8 @@ class ClusterSteps:
         self._is_full = is_full
 
     async def run(self, job: Redrive, is_over: Callable[[], bool]) -> None:
-        """Work on a job until it has ended or is paused, or this node is not to any longer."""
-        # Whoever ran the job before can change it no more, once this version is agreed on.
+        """Run a job until it has ended or is paused, or this node no longer owns it."""
+        # Once this version is committed, a former owner can no longer change the job.
         await self._save(job)
         producer_id = await self._topics.facts.reserve_producer_id()
         carrier = Carrier(self._topics, self._leaders, producer_id)
@@ -130,14 +129,14 @@ class ClusterSteps:
         await self._save(job)
 
     async def _plan_step(self, job: Redrive, topic: Topic, carrier: Carrier) -> None:
-        """Write down what is to be brought back next, before any of it is."""
+        """Store what is to be moved next, before any of it is."""
         number = job.next_partition
         page = await self._letters.read(
             topic, number, job.positions[number], job.until_offsets[number]
         )
         chosen, next_offset = choose(job, page)
         if next_offset <= job.positions[number]:
-            # A leader that is new has yet to know what there was when the job began.
+            # A new leader has not caught up with what was there when the job began.
             await self._sleep(LOOK_MS)
             return
         shipments = [
@@ -150,7 +149,7 @@ class ClusterSteps:
     async def _take_step(
         self, job: Redrive, topic: Topic, carrier: Carrier, is_over: Callable[[], bool]
     ) -> None:
-        """Bring back what is written down, mark it, and note how far the job is."""
+        """Carry out the stored step, mark its letters, and store the progress."""
         step = job.step
         assert step is not None
         began_ms = self._clock.now_ms()
@@ -167,7 +166,7 @@ class ClusterSteps:
                 return
             if problem:
                 job.failed += len(shipment.offsets)
-                job.problem = f"{len(shipment.offsets)} letters stay where they are: {problem}"
+                job.problem = f"{len(shipment.offsets)} letters were not moved: {problem}"
             else:
                 moved += shipment.offsets
         if moved and not job.order.keep_copy:
@@ -185,7 +184,7 @@ class ClusterSteps:
     async def _fetch(
         self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]
     ) -> list[Letter]:
-        """Letters by their offsets, once their leader has them, but for those that are gone."""
+        """Read letters by offset once their leader has them, except those that are gone."""
         while not is_over():
             letters = await self._letters.at(topic, number, offsets)
             if letters is not None:
@@ -200,7 +199,7 @@ class ClusterSteps:
 
 
 class Carrier:
-    """A producer that brings letters to partitions, whoever leads them."""
+    """A producer that sends letters to the leaders of partitions."""
 
     def __init__(self, topics: Topics, leaders: Leaders, producer_id: int) -> None:
         self._topics = topics
@@ -209,7 +208,7 @@ class Carrier:
         self._sequences: dict[tuple[bytes, int], int] = {}
 
     def plan(self, target: Topic, number: int, offsets: list[int]) -> Shipment:
-        """The next batch for a partition."""
+        """Return the next batch for a partition."""
         sequence = self._sequences.get((target.id, number), 0)
         self._sequences[target.id, number] = add_sequence(sequence, len(offsets))
         return Shipment(target.id, number, self._producer_id, sequence, offsets)
@@ -217,7 +216,7 @@ class Carrier:
     async def send(
         self, shipment: Shipment, records: list[Record], is_over: Callable[[], bool]
     ) -> str:
-        """Have a batch stored; why it cannot be, or nothing when it is."""
+        """Store a batch; return why it cannot be stored, or an empty string."""
         if len(records) < len(shipment.offsets):
             self._take_back(shipment)
             return "some of them are gone from the dead-letter topic."
@@ -244,10 +243,10 @@ class Carrier:
                 if not error.retryable:
                     self._take_back(shipment)
                     return str(error)
-                _log.warning("letters for %s wait: %s", target.name, error)
-        return "the job goes on elsewhere."
+                _log.warning("cannot store letters in %s; retrying: %s", target.name, error)
+        return "the job continues on another node."
 
     def _take_back(self, shipment: Shipment) -> None:
-        """What was not stored leaves its numbers to the next batch."""
+        """Reuse the sequence numbers of a batch that was not stored for the next one."""
         if shipment.producer_id == self._producer_id:
             self._sequences[shipment.topic_id, shipment.partition] = shipment.sequence

@@ -1,8 +1,8 @@
-"""Schedules: messages that are to appear later, kept until their time has come.
+"""Schedules: messages for later delivery, stored until they are due.
 
-A delayed message is not in its topic until it is due, so that log order is delivery order for
-everyone. This room knows when each message is due and what became of it, in bounded memory however
-many wait. It writes no log and releases nothing: `broker` does, and tells it.
+A delayed message is not in its topic until it is due, so that log order is delivery order for all
+consumers. This room tracks when each message is due and its state, in bounded memory whatever the
+number of messages. It writes no log and releases nothing: `broker` does, and reports the results.
 """
 
 from goqueue.delivery.schedules.agenda import Agenda, Entry

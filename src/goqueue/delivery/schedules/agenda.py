@@ -1,9 +1,9 @@
-"""What is scheduled in one partition of the internal topic, and what became of it.
+"""The scheduled messages of one partition of the internal topic, and their state.
 
-The agenda is fed by the records of that partition, in order, and says which messages are due. A
-message waits, is in flight while its release is under way, and is over. Whether it is cancelled or
-released is decided here, once: a message in flight can no longer be cancelled, and one that was
-cancelled is never taken.
+The agenda applies the records of that partition in order, and determines which messages are due. A
+message waits, is in flight while it is being released, and has ended. Whether it is cancelled or
+released is decided here, once: a message in flight can no longer be cancelled, and a cancelled one
+is never taken for release.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Agenda:
         self.origins = Origins()
         self.leader_epochs = LeaderEpochs()
         self.pending = Pending()
-        self.intents: dict[LaneKey, Intent] = {}  # the newest for each partition; many are over
-        self.moved: dict[int, int] = {}  # due times that differ from the one in the message
+        self.intents: dict[LaneKey, Intent] = {}  # the newest per partition; many are completed
+        self.moved: dict[int, int] = {}  # changed due times, which differ from the message's own
         self.released_count = 0
         self.cancelled_count = 0
         self._topic_id = topic_id
@@ -58,11 +58,11 @@ class Agenda:
     # Records
 
     def schedule(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
-        """These messages are stored, one after the other, from the number `first` on."""
+        """Add stored messages with consecutive numbers from `first` on."""
         self.activate(first, messages)
 
     def activate(self, first: int, messages: Sequence[ScheduledMessage]) -> None:
-        """Let messages wait for their time: new ones, or those of a committed transaction."""
+        """Make messages wait for their due time: new ones, or those of a committed transaction."""
         start = 0
         while start < len(messages):
             topic_id = messages[start].topic_id
@@ -76,11 +76,11 @@ class Agenda:
         self.timetable.add_many(first, [message.due_ms for message in messages])
 
     def pend(self, producer_id: int, first: int, last: int) -> None:
-        """What is stored from one number to another is scheduled if its transaction commits."""
+        """Note a range of messages that are scheduled only if their transaction commits."""
         self.pending.add(producer_id, first, last)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[Stretch]:
-        """A producer's transaction is over; the stretches to be activated, if it is committed."""
+        """End a producer's transaction; return the ranges to activate if it is committed."""
         stretches = self.pending.end(producer_id)
         if is_commit:
             return stretches
@@ -91,24 +91,24 @@ class Agenda:
     def note_origin(self, number: int, message: ScheduledMessage, at_ms: int) -> None:
         """Remember the producer of a message that is read back from the log.
 
-        What follows in the same batch says more, unless an earlier version has written it.
+        The producer's record later in the batch supersedes this; earlier versions wrote none.
         """
         state = self.origins.after(message, number, now_ms=at_ms)
         if state is not None:
             self.origins.put(state)
 
     def move(self, number: int, due_ms: int) -> None:
-        """A message that waits has a new due time."""
+        """Change the due time of a waiting message."""
         if self._waiting.get(number):
             self.moved[number] = due_ms
             self.timetable.add(due_ms, number)
 
     def end(self, number: int, *, is_released: bool) -> None:
-        """A message waits no longer."""
+        """End a waiting message."""
         self.end_many((number,), is_released=is_released)
 
     def end_many(self, numbers: Sequence[int], *, is_released: bool) -> None:
-        """Messages wait no longer; those that did not wait any more are passed over."""
+        """End waiting messages; those that no longer wait are skipped."""
         remove, in_flight, moved = self._waiting.remove, self._in_flight, self.moved
         ended: list[int] = []
         targets: list[int] = []
@@ -131,7 +131,7 @@ class Agenda:
             self._land(number)
 
     def replay(self, record: Record) -> None:
-        """Take one record of the log into account; raise `CorruptBatch` when it makes no sense."""
+        """Apply one record of the log; raise `CorruptBatch` if it is not valid."""
         known = read_key(record.key)
         if known is None:
             if not self.replay_source(record):
@@ -149,7 +149,7 @@ class Agenda:
             self.note_origin(number, message, record.timestamp_ms)
 
     def replay_source(self, record: Record) -> bool:
-        """Take a record about producers and leaders into account; whether it is one."""
+        """Apply a record about producers or leaders; return whether it is one."""
         return replay_source(record, self.origins, self.leader_epochs)
 
     def _replay_intent(self, record: Record) -> None:
@@ -160,13 +160,13 @@ class Agenda:
             self.intents.pop(lane, None)
 
     def renew_timetable(self) -> None:
-        """Begin an empty timetable, to be filled by `refile`, because the old one is damaged."""
+        """Replace a damaged timetable by an empty one, to be filled by `refile`."""
         serial_next = self.timetable.serial_next
         self.timetable = Timetable(self._disk, self._folder, self.is_current)
         self.timetable.restore([], serial_next=serial_next)
 
     def refile(self, record: Record) -> None:
-        """Put the message in a record of the log into the timetable, if it still waits."""
+        """Put the message of a log record into the timetable, if it still waits."""
         known = read_key(record.key)
         if known is not None and record.value is not None and not known[1]:
             number = known[0]
@@ -174,10 +174,10 @@ class Agenda:
                 due_ms = read_message(record.value).due_ms
                 self.timetable.add(self.moved.get(number, due_ms), number)
 
-    # Questions
+    # Queries
 
     def is_current(self, number: int, due_ms: int) -> bool:
-        """Whether an entry of the timetable still counts."""
+        """Whether an entry of the timetable is still valid."""
         return (
             self._waiting.get(number) != 0
             and number not in self._in_flight
@@ -191,14 +191,14 @@ class Agenda:
         return number in self._in_flight
 
     def check_changeable(self, number: int, schedule_id: str) -> None:
-        """Raise when a message can no longer be cancelled or moved, and say why."""
+        """Raise the reason if a message can no longer be cancelled or moved."""
         if number in self._in_flight or number in self._released:
             raise ScheduleReleased(schedule_id)
         if not self._waiting.get(number):
             raise UnknownSchedule(schedule_id)
 
     def topic_of(self, number: int) -> str:
-        """The topic that a message waits for; empty when it does not wait."""
+        """Return the topic of a waiting message; empty if it does not wait."""
         target = self._waiting.get(number)
         return self._targets[target].topic if target else ""
 
@@ -211,13 +211,13 @@ class Agenda:
         )
 
     def blocks(self, from_ms: int, until_ms: int) -> Iterator[tuple[int, Iterator[array[int]]]]:
-        """Entries of a stretch of time, as `Timetable.sources`; those in flight are not among."""
+        """Return entries of a time range, as `Timetable.sources`, without those in flight."""
         return self.timetable.sources(from_ms, until_ms)
 
     # Release
 
     def take_due(self, now_ms: int, count_max: int) -> list[Entry]:
-        """Messages to be released now; they are in flight until they end or are given back."""
+        """Take messages to be released now; in flight until they end or are given back."""
         in_flight = self._in_flight
         taken = []
         for due_ms, number in self.timetable.take_due(now_ms, count_max):
@@ -227,11 +227,11 @@ class Agenda:
         return taken
 
     def hold(self, number: int) -> None:
-        """Let a message that waits not be taken until it ends or is given back."""
-        self._in_flight[number] = 0  # It keeps all files, since its due time is not known here.
+        """Keep a waiting message from being taken until it ends or is given back."""
+        self._in_flight[number] = 0  # 0 retains all files, as its due time is not known here.
 
     def give_back(self, number: int, *, retry_ms: int | None = None) -> None:
-        """A message could not be released now: it is due as before, or again at a time."""
+        """Return a message that could not be released: due as before, or at `retry_ms`."""
         due_ms = self._in_flight.pop(number)
         if retry_ms is None:
             self.timetable.put_back(due_ms, number)
@@ -242,7 +242,7 @@ class Agenda:
         self._land(number)
 
     def watch(self, number: int, landed: Callable[[], None]) -> None:
-        """Have somebody told, once, when a message in flight has ended or is given back."""
+        """Call `landed` once, when a message in flight has ended or is given back."""
         self._watched[number] = landed
 
     def _land(self, number: int) -> None:
@@ -255,7 +255,7 @@ class Agenda:
     def checkpoint(
         self, offset: int, *, clean_epoch: int = -1, leader_epoch: int = -1
     ) -> tuple[Checkpoint, list[Bucket]]:
-        """All that is known before `offset`, and the buckets to be synced before it is written."""
+        """Return the state before `offset`, and the buckets to sync before it is written."""
         outstanding_ms = min(self._in_flight.values(), default=NEVER_MS)
         buckets, dirty = self.timetable.checkpoint(outstanding_ms)
         checkpoint = Checkpoint(
@@ -282,7 +282,7 @@ class Agenda:
         return checkpoint, dirty
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Begin with what a checkpoint says; raise `DamagedBucket` when its files are not so."""
+        """Load a checkpoint; raise `DamagedBucket` if its files do not match."""
         self.timetable.restore(checkpoint.buckets, serial_next=checkpoint.serial_next)
         self._waiting.load(checkpoint.waiting)
         self._released = Released(checkpoint.released)

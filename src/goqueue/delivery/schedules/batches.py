@@ -1,7 +1,7 @@
-"""Whole batches of the internal topic and of released messages, written at once.
+"""Encodes whole batches of the internal topic and of released messages.
 
-These are the records that `payload` describes, byte for byte. Millions of them are written and all
-look alike, so their bytes are put together here without an object for each record.
+The bytes are exactly those of the records that `payload` describes. Millions of similar records are
+written, so they are assembled here without creating an object per record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from goqueue.model.names import ProducerIdentity
 _NUMBER = struct.Struct(">q")
 _encode = msgspec.msgpack.Encoder().encode
 
-_START = b"\x00\x00"  # no attributes, and the time of the batch
+_START = b"\x00\x00"  # no attributes, and the timestamp of the batch
 _NULL = b"\x01"
 _NO_HEADERS = b"\x00"
 _KEY_LENGTH = varint(_NUMBER.size)
@@ -54,9 +54,9 @@ def message_batch(
     base_sequence: int = NO_SEQUENCE,
     trailer: tuple[bytes, bytes] | None = None,
 ) -> tuple[bytearray, list[int]]:
-    """Messages from the number `first` on as one batch, and where in it each record begins.
+    """Encode messages from number `first` on as one batch; return it with each record's position.
 
-    In a transaction the batch is its producer's. Key and value of `trailer` are a last record.
+    In a transaction the batch is its producer's. `trailer` is the key and value of a last record.
     """
     parts: list[bytes] = []
     starts: list[int] = []
@@ -102,7 +102,7 @@ def message_batch(
 def end_batch(
     numbers: Sequence[int], moved: Container[int], now_ms: int, *, is_released: bool
 ) -> bytearray:
-    """The ends of messages as one batch, and the ends of their new due times if they have any."""
+    """Encode tombstones that end messages, and those of their changed due times, as one batch."""
     pack = _NUMBER.pack
     tail = _NULL + (_RELEASED_HEADERS if is_released else _NO_HEADERS)
     parts: list[bytes] = []
@@ -124,14 +124,14 @@ def end_batch(
 
 
 def _head(size: int) -> bytes:
-    """The beginning of a record that has so many bytes besides it and the length of its key."""
+    """Encode the start of a record with `size` bytes besides it and the length of its key."""
     return varint(len(_START) + len(_KEY_LENGTH) + size) + _START
 
 
 def released_records(messages: Iterable[Released], ids: bytes) -> bytes:
-    """The records of released messages, each with its schedule id as its last header.
+    """Encode released messages, each with its schedule id as its last header.
 
-    The ids stand in `ids` one after the other.
+    `ids` holds the ids, concatenated.
     """
     parts: list[bytes] = []
     join = b"".join

@@ -1,8 +1,8 @@
-"""Time buckets on disk: who is due in which stretch of time, in no order inside it.
+"""Time buckets on disk: the messages due in a range of time, unordered within it.
 
 A bucket file has a header and blocks of entries. An entry is the due time and the number of one
-message; a block has its length and a checksum. Files only grow. What they say can be had from the
-log again, so damage is reported as `DamagedBucket` and answered by building them anew.
+message; a block has its length and a checksum. Files are append-only. Their contents can be rebuilt
+from the log, so damage is reported as `DamagedBucket` and repaired by rebuilding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 class Level(NamedTuple):
-    """One size of buckets, and how long before it begins one is opened to be dealt out finer."""
+    """One size of buckets, and how long before its start a bucket is opened and split up."""
 
     name: str
     size_ms: int
@@ -39,7 +39,7 @@ class Level(NamedTuple):
 
 
 # Each size holds a few dozen of the next smaller one, so that a hundred years need fewer than two
-# hundred files. The leads give time to deal out a large bucket little by little.
+# hundred files. The lead times allow a large bucket to be split up in small steps.
 LEVELS = (
     Level("minute", _MINUTE_MS, 20 * _SECOND_MS),
     Level("hour", _HOUR_MS, 5 * _MINUTE_MS),
@@ -50,11 +50,11 @@ LEVELS = (
 
 
 class DamagedBucket(Exception):
-    """A bucket file does not hold what was written to it."""
+    """A bucket file does not contain what was written to it."""
 
 
 class BucketState(msgspec.Struct, array_like=True, frozen=True):
-    """A bucket file as it stands in a checkpoint: what lies beyond `size` does not count."""
+    """A bucket file as recorded in a checkpoint: what lies beyond `size` is ignored."""
 
     level: int
     number: int
@@ -88,19 +88,19 @@ class Bucket:
         self._file: File | None = None
         self.level = level
         self.number = number
-        self.serial = serial  # names are never used twice, so that a checkpoint's files stay
+        self.serial = serial  # never reused, so that the files of a checkpoint are not overwritten
         self.path = f"{folder}/{LEVELS[level].name}-{number}-{serial}"
         self.buffer = array("q")
         self.size = 0
-        self.position = 0  # up to where the entries have been dealt out
-        self.deal_until = 0  # up to where they are to be; what a minute gets later is in memory
+        self.position = 0  # up to where entries have been distributed to finer buckets
+        self.deal_until = 0  # up to where they have to be; a minute's later entries are in memory
         self.due_min_ms = 1 << 62
         self.is_dirty = False
         self.is_open = False
 
     @classmethod
     def restore(cls, disk: Disk, folder: str, state: BucketState) -> Bucket:
-        """The bucket as a checkpoint has it; raise `DamagedBucket` when its file is not there."""
+        """Open the bucket of a checkpoint; `DamagedBucket` if its file is missing or short."""
         bucket = cls(disk, folder, level=state.level, number=state.number, serial=state.serial)
         if not disk.exists(bucket.path):
             raise DamagedBucket(f"{bucket.path} is missing.")
@@ -127,9 +127,9 @@ class Bucket:
         return self.position >= self.deal_until
 
     def open(self) -> array[int]:
-        """Begin to deal the bucket out: what is on disk, with `next_block`, and what is returned.
+        """Start to distribute the entries: `next_block` reads those on disk.
 
-        The entries of the buffer are returned. A minute also keeps them, to be written.
+        Return the buffered entries. A minute bucket also keeps them, to be written.
         """
         self.is_open = True
         self.deal_until = self.size
@@ -139,7 +139,7 @@ class Bucket:
         return entries
 
     def state(self) -> BucketState:
-        """How it stands on disk now; a minute is read from its beginning at the next start."""
+        """Return the state on disk; a minute bucket is read from its start after a restart."""
         position = 0 if self.level == 0 else self.position
         return BucketState(
             self.level, self.number, self.serial, self.size, position, self.due_min_ms
@@ -153,12 +153,12 @@ class Bucket:
             self.due_min_ms = due_ms
 
     def extend(self, entries: list[int]) -> None:
-        """Add many, due time and number by turns."""
+        """Add many entries, due time and number alternating."""
         self.buffer.extend(entries)
         self.due_min_ms = min(self.due_min_ms, *entries[::2])
 
     def flush(self) -> None:
-        """Write the buffer to the file, which is not synced yet; on an error it stays buffered."""
+        """Write the buffer to the file without syncing; on an error it stays buffered."""
         if not self.buffer:
             return
         if self._file is None:
@@ -167,19 +167,19 @@ class Bucket:
         for start in range(0, len(self.buffer), 2 * BLOCK_ENTRIES_MAX):
             entries = _little_endian(self.buffer[start : start + 2 * BLOCK_ENTRIES_MAX]).tobytes()
             data += _BLOCK.pack(len(entries) // ENTRY_BYTES, crc32c(entries)) + entries
-        self._file.truncate(self.size)  # An earlier write may have failed half way.
+        self._file.truncate(self.size)  # Remove the remains of a failed write.
         self._file.append(data)
         self.size += len(data)
         self.buffer = array("q")
         self.is_dirty = True
 
     def next_block(self) -> array[int]:
-        """The next entries to be dealt out, due time and number by turns."""
+        """Return the next entries to be distributed, due time and number alternating."""
         entries, self.position = self.read_block(self.position)
         return entries
 
     def read_block(self, position: int) -> tuple[array[int], int]:
-        """The block at a position, and the position after it."""
+        """Return the block at a position, and the position after it."""
         assert self._file is not None
         position = max(position, _HEADER.size)
         head = self._file.read(position, _BLOCK.size)
@@ -205,7 +205,7 @@ class Bucket:
 
 
 def _little_endian(entries: array[int]) -> array[int]:
-    """Entries between memory and disk."""
+    """Convert entries between the byte orders of memory and disk."""
     if sys.byteorder == "big":
         entries = entries[:]
         entries.byteswap()

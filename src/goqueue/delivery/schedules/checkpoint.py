@@ -1,8 +1,9 @@
-"""A checkpoint: what the log says up to an offset, so that a start need not read it again.
+"""Checkpoints: the state of the log up to an offset, so that a restart need not replay it.
 
-It is written when the log is durable up to that offset and the buckets are synced. It names every
-bucket file with its size; after a crash files are cut to that size, files that it does not name go,
-and the log is read from the offset on. Without a usable checkpoint the whole log is read.
+A checkpoint is written when the log is durable up to that offset and the buckets are synced. It
+lists every bucket file with its size; after a crash, files are truncated to that size, unlisted
+files are removed, and the log is replayed from the offset. Without a usable checkpoint, the whole
+log is replayed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PAGE_BYTES_MAX = 4 * PAGE_NUMBERS
 
 
 class Target(msgspec.Struct, array_like=True):
-    """A topic that messages wait for."""
+    """A target topic of waiting messages."""
 
     topic: str
     topic_id: bytes
@@ -36,7 +37,7 @@ class Target(msgspec.Struct, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, array_like=True):
-    """Everything that a partition of the internal topic says before `offset`."""
+    """The state of a partition of the internal topic before `offset`."""
 
     topic_id: bytes
     offset: int
@@ -52,13 +53,13 @@ class Checkpoint(msgspec.Struct, array_like=True):
     clean_epoch: int = -1  # after a clean stop, the epoch of the producer that released last
     byte_order: str = sys.byteorder
     pending: PendingState = []
-    leader_epoch: int = -1  # in which the record before `offset` was written
+    leader_epoch: int = -1  # of the record before `offset`
     intents: list[Intent] = []
-    leader_epochs: list[tuple[bytes, int, int]] = []  # of topic id and partition
+    leader_epochs: list[tuple[bytes, int, int]] = []  # (topic id, partition, epoch)
 
 
 def write_checkpoint(disk: Disk, folder: str, checkpoint: Checkpoint) -> None:
-    """Put a checkpoint in the place of the last one, durably. Blocks."""
+    """Replace the last checkpoint, durably. Blocks."""
     packed = [
         (page, _pack(positions), _pack(topics)) for page, positions, topics in checkpoint.waiting
     ]
@@ -67,7 +68,7 @@ def write_checkpoint(disk: Disk, folder: str, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(disk: Disk, folder: str, *, topic_id: bytes) -> Checkpoint | None:
-    """The last checkpoint of this topic, unless it is missing or cannot be used."""
+    """Return the last checkpoint of this topic, or None if it is missing or not usable."""
     found = read_framed(disk, f"{folder}/{_FILE}", magic=_MAGIC, version=_VERSION, body=Checkpoint)
     if found is None or found.topic_id != topic_id or found.byte_order != sys.byteorder:
         return None

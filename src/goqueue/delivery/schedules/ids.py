@@ -1,8 +1,8 @@
-"""Schedule ids: short, safe in a URL, and direct: they say where the message is stored.
+"""Schedule ids: short, URL-safe, and direct: they contain where the message is stored.
 
-Sixteen characters hold the partition, the number and a check. The check is salted with the id of
-the internal topic, so that an id of another cluster or one with a slip in it is not taken for
-somebody else's message.
+Sixteen characters encode the partition, the number and a checksum. The checksum is salted with the
+id of the internal topic, so that an id of another cluster or one with a typing error is not taken
+for another message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ScheduleIds:
         return binascii.b2a_base64(data, newline=False).translate(_TO_URL).decode()
 
     def write_many(self, places: Iterable[tuple[int, int]]) -> bytes:
-        """The ids of many partitions and numbers, one after the other without a gap."""
+        """Return the ids of many (partition, number) pairs, concatenated."""
         salt, pack = self._salt, _PLACE.pack
         parts: list[bytes] = []
         for partition, number in places:
@@ -50,12 +50,12 @@ class ScheduleIds:
         return binascii.b2a_base64(b"".join(parts), newline=False).translate(_TO_URL)
 
     def write_all(self, partition: int, numbers: Iterable[int]) -> list[str]:
-        """The ids of many numbers of one partition."""
+        """Return the ids of many numbers of one partition."""
         text = self.write_many(zip(repeat(partition), numbers, strict=False)).decode()
         return [text[at : at + ID_CHARACTERS] for at in range(0, len(text), ID_CHARACTERS)]
 
     def read(self, text: str) -> tuple[int, int]:
-        """The partition and the number; `UnknownSchedule` when `text` was never given out."""
+        """Return partition and number; raise `UnknownSchedule` if `text` is not an id."""
         try:
             data = binascii.a2b_base64(text.encode().translate(_FROM_URL), strict_mode=True)
             place, check = _LAYOUT.unpack(data)

@@ -1,10 +1,10 @@
-"""What is about to be released, written down before it is.
+"""Release intents, written before the messages are released.
 
-In a cluster the node that releases messages may be gone before it can say that it has, and the
-topic they went to may be led elsewhere. So a batch is named here first: who writes it, with which
-sequence number, and what is in it. Whoever takes over sends the very same batch once more, and the
-leader of the topic knows whether it has it. For each partition of a topic there is one intent, the
-newest; it is over when its messages are.
+In a cluster, the node that releases messages may fail before it has recorded the release, and the
+target partition may be led elsewhere. So a batch is described here first: its producer, sequence
+number and contents. The next owner sends exactly the same batch again, and the leader of the target
+partition recognises a duplicate. There is one intent per partition, the newest; it is completed
+when its messages have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY = struct.Struct(">4s16si")
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """One batch of released messages, and where it goes."""
+    """One batch of released messages, and its target partition."""
 
     topic_id: bytes
     partition: int
@@ -32,7 +32,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     base_sequence: int
     numbers: list[int]
-    reasons: list[str] = []  # for each why it is a dead letter; left out if none is one
+    reasons: list[str] = []  # per message why it is a dead letter; empty if none is
 
     @property
     def lane(self) -> LaneKey:
@@ -51,12 +51,12 @@ def intent_record(intent: Intent, now_ms: int) -> Record:
 
 
 def no_intent_record(lane: LaneKey, now_ms: int) -> Record:
-    """Says that the newest intent for a partition is not to be carried out."""
+    """Return a record that withdraws the newest intent of a partition."""
     return Record(_lane_key(lane), None, (), now_ms)
 
 
 def read_lane(key: bytes | None) -> LaneKey | None:
-    """The partition of which a record's key speaks; None if it is no key of an intent."""
+    """Return the partition that a record's key names; None if it is not the key of an intent."""
     if key is None or len(key) != _KEY.size or not key.startswith(_PREFIX):
         return None
     _, topic_id, number = _KEY.unpack(key)
@@ -65,11 +65,11 @@ def read_lane(key: bytes | None) -> LaneKey | None:
 
 def read_intent(value: bytes) -> Intent:
     if value[:1] != _VERSION:
-        raise CorruptBatch(f"An intended release has the unknown version {value[:1].hex()}.")
+        raise CorruptBatch(f"A release intent has the unknown version {value[:1].hex()}.")
     try:
         return _decode(value[1:])
     except msgspec.DecodeError as error:
-        raise CorruptBatch(f"An intended release cannot be decoded: {error}.") from error
+        raise CorruptBatch(f"A release intent cannot be decoded: {error}.") from error
 
 
 def _lane_key(lane: LaneKey) -> bytes:

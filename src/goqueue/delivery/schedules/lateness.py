@@ -1,7 +1,7 @@
-"""How late messages were, over the whole run of a node, in a table that never grows.
+"""A histogram of how late messages were released since the node started, of constant size.
 
-Up to a quarter of a second each millisecond is counted by itself; beyond, every doubling has 128
-steps, so a percentile is off by less than one percent.
+Up to a quarter of a second, each millisecond has its own bin; beyond that every doubling has 128
+bins, so that the error of a percentile is below one percent.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _EXACT_BITS = 8
 _EXACT_MS = 1 << _EXACT_BITS
 _STEPS_BITS = _EXACT_BITS - 1
 _STEPS = 1 << _STEPS_BITS
-_DOUBLINGS = 34  # half a century; what is later counts as that
+_DOUBLINGS = 34  # half a century; anything later is counted as that
 
 
 class Lateness:
-    """Counts of latenesses, and their percentiles."""
+    """Counts of release delays, and their percentiles."""
 
     __slots__ = ("_counts", "max_ms", "total")
 
@@ -26,7 +26,7 @@ class Lateness:
         self.max_ms = 0
 
     def note(self, latenesses_ms: Iterable[int]) -> None:
-        """Count messages; one that seems early, because the clock was set back, was in time."""
+        """Count messages; one that appears early, because the clock was set back, was on time."""
         counts, max_ms = self._counts, self.max_ms
         for late_ms in latenesses_ms:
             if late_ms > max_ms:
@@ -36,7 +36,7 @@ class Lateness:
         self.max_ms = max_ms
 
     def percentile_ms(self, percent: float) -> int:
-        """So many percent of the messages were at most this late; 0 without any."""
+        """The lateness that `percent` of the messages did not exceed; 0 if there are none."""
         wanted = self.total * percent / 100
         seen = 0
         for step, count in enumerate(self._counts):
@@ -55,7 +55,7 @@ def _step(late_ms: int) -> int:
 
 
 def _step_end_ms(step: int) -> int:
-    """The latest lateness that is counted in a step."""
+    """Return the largest lateness that is counted in a bin."""
     if step < _EXACT_MS:
         return step
     doubling, within = divmod(step - _EXACT_MS, _STEPS)

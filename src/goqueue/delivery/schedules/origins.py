@@ -1,14 +1,14 @@
-"""What the owner of schedules remembers of those who send it records of producers' batches.
+"""State about the producers and leaders whose delayed records are stored in the schedule log.
 
 A producer's batch may be split: its delayed records are stored here, the others in the log of their
-partition. This is for the first part what the producer state of a partition is for the second. For
-each idempotent producer and partition it holds the producer's epoch and its newest batches, so that
-a retry is recognised, a batch out of turn is refused and a fenced producer is turned away. For each
-partition it holds the newest leader epoch that was seen, so that a former leader is turned away.
+partition. What the producer state of a partition is for the latter, this is for the former. For
+each idempotent producer and partition it holds the producer's epoch and its newest batches, to
+recognise retries, refuse batches out of sequence and fence old producers. For each partition it
+holds the newest leader epoch that was seen, to fence former leaders.
 
-Both are records in the log of schedules, under keys of their own. The memory of a producer is in
-the batch that holds its messages; compaction keeps the newest, and a tombstone ends it when the
-producer has been silent for as long as a partition remembers it.
+Both are records in the schedule log, under keys of their own. The state of a producer is in the
+batch that holds its messages; compaction keeps the newest, and a tombstone removes it when the
+producer has been idle for as long as a partition would keep its state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRODUCER_KEY = struct.Struct(">4s16siq")
 _LEADER_PREFIX = b"epch"
 _LEADER_KEY = struct.Struct(">4s16si")
 _LEADER_VALUE = struct.Struct(">ci")
-_SEQUENCE_MASK = 0x7FFFFFFF  # they have 31 bits, and begin again with 0
+_SEQUENCE_MASK = 0x7FFFFFFF  # sequence numbers have 31 bits and wrap to 0
 _HALF = 1 << 30
 
 StoredBatch = tuple[int, int, int]  # first and last sequence number, number of the last message
@@ -52,8 +52,8 @@ class OriginState(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     producer_id: int
     epoch: int
-    last_ms: int  # when it last stored something, by the owner's clock
-    first_sequence: int  # with which this epoch began, as far as is known here
+    last_ms: int  # when it last stored a batch, by the owner's clock
+    first_sequence: int  # the first sequence of this epoch that was seen here
     batches: list[StoredBatch]
 
     @property
@@ -81,11 +81,11 @@ class Origins:
         return len(self._states)
 
     def find(self, topic_id: bytes, partition: int, origin: Origin) -> int | None:
-        """The last number of this batch, or of one after it, if it is stored; raise if out of turn.
+        """Return the last number of this batch, or of a later one, if stored; raise if out of turn.
 
-        Leaders store a producer's batches in order, and each batch whole before it takes its
-        sequence numbers. What comes before the newest one was therefore stored, unless it comes
-        before the first that was seen here.
+        Leaders store a producer's batches in order, and each batch completely before they accept
+        its sequence numbers. What precedes the newest batch was therefore stored, unless it
+        precedes the first that was seen here.
         """
         state = self._states.get((topic_id, partition, origin.producer_id))
         if state is None or origin.epoch > state.epoch:
@@ -105,11 +105,11 @@ class Origins:
             return state.batches[-1][2]
         raise OutOfOrderSequence(
             f"Producer {origin.producer_id} sends sequence {origin.base_sequence}, but later ones "
-            "are stored already."
+            "are already stored."
         )
 
     def after(self, message: ScheduledMessage, number: int, *, now_ms: int) -> OriginState | None:
-        """The state of a message's producer once its batch is stored up to `number`."""
+        """Return the state of a message's producer once its batch is stored up to `number`."""
         origin = message.origin
         if origin is None:
             return None
@@ -138,7 +138,7 @@ class Origins:
         self._states.pop(key, None)
 
     def forget_aborted(self, producer_id: int, stretches: Iterable[Stretch]) -> None:
-        """Batches in these stretches of the log were aborted, so they are not stored any more."""
+        """Remove batches in these ranges of the log, because they were aborted."""
         states = [one for one in self._states.values() if one.producer_id == producer_id]
         gone = list(stretches)
         for state in states:
@@ -155,7 +155,7 @@ class Origins:
     def expired(
         self, *, before_ms: int, states_max: int, is_known: Callable[[bytes], bool]
     ) -> list[ProducerKey]:
-        """Producers to forget: silent for long, of deleted topics, the most silent if too many."""
+        """Return producers to drop: idle, of deleted topics, or the most idle over the limit."""
         gone: list[ProducerKey] = []
         kept: list[OriginState] = []
         for state in self._states.values():
@@ -170,12 +170,12 @@ class Origins:
         return gone
 
     def state(self) -> list[OriginState]:
-        """A copy, because a thread writes it down while more batches come."""
+        """Return a copy, because a thread writes it while more batches arrive."""
         return list(self._states.values())
 
 
 class LeaderEpochs:
-    """The newest epoch of each partition's leaders that has stored something here."""
+    """For each partition, the newest leader epoch that has stored records here."""
 
     __slots__ = ("_epochs",)
 
@@ -191,9 +191,9 @@ class LeaderEpochs:
         return self._epochs.get(source, NO_EPOCH)
 
     def check(self, source: Source, epoch: int, *, known: int) -> bool:
-        """Whether an epoch is new here; raise when it is over.
+        """Return whether an epoch is new here; raise if a newer one exists.
 
-        `known` is the newest epoch that the owner's metadata has.
+        `known` is the newest epoch in the owner's metadata.
         """
         newest = self.get(source)
         if epoch < max(newest, known):
@@ -210,7 +210,7 @@ class LeaderEpochs:
         self._epochs.pop(source, None)
 
     def expired(self, *, is_known: Callable[[bytes], bool]) -> list[Source]:
-        """Partitions to forget: those of deleted topics."""
+        """Return the partitions to drop: those of deleted topics."""
         return [source for source in self._epochs if not is_known(source[0])]
 
     def state(self) -> list[tuple[bytes, int, int]]:
@@ -239,7 +239,7 @@ def forget_leader_epoch_record(source: Source, now_ms: int) -> Record:
 
 
 def replay_source(record: Record, origins: Origins, epochs: LeaderEpochs) -> bool:
-    """Take a record about a producer or a leader into account; whether it was one."""
+    """Apply a record about a producer or a leader; return whether it was one."""
     key = record.key
     if key is None:
         return False

@@ -1,9 +1,9 @@
-"""How a scheduled message and what happens to it are written to the internal topic.
+"""The records of scheduled messages in the internal topic.
 
-A message waits as one record whose key is its number: the offset of that record, eight bytes. A
-record with the same key and no value ends it. A new due time is a small record of its own under
-the number followed by `r`, so that moving a message does not mean writing it again. Compaction
-therefore keeps exactly the messages that wait and their newest due times.
+A waiting message is one record whose key is its number: the offset of that record, eight bytes. A
+tombstone with the same key ends it. A changed due time is a small record of its own, under the
+number followed by `r`, so that moving a message does not rewrite it. Compaction therefore keeps
+exactly the waiting messages and their newest due times.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _RELEASED: tuple[Header, ...] = ((RELEASED_HEADER, b""),)
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """The batch of an idempotent producer that a message came in, so that a retry is known."""
+    """The batch of an idempotent producer that a message came in, to recognise retries."""
 
     producer_id: int
     epoch: int
     base_sequence: int
-    last_sequence: int = -1  # not known where an earlier version has written it
+    last_sequence: int = -1  # unknown if an earlier version has written it
 
 
 class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message that waits, with everything that is needed to release it."""
+    """A waiting message, with everything needed to release it."""
 
     due_ms: int
     topic_id: bytes
@@ -65,17 +65,17 @@ def move_record(number: int, due_ms: int, now_ms: int) -> Record:
 
 
 def end_record(number: int, now_ms: int, *, is_released: bool) -> Record:
-    """Says that a message waits no longer, and whether it was released or cancelled."""
+    """Return the tombstone of a message, which was released or cancelled."""
     return Record(_NUMBER.pack(number), None, _RELEASED if is_released else (), now_ms)
 
 
 def end_move_record(number: int, now_ms: int) -> Record:
-    """Lets compaction forget the new due time of a message that waits no longer."""
+    """Return the tombstone of the changed due time of a message that has ended."""
     return Record(_NUMBER.pack(number) + MOVE_SUFFIX, None, (), now_ms)
 
 
 def read_key(key: bytes | None) -> tuple[int, bool] | None:
-    """The number in a record's key and whether it speaks of a new due time; None if neither."""
+    """Return the number in a record's key and whether it is a due time change, or None."""
     if key is None or not _NUMBER.size <= len(key) <= _NUMBER.size + 1:
         return None
     is_move = len(key) > _NUMBER.size
@@ -94,7 +94,7 @@ def read_message(value: bytes) -> ScheduledMessage:
 
 
 def read_move(value: bytes) -> int:
-    """The new due time in a record."""
+    """Return the new due time in a record."""
     if len(value) != _MOVE.size or value[:1] != VERSION:
         raise CorruptBatch("The new due time of a scheduled message cannot be decoded.")
     due_ms: int = _MOVE.unpack(value)[1]
@@ -102,5 +102,5 @@ def read_move(value: bytes) -> int:
 
 
 def is_release(record: Record) -> bool:
-    """Whether a record without a value ends a message by its release."""
+    """Whether a tombstone ends a message because it was released."""
     return record.headers == _RELEASED

@@ -1,4 +1,4 @@
-"""What open transactions have scheduled: stretches of the log, until the transactions end."""
+"""Messages scheduled in open transactions: ranges of the log, until the transactions end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from goqueue.model.errors import TransactionAbortable
 
-STRETCHES_MAX = 100_000  # of one transaction; others that write in between make more of them
+STRETCHES_MAX = 100_000  # per transaction; interleaved writes of others split its ranges
 
 Stretch = tuple[int, int]  # the first number, and the last
 
@@ -16,8 +16,8 @@ PendingState = list[tuple[int, list[Stretch]]]
 class Pending:
     """For each producer, where its transaction has stored messages.
 
-    Only where they are: what they are is read again when the transaction is committed, so that a
-    transaction of any size costs little here.
+    Only their positions: the messages are read again when the transaction commits, so that a
+    transaction of any size costs little memory.
     """
 
     __slots__ = ("_stretches",)
@@ -29,19 +29,19 @@ class Pending:
         }
 
     def __iter__(self) -> Iterator[int]:
-        """The producers."""
+        """Iterate over the producer ids."""
         return iter(list(self._stretches))
 
     def check_room(self, producer_id: int) -> None:
-        """Refuse to let one transaction be scattered over too many places."""
+        """Refuse a transaction that is spread over too many ranges of the log."""
         if len(self._stretches.get(producer_id, ())) >= STRETCHES_MAX:
             raise TransactionAbortable(
-                f"A transaction may store delayed messages in {STRETCHES_MAX} places of the log; "
-                "abort it, and publish more messages at once or use more transactions."
+                f"A transaction may store delayed messages in {STRETCHES_MAX} ranges of the log; "
+                "abort it, and publish larger batches or use more transactions."
             )
 
     def add(self, producer_id: int, first: int, last: int) -> None:
-        """The messages from one number to another wait for the end of a transaction."""
+        """Add the messages from number `first` to `last` to a transaction."""
         stretches = self._stretches.setdefault(producer_id, [])
         if stretches and stretches[-1][1] + 1 == first:
             stretches[-1] = (stretches[-1][0], last)
@@ -49,7 +49,7 @@ class Pending:
             stretches.append((first, last))
 
     def end(self, producer_id: int) -> list[Stretch]:
-        """The transaction is over; what it had stored."""
+        """Remove an ended transaction; return the ranges that it had stored."""
         return self._stretches.pop(producer_id, [])
 
     def state(self) -> PendingState:

@@ -1,12 +1,12 @@
-"""The timing wheel: coarse buckets on disk, the next minute in memory.
+"""A hierarchical timing wheel: coarse buckets on disk, the next minute in memory.
 
-A message that is due in the far future is an entry in a coarse bucket. As its time comes near the
-bucket is opened and its entries are dealt out to finer ones, a block at a time, until those of
-the coming minute are in memory: for each due time an array of numbers, and a heap of the due
-times. A minute keeps its file while it is in memory, for the next start.
+A message that is due in the far future is an entry in a coarse bucket. As its time approaches, the
+bucket is opened and its entries are distributed to finer buckets, a block at a time, until those of
+the coming minute are in memory: an array of numbers per due time, and a heap of the due times. A
+minute bucket keeps its file while it is in memory, for the next start.
 
-The timetable does not know what became of a message. It asks `is_current` before it carries an
-entry on, so entries of messages that were cancelled or moved fall out by themselves.
+The timetable does not track the state of messages. It calls `is_current` before it moves an entry
+on, so that entries of cancelled or moved messages are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from goqueue.delivery.schedules.buckets import (
 )
 from goqueue.storage.disk import Disk
 
-BUFFERED_ENTRIES_MAX = 65_536  # of all buckets together; then all are written
+BUFFERED_ENTRIES_MAX = 65_536  # over all buckets; then all are written
 NEVER_MS = 1 << 62
 
 _log = logging.getLogger(__name__)
@@ -44,21 +44,21 @@ class Timetable:
         self._folder = folder
         self._is_current = is_current
         self._buckets: dict[tuple[int, int], Bucket] = {}
-        # Per level: buckets that begin before this are open, which means that nothing is put
-        # into them any more. The minutes before the first one are in memory.
+        # Per level: buckets that start before this are open, so nothing is added to them any
+        # more. Minutes that start before the first of these times are in memory.
         self._opened_ms = [0] * len(LEVELS)
         self._ticks: dict[int, array[int]] = {}
         self._heap: list[int] = []
-        self._taken: dict[int, int] = {}  # how much of a due time's array has been taken
+        self._taken: dict[int, int] = {}  # how many of a due time's numbers have been taken
         self._dealing: deque[Bucket] = deque()
         self._floor_ms = 0
         self._buffered = 0
         self._dropped: list[str] = []
-        self.readers = 0  # those who read `sources`; meanwhile no file is to be removed
+        self.readers = 0  # active readers of `sources`; while there are any, no file is removed
         self.serial_next = 1
 
     def restore(self, states: list[BucketState], *, serial_next: int) -> None:
-        """Take over the buckets of a checkpoint; every other file of a bucket goes."""
+        """Open the buckets of a checkpoint and remove every other bucket file."""
         self.serial_next = serial_next
         for state in states:
             bucket = Bucket.restore(self._disk, self._folder, state)
@@ -69,10 +69,10 @@ class Timetable:
             if path not in known and name.startswith(tuple(level.name for level in LEVELS)):
                 self._disk.remove(path)
 
-    # Putting in
+    # Adding
 
     def add(self, due_ms: int, number: int) -> None:
-        """Let a message be due at a time; when that is near it is in memory at once."""
+        """Add a message; in memory at once if it is due soon."""
         if due_ms < self._opened_ms[0]:
             self._add_tick(due_ms, number)
             self._add_entry(0, max(due_ms, self._floor_ms) // _MINUTE_MS, due_ms, number)
@@ -81,7 +81,7 @@ class Timetable:
         self._add_entry(level, due_ms // LEVELS[level].size_ms, due_ms, number)
 
     def add_many(self, first: int, dues_ms: Iterable[int]) -> None:
-        """Let the messages from the number `first` on be due at these times."""
+        """Add messages with consecutive numbers from `first` on, with these due times."""
         by_minute: dict[int, list[int]] = {}
         for number, due_ms in enumerate(dues_ms, first):
             minute = due_ms // _MINUTE_MS
@@ -89,7 +89,7 @@ class Timetable:
                 by_minute[minute] += (due_ms, number)
             else:
                 by_minute[minute] = [due_ms, number]
-        # Every bucket begins with a minute, so those of one minute go to the same one.
+        # Buckets start at whole minutes, so the entries of one minute go to the same bucket.
         for minute, entries in by_minute.items():
             start_ms = minute * _MINUTE_MS
             if start_ms < self._opened_ms[0]:
@@ -102,7 +102,7 @@ class Timetable:
                 self._count_buffered(bucket, len(entries) // 2)
 
     def _level_of(self, due_ms: int) -> int:
-        """The finest buckets that are not open yet at a time."""
+        """Return the finest level whose bucket for a time is not open yet."""
         level = 0
         while level < _COARSEST and due_ms >= self._opened_ms[level + 1]:
             level += 1
@@ -137,7 +137,7 @@ class Timetable:
         return bucket
 
     def _count_buffered(self, bucket: Bucket, count: int) -> None:
-        """So many entries were put into a bucket's buffer: write it when there is enough."""
+        """Count entries added to a bucket's buffer, and write it when it is large enough."""
         self._buffered += count
         try:
             if len(bucket.buffer) >= 2 * BLOCK_ENTRIES_MAX:
@@ -147,7 +147,7 @@ class Timetable:
             elif self._buffered >= BUFFERED_ENTRIES_MAX:
                 self.flush()
         except OSError as error:
-            # The log has the message. The entry stays in memory until the disk takes it.
+            # The log has the message. The entry stays in memory until it can be written.
             _log.warning("%s cannot be written and is kept in memory: %s", bucket.path, error)
 
     def flush(self) -> None:
@@ -156,10 +156,10 @@ class Timetable:
             bucket.flush()
         self._buffered = 0
 
-    # Dealing out
+    # Distributing
 
     def advance(self, now_ms: int) -> None:
-        """Open the buckets whose time comes near. `deal` then empties them little by little."""
+        """Open the buckets whose time approaches. `deal` then empties them in small steps."""
         self._floor_ms = max(self._floor_ms, now_ms)
         for number in range(_COARSEST, -1, -1):
             level = LEVELS[number]
@@ -186,7 +186,7 @@ class Timetable:
         return bool(self._dealing)
 
     def deal(self) -> None:
-        """Carry one block of entries on; there must be a bucket that is being dealt out."""
+        """Distribute one block of entries; a bucket must be open for that."""
         bucket = self._dealing[0]
         if bucket.is_drained:
             self._dealing.popleft()
@@ -199,10 +199,10 @@ class Timetable:
             if self._is_current(number, due_ms):
                 put(due_ms, number)
 
-    # Taking out
+    # Taking
 
     def take_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """Up to `count_max` messages that are due, with their due times, earliest first."""
+        """Take up to `count_max` due messages, with their due times, earliest first."""
         taken: list[tuple[int, int]] = []
         heap, is_current = self._heap, self._is_current
         while heap and heap[0] <= now_ms and len(taken) < count_max:
@@ -224,7 +224,7 @@ class Timetable:
         self._add_tick(due_ms, number)
 
     def next_ms(self) -> int:
-        """When there is something to do next: a message is due or a bucket is to be opened."""
+        """When the next action is needed: a message is due or a bucket must be opened."""
         opening_ms = min(
             opened_ms - level.lead_ms
             for level, opened_ms in zip(LEVELS, self._opened_ms, strict=True)
@@ -232,7 +232,7 @@ class Timetable:
         return min(self._heap[0], opening_ms) if self._heap else opening_ms
 
     def due_min_ms(self) -> int:
-        """The earliest due time of all entries; `NEVER_MS` when there are none."""
+        """Return the earliest due time of all entries; `NEVER_MS` if there are none."""
         waiting = [
             bucket.due_min_ms
             for bucket in self._buckets.values()
@@ -240,13 +240,13 @@ class Timetable:
         ]
         return min([*waiting, self._heap[0] if self._heap else NEVER_MS])
 
-    # Looking
+    # Inspection
 
     def sources(self, from_ms: int, until_ms: int) -> Iterator[tuple[int, Iterator[array[int]]]]:
-        """What is due in a stretch of time: no entry of a source is earlier than its time.
+        """Yield (time, blocks) of a time range; no entry of a source is due before its time.
 
-        The caller may stop for a while between blocks: what is dealt out meanwhile is found where
-        it was, and nothing is found twice.
+        The caller may pause between blocks: entries that are distributed in the meantime are
+        still found once, and only once.
         """
         buckets = sorted(
             (
@@ -271,15 +271,15 @@ class Timetable:
         ]
         yield (ticks[0][0] if ticks else 0), _tick_blocks(ticks)
         for bucket, position, size, buffer in spans:
-            start_ms = 0 if bucket.is_open else bucket.start_ms  # It may hold what is overdue.
+            start_ms = 0 if bucket.is_open else bucket.start_ms  # It may hold overdue entries.
             yield start_ms, _bucket_blocks(bucket, position, size, buffer)
 
     # Checkpoints
 
     def checkpoint(self, outstanding_ms: int) -> tuple[list[BucketState], list[Bucket]]:
-        """Flush, let go of buckets that are done with, and say what is left and what to sync.
+        """Flush, drop completed buckets, and return the remaining states and what to sync.
 
-        `outstanding_ms` is the earliest due time of a message that was taken and is not over yet.
+        `outstanding_ms` is the earliest due time of a message that was taken and has not ended.
         """
         self.flush()
         low_ms = min(outstanding_ms, self._heap[0] if self._heap else NEVER_MS)
@@ -296,12 +296,12 @@ class Timetable:
         return [bucket.state() for bucket in buckets], dirty
 
     def mark_dirty(self) -> None:
-        """A checkpoint was not written: all that it was to sync is still to be synced."""
+        """Mark all buckets for syncing again, because a checkpoint was not written."""
         for bucket in self._buckets.values():
             bucket.is_dirty = True
 
     def take_dropped(self) -> list[str]:
-        """Files to be removed as soon as a checkpoint without them is durable."""
+        """Return files that may be removed once a checkpoint without them is durable."""
         if self.readers:
             return []
         dropped, self._dropped = self._dropped, []

@@ -1,8 +1,8 @@
-"""Which messages wait, and for which topic: a table by number that stays small.
+"""A compact table of the waiting messages and their topics, by number.
 
-Numbers are offsets of a log, so they come in long runs and leave in any order. The table is cut
-into pages of 65,536 numbers. A page with many entries is a plain array, one with few keeps sorted
-positions; a million messages cost a few megabytes whether they lie close together or far apart.
+Numbers are offsets of a log, so they are added in long runs and removed in any order. The table is
+divided into pages of 65,536 numbers. A page with many entries is a plain array, one with few has
+sorted positions; a million messages cost a few megabytes, whether they are close together or not.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from itertools import repeat
 
 PAGE_BITS = 16
 PAGE_NUMBERS = 1 << PAGE_BITS
-SPARSE_MAX = 8192  # more entries than this are kept as a plain array
-DENSE_MIN = 2048  # fewer than this as sorted positions again
-RELEASED_PAGES_MAX = 64  # remembered: the newest four million numbers
+SPARSE_MAX = 8192  # with more entries a page becomes a plain array
+DENSE_MIN = 2048  # with fewer it becomes sorted positions again
+RELEASED_PAGES_MAX = 64  # kept: the newest four million numbers
 
 _MASK = PAGE_NUMBERS - 1
 _BITMAP_BYTES = PAGE_NUMBERS // 8
@@ -85,7 +85,7 @@ class _DensePage:
 
 
 class Waiting:
-    """The numbers that wait, each with the number of its topic, which is never 0."""
+    """The waiting numbers, each with the number of its topic, which is never 0."""
 
     __slots__ = ("_pages",)
 
@@ -93,12 +93,12 @@ class Waiting:
         self._pages: dict[int, _SparsePage | _DensePage] = {}
 
     def get(self, number: int) -> int:
-        """The topic of a number; 0 when it does not wait."""
+        """Return the topic of a number; 0 if it does not wait."""
         page = self._pages.get(number >> PAGE_BITS)
         return page.get(number & _MASK) if page is not None else 0
 
     def add(self, first: int, count: int, topic: int) -> None:
-        """Let `count` numbers from `first` on wait; none of them waits yet."""
+        """Add `count` numbers from `first` on, none of which waits yet."""
         while count > 0:
             position = first & _MASK
             run = min(count, PAGE_NUMBERS - position)
@@ -113,7 +113,7 @@ class Waiting:
             count -= run
 
     def remove(self, number: int) -> int:
-        """End the waiting of a number; its topic, or 0 when it did not wait."""
+        """Remove a number; return its topic, or 0 if it did not wait."""
         key = number >> PAGE_BITS
         page = self._pages.get(key)
         if page is None:
@@ -126,7 +126,7 @@ class Waiting:
         return topic
 
     def state(self) -> WaitingState:
-        """A copy, to be written down."""
+        """Return a copy for a checkpoint."""
         return [
             (key, page.positions.tobytes(), page.topics.tobytes())
             if isinstance(page, _SparsePage)
@@ -146,7 +146,7 @@ class Waiting:
                 self._pages[key] = _DensePage(table, PAGE_NUMBERS - table.count(0))
 
     def counts(self) -> dict[int, int]:
-        """How many numbers wait for each topic, counted afresh."""
+        """Count the waiting numbers of each topic from scratch."""
         counts: dict[int, int] = {}
         for page in self._pages.values():
             for topic in set(page.topics) - {0}:
@@ -171,7 +171,7 @@ def _to_sparse(page: _DensePage) -> _SparsePage:
 
 
 class Released:
-    """Which of the newest numbers were released, so that a late cancel learns the reason."""
+    """Which of the newest numbers were released, so that a late cancel gets the reason."""
 
     __slots__ = ("_pages",)
 

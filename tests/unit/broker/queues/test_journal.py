@@ -91,7 +91,7 @@ def test_a_disk_that_stays_full_is_tried_once_a_second_and_not_ever_more_often(
     node.receive(visibility_ms=900, messages_max=4)
     node.disk.fill_after(0)
     node.run_for(10_000)
-    waits = [one for one in caplog.records if "delivery state must wait" in one.message]
+    waits = [one for one in caplog.records if "cannot write delivery state" in one.message]
     assert 8 <= len(waits) <= 13
     node.disk.make_room()
     node.run_for(1_500)
