@@ -150,7 +150,7 @@ def test_less_than_a_majority_founds_nothing() -> None:
     assert node is not None
     assert node.waits_for == (
         "This node belongs to no cluster yet; nodes that have not answered: 1, 2, 3. "
-        "A new cluster takes 3 of the nodes 1, 2, 3, 4, 5."
+        "A new cluster needs 3 of the nodes 1, 2, 3, 4, 5."
     )
 
 
