@@ -22,7 +22,7 @@ class NearestReplicas:
         self._rack = rack
 
     def racks(self, rack: str) -> Mapping[int, str]:
-        """Return the racks of nodes to redirect a consumer to; none if it is in this node's rack."""
+        """Return the racks of nodes to redirect a consumer to; none if it is in this rack."""
         if self._cluster is None or not rack or rack == self._rack:
             return {}
         return {
