@@ -245,7 +245,7 @@ def test_two_of_three_found_a_cluster_and_say_for_whom_they_wait_before(tmp_path
             lambda: _answer(first, "/v1/admin/cluster/health"), because="the node answers"
         )
         assert health["status"] == "down"
-        assert "have not answered: 2, 3. A new cluster takes 2 of the" in health["problems"][0]
+        assert "have not answered: 2, 3. A new cluster needs 2 of the" in health["problems"][0]
         ready = _answer(first, "/readyz")
         assert ready is not None
         assert ready["problems"] == health["problems"]

@@ -135,7 +135,7 @@ def test_voters_are_listed_and_changed_with_care(cluster: Cluster) -> None:
         (3, True, True),
     ]
     assert sorted(one["role"] for one in listed) == ["controller", "voter", "voter"]
-    assert "voter again at once" in run(cluster, "voters", "remove", "2", code=1)
+    assert "promoted again at once" in run(cluster, "voters", "remove", "2", code=1)
     with api(cluster) as client:
         with pytest.raises(UnknownNode, match="No node 77 is registered"):
             client.cluster.add_voter(77)

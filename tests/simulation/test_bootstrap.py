@@ -150,7 +150,7 @@ def test_less_than_a_majority_founds_nothing() -> None:
     assert node is not None
     assert node.waits_for == (
         "This node belongs to no cluster yet; nodes that have not answered: 1, 2, 3. "
-        "A new cluster takes 3 of the nodes 1, 2, 3, 4, 5."
+        "A new cluster needs 3 of the nodes 1, 2, 3, 4, 5."
     )
 
 
@@ -280,7 +280,7 @@ def test_lists_that_differ_are_told_and_corrected_by_a_restart() -> None:
     assert not world.seen
     node = world.nodes[1].formation
     assert node is not None
-    assert "node 2 has 1,2,4; give all of them the same" in node.waits_for
+    assert "node 2 has 1,2,4; configure the same list on all nodes" in node.waits_for
     world.nodes[2].crash()
     world.nodes[2].start()
     world.check_whole()

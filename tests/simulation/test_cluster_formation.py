@@ -307,7 +307,7 @@ def test_a_node_with_data_of_its_own_is_not_taken_for_an_empty_one_that_joins() 
     disk = SimulatedDisk(world.random)
     _live_alone(world, disk, crashes=False)
     world.peers = "1@node-1:7000,2@node-2:7000,3@node-3:7000"
-    with pytest.raises(InvalidSettings, match="use an empty folder, or let this one grow"):
+    with pytest.raises(InvalidSettings, match="use an empty folder, or unset cluster"):
         add(world, 1, disk)
 
 

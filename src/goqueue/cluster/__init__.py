@@ -1,7 +1,7 @@
-"""What the whole cluster must agree on: nodes, topics, who leads what, who hands out producer ids.
+"""Cluster metadata: nodes, topics, partition leaders, configuration and producer ids.
 
-This room holds the facts as one deterministic state machine fed by a log, and decides what becomes
-fact. It does not open partitions or talk to clients; `broker` acts on the facts.
+This package keeps the metadata as one deterministic state machine fed by a log, and decides what is
+written to that log. It opens no partitions and talks to no clients; `broker` acts on the metadata.
 """
 
 from goqueue.cluster.controller import Controller

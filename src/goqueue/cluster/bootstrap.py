@@ -1,19 +1,19 @@
-"""How a new cluster begins, such that the same nodes can never form two.
+"""Bootstrap of a new cluster, such that the same nodes never form two.
 
-Each node asks the others what they are. A node that belongs to a cluster says so, and whoever is
-new joins it. If all that answer are new, they agree on a cluster among themselves, in rounds (see
-`formation_round`): its id, who votes, and which disks the first voters have. What keeps this safe:
+Each node queries the state of the others. If one of them belongs to a cluster, new nodes join that
+cluster. If all that answer are new, they agree on a cluster in rounds (see `formation_round`): its
+id, its voters, and the disk ids of the initial voters. Safety rests on these rules:
 
-- The nodes of the list in the settings agree by majority, and so can do without the rest. Nodes
-  that discovery has found know no such list, so all of them must agree. What a node has promised
-  or accepted is on its disk before it is told.
-- A first voter is a node together with its disk. One that comes back with another disk may have
-  voted before, so it does not vote but joins like a stranger. The same goes for a node of the
-  list that was not there at the beginning: it votes when the cluster knows its disk.
-- A disk belongs to one cluster for ever, and whoever has one says so when it is asked to found.
+- Nodes of the configured list (`cluster.peers`) agree by majority, so a minority may be absent.
+  Nodes found by discovery have no such list, so all of them must agree. A node writes what it has
+  promised or accepted to disk before it answers.
+- An initial voter is a node together with its disk. A node that returns with another disk may have
+  voted before, so it does not vote but joins as a new node. The same applies to a listed node that
+  was absent at bootstrap: it votes once its disk is committed in the metadata.
+- A disk belongs to one cluster for ever, and its node reports that when asked to form a new one.
 
-What nobody can tell is a majority of disks that were lost from one that was never used. So a node
-that gets an empty disk before all of the list have joined must be told to join only.
+A majority of lost disks cannot be distinguished from disks that were never used. So a node that
+gets an empty disk before all listed nodes have joined must be configured to join only.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from goqueue.cluster.topic_changes import adopted
 from goqueue.model.bounds import NodeId, Version
 from goqueue.model.errors import ForeignCluster, InvalidSettings
 
-VOTERS_MAX = 5  # more only make every decision slower
-VOTERS_WANTED = 3  # survives the loss of one
+VOTERS_MAX = 5  # more voters only slow down every commit
+VOTERS_WANTED = 3  # tolerates the loss of one
 
 
 class InitialVoter(msgspec.Struct, frozen=True, array_like=True):
-    """A first voter: a node with this very disk."""
+    """An initial voter: a node with this particular disk."""
 
     id: int
     disk: bytes
 
 
 class Formed(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster that exists, as it was agreed on."""
+    """A cluster that exists, as agreed on at bootstrap."""
 
     cluster_id: str
     initial_voters: tuple[InitialVoter, ...]
-    absent: tuple[int, ...] = ()  # voters too, as soon as the cluster knows their disks
+    absent: tuple[int, ...] = ()  # voters too, once their disks are committed in the metadata
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -54,35 +54,35 @@ class Formed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ballot(NamedTuple):
-    """An attempt to found a cluster; a later one overrules an earlier one."""
+    """An attempt to form a cluster; a later ballot supersedes an earlier one."""
 
     round: Version
     node: NodeId
-    disk: bytes  # a node that has lost its disk does not know which rounds it has begun
+    disk: bytes  # a node that has lost its disk has also lost which rounds it has started
 
 
 NO_BALLOT = Ballot(0, 0, b"")
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
-    """What a node has agreed to, and may be what most have."""
+    """The proposal that a node has accepted; a majority may have accepted it too."""
 
     ballot: Ballot
     formed: Formed
 
 
 class Self(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells others that ask; it is on its disk before it is told to anyone."""
+    """The state that a node reports to others; it is on disk before it is sent."""
 
     id: int
-    disk: bytes  # made with the data folder
-    offered_id: str  # for the cluster, in case this node founds it
-    known: tuple[int, ...]  # the list in the settings, or all that discovery has ever found
-    configured_id: str = ""  # what its settings say the cluster is called
+    disk: bytes  # disk id, created with the data folder
+    offered_id: str  # cluster id to use if this node forms the cluster
+    known: tuple[int, ...]  # the configured list, or all nodes that discovery has ever found
+    configured_id: str = ""  # cluster id from its settings
     formed: Formed | None = None
-    is_listed: bool = False  # whether `known` is the list in the settings
-    joins_only: bool = False  # its settings say that there is a cluster already
-    promised: Ballot = NO_BALLOT  # it takes no part in earlier ones
+    is_listed: bool = False  # whether `known` is the configured list
+    joins_only: bool = False  # its settings say that the cluster already exists
+    promised: Ballot = NO_BALLOT  # the node takes no part in earlier ballots
     accepted: Accepted | None = None
 
     @property
@@ -92,28 +92,28 @@ class Self(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing can be done before more nodes have answered."""
+    """Wait until more nodes have answered."""
 
     silent: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Try to have these nodes agree on a new cluster."""
+    """Start a ballot among these nodes to form a new cluster."""
 
     nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Write this down, then be one of its first voters."""
+    """Save this to disk, then start as one of the initial voters."""
 
     formed: Formed
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Register with a cluster that exists, and learn its log from the beginning."""
+    """Register with an existing cluster and replicate its log from the beginning."""
 
     formed: Formed
 
@@ -129,11 +129,11 @@ def next_step(
     is_patient: bool = False,
     is_polite: bool = True,
 ) -> Step:
-    """What a node that belongs to no cluster does, by the newest answers of those it knows.
+    """Return the next step of a node without a cluster, from the newest answers of its peers.
 
-    `nodes_min` is how many nodes discovery must have found before a cluster is founded. A node
-    that is patient does not begin without those that may just be starting; one that is polite
-    leaves it to the lowest of those that answer, which need not hear enough of the others itself.
+    `nodes_min` is how many nodes discovery must have found before a cluster is formed. A patient
+    node waits for peers that may still be starting. A polite node leaves the ballot to the lowest
+    id among those that answer; that node may itself not reach enough of the others.
     """
     everyone = {**answers, me.id: me}
     formed = _only_cluster([one.formed for one in everyone.values() if one.formed is not None])
@@ -145,7 +145,7 @@ def next_step(
     able = tuple(sorted(number for number in me.known if _agrees(me, everyone.get(number))))
     silent = tuple(number for number in me.known if number not in everyone)
     is_enough = len(able) >= initial_quorum(me) and len(me.known) >= nodes_min
-    # One of them is enough, and two would only get in each other's way.
+    # One node suffices; two competing ballots would only delay each other.
     is_mine = me.id in able and (me.id == able[0] or not is_polite)
     if not is_enough or not is_mine or (is_patient and silent):
         return Wait(silent)
@@ -153,21 +153,21 @@ def next_step(
 
 
 def initial_quorum(me: Self) -> int:
-    """How many of the nodes that one knows must agree on a new cluster."""
+    """Return how many of the known nodes must agree on a new cluster."""
     count = len(me.known)
     return count // 2 + 1 if me.is_listed else count
 
 
 def listed(me: Self, nodes: Collection[int]) -> Self:
-    """The node with the list of its settings, which may have been corrected."""
+    """Return the node with the configured list, which may have been corrected."""
     return msgspec.structs.replace(me, known=tuple(sorted(nodes)), is_listed=True)
 
 
 def learned(me: Self, nodes: Collection[int]) -> Self:
-    """The node after discovery has found others; what it knows only grows.
+    """Return the node after discovery has found others; its list only grows.
 
-    To be written down before it is told to anyone: by that no node agrees with few on what it has
-    already agreed on with many.
+    Save it to disk before sending it: otherwise a node could agree with a few nodes on something
+    that it has already agreed on with many.
     """
     known = () if me.is_listed else me.known
     return msgspec.structs.replace(
@@ -176,14 +176,15 @@ def learned(me: Self, nodes: Collection[int]) -> Self:
 
 
 def first_voters(nodes: Collection[int]) -> tuple[int, ...]:
-    """An odd number of voters: one more would cost a vote and survive no more failures."""
+    """Choose an odd number of voters: one more would add a vote but tolerate no more failures."""
     return tuple(sorted(nodes)[: _voter_count(len(nodes))])
 
 
 def new_cluster(cluster_id: str, known: Collection[int], present: Mapping[int, Self]) -> Formed:
-    """A cluster of nodes that know of each other, begun by those that are there.
+    """Return a cluster of nodes that know of each other, started by those present.
 
-    These vote first of all, so that there is a majority at once; others fill up the number.
+    Nodes that are present vote first, so that there is a majority at once; absent ones fill up the
+    number.
     """
     count = _voter_count(len(known))
     voters = sorted(present)[:count]
@@ -198,9 +199,9 @@ def _voter_count(node_count: int) -> int:
 
 
 def next_voter(voters: Collection[int], nodes: Mapping[int, NodeFact]) -> int | None:
-    """Who should vote next in a cluster that has grown, or None if there are enough.
+    """Return the next node to make a voter in a cluster that has grown; None if there are enough.
 
-    A second voter alone would be a second way to stop, so there must be a third to follow it.
+    Two voters tolerate no failure, so a second voter is added only if a third can follow it.
     """
     able = [node.id for node in nodes.values() if node.takes_leaders and node.id not in voters]
     count = len(voters)
@@ -211,18 +212,21 @@ def next_voter(voters: Collection[int], nodes: Mapping[int, NodeFact]) -> int | 
 
 
 def has_too_few_voters(count: int) -> bool:
-    """Whether one more would let the quorum survive more, as an even number always would."""
+    """Return whether one more voter lets the quorum survive more failures.
+
+    With an even number it always does.
+    """
     return count < VOTERS_WANTED or count % 2 == 0
 
 
 def parse_peers(text: str) -> dict[int, str]:
-    """The addresses by node of the setting `cluster.peers`, which is checked where it is read."""
+    """Parse the setting `cluster.peers` to addresses by node; the setting is already validated."""
     pairs = (one.partition("@") for one in text.split(",") if one)
     return {int(number): address for number, _, address in pairs}
 
 
 def snapshot_of_single_node(metadata: Metadata, *, node: int, cluster_id: str) -> bytes:
-    """The facts of a node that was alone, as the first snapshot of a cluster of one."""
+    """Return the metadata of a single node as the first snapshot of a one-node cluster."""
     first = metadata.copy()
     first.apply(ClusterFact(cluster_id))
     first.apply_all(tuple(adopted(first, node)))
@@ -237,7 +241,7 @@ def _only_cluster(formed: list[Formed]) -> Formed | None:
 
 
 def _agrees(me: Self, other: Self | None) -> bool:
-    """Whether a node can found a cluster together with this one."""
+    """Return whether a node can form a cluster together with this one."""
     return (
         other is not None
         and other.may_found
@@ -246,9 +250,9 @@ def _agrees(me: Self, other: Self | None) -> bool:
 
 
 def _check_lists(me: Self, answers: Mapping[int, Self]) -> None:
-    """Nodes with different lists could count different majorities, so they found nothing."""
+    """Refuse differing lists: nodes with different lists could count different majorities."""
     if not me.is_listed:
-        return  # Discovery may tell each node something else for a while.
+        return  # Discovery may return different nodes to each node for a while.
     differing = [
         f"node {other.id} has {_written(other.known)}"
         for _, other in sorted(answers.items())
@@ -258,7 +262,7 @@ def _check_lists(me: Self, answers: Mapping[int, Self]) -> None:
         raise InvalidSettings(
             [
                 f"cluster.peers: this node has the list {_written(me.known)}, but "
-                f"{' and '.join(differing)}; give all of them the same"
+                f"{' and '.join(differing)}; configure the same list on all nodes"
             ]
         )
 
@@ -274,5 +278,5 @@ def _check_names(everyone: Mapping[int, Self], formed: Formed | None) -> None:
     if len(names) > 1:
         told = ", ".join(sorted(names))
         raise InvalidSettings(
-            [f"node.cluster_id: nodes that should be one cluster name several: {told}"]
+            [f"node.cluster_id: the nodes name several clusters: {told}; configure one"]
         )

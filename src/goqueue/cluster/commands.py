@@ -1,8 +1,8 @@
-"""What a node may ask the cluster to decide.
+"""Commands that a node sends to the cluster for a decision.
 
-A command is decided where all earlier decisions are known: it looks at the metadata and gives the
-changes to make, and an answer for whoever asked. So two nodes that want the same thing at the
-same time cannot both get it.
+A command is decided against all earlier decisions: it reads the metadata and returns the changes to
+make and a result for the caller. So two nodes that request the same thing concurrently cannot both
+get it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from goqueue.model.errors import (
 )
 
 CONFIGS_MAX = 10_000
-PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last one that another may still follow
+PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last epoch that another one can follow
 
 Result: TypeAlias = int | NamedProducer | None
 Decided = tuple[Decision, Result]
@@ -63,8 +63,8 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
     name: Name
     partition_count: PartitionCount
     settings: dict[str, str] = {}
-    replication_factor: NodeIdOrNone = -1  # as many as the cluster has by default
-    assignment: tuple[NodeIds, ...] = ()  # who keeps each partition, if that is wanted
+    replication_factor: NodeIdOrNone = -1  # -1 is the cluster's default
+    assignment: tuple[NodeIds, ...] = ()  # replicas of each partition, if placed by hand
 
     def decide(self, metadata: Metadata) -> Decided:
         if metadata.topic(self.name) is not None:
@@ -73,7 +73,7 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
 
 
 class ChangeTopic(msgspec.Struct, frozen=True, tag="change_topic"):
-    """Give a topic these settings of its own and no others, and at least so many partitions."""
+    """Replace the settings of a topic, and give it at least this many partitions."""
 
     id: TopicId
     name: Name
@@ -96,7 +96,7 @@ class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
 
 
 class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
-    """The first of so many producer ids that nobody has had before."""
+    """Reserve a block of producer ids that were never used; the result is the first of them."""
 
     count: Annotated[int, Meta(ge=1, le=1 << 20)]
 
@@ -106,7 +106,7 @@ class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"
 
 
 class TakeOverProducer(msgspec.Struct, frozen=True, tag="take_over_producer"):
-    """Be this producer from now on; whoever was it before is turned away."""
+    """Take over a named producer; its previous holder is fenced."""
 
     name: Name
 
@@ -122,7 +122,7 @@ class TakeOverProducer(msgspec.Struct, frozen=True, tag="take_over_producer"):
 
 
 class PutQueueGroup(msgspec.Struct, frozen=True, tag="put_queue_group"):
-    """A queue group exists from now on, or has other settings unless it `keeps_known` ones."""
+    """Create a queue group, or replace its settings unless it `keeps_known` ones."""
 
     fact: QueueGroupFact
     keeps_known: bool = False
@@ -137,9 +137,10 @@ class PutQueueGroup(msgspec.Struct, frozen=True, tag="put_queue_group"):
 
 
 class PutNamedQueue(msgspec.Struct, frozen=True, tag="put_named_queue"):
-    """A queue has a name from now on, or other attributes. Its version must follow the known one.
+    """Create a named queue or change its attributes, with optimistic concurrency.
 
-    Whoever finds that another has changed it meanwhile looks again and repeats the change.
+    Its version must be one more than the current one. If another node has changed the queue in the
+    meantime, the caller reads it again and repeats the change.
     """
 
     fact: NamedQueueFact
@@ -147,7 +148,7 @@ class PutNamedQueue(msgspec.Struct, frozen=True, tag="put_named_queue"):
     def decide(self, metadata: Metadata) -> Decided:
         known = metadata.named_queues.get(self.fact.name)
         if known == self.fact:
-            return (known,), None  # The answer to the first asking was lost.
+            return (known,), None  # A retry: the answer to the first request was lost.
         if known is None and self.fact.version > 1:
             raise UnknownQueue(self.fact.name)
         if known is not None and known.id != self.fact.id:
@@ -161,7 +162,7 @@ class PutNamedQueue(msgspec.Struct, frozen=True, tag="put_named_queue"):
 
 
 class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
-    """Write down how a job stands. A version must follow that which is known, and no other."""
+    """Save the state of a job; its version must be one more than the current one."""
 
     fact: JobFact
 
@@ -177,10 +178,10 @@ class PutJob(msgspec.Struct, frozen=True, tag="put_job"):
 
 
 class ChangeConfig(msgspec.Struct, frozen=True, tag="change_config"):
-    """Change some settings of a node, of all nodes or of a group; None takes one back.
+    """Change settings of a node, of all nodes or of a group; None removes one.
 
-    The changes are applied to what is in effect when they are decided, so that those of two
-    clients at once both last. With `is_whole` they replace everything.
+    The changes are applied to the settings in effect at the time of the decision, so that
+    concurrent changes of two clients both last. With `is_whole` they replace everything.
     """
 
     kind: str
@@ -193,8 +194,8 @@ class ChangeConfig(msgspec.Struct, frozen=True, tag="change_config"):
         known = metadata.configs.get(key)
         if known is None and len(metadata.configs) >= CONFIGS_MAX:
             raise InvalidRequest(
-                f"There are settings of {CONFIGS_MAX} nodes and groups, which is the limit; take "
-                "back those that are not needed any more."
+                f"Settings exist for {CONFIGS_MAX} nodes and groups, which is the limit; remove "
+                "those that are no longer needed."
             )
         own = {} if known is None or self.is_whole else known.settings
         merged = {**own, **self.changes}
@@ -203,7 +204,7 @@ class ChangeConfig(msgspec.Struct, frozen=True, tag="change_config"):
 
 
 class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
-    """A queue group, a named queue or a job is no more."""
+    """Delete a queue group, a named queue or a job."""
 
     key: bytes
 
@@ -211,7 +212,7 @@ class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
         return (Forget(self.key),), None
 
 
-# Commands that any log of facts can decide, that of a single node too.
+# Commands that any metadata log can decide, also that of a single node.
 Command = (
     CreateTopic
     | ChangeTopic
@@ -227,7 +228,7 @@ Command = (
 
 
 class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
-    """A node has started; a new incarnation begins."""
+    """Register a node that has started, as a new incarnation."""
 
     node: NodeId
     incarnation: Identity
@@ -238,7 +239,7 @@ class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
 
 
 class CopyClaim(msgspec.Struct, frozen=True, array_like=True):
-    """What a node has of a partition."""
+    """How much of a partition a node's replica has."""
 
     topic_id: TopicId
     number: PartitionNumber
@@ -250,19 +251,19 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     incarnation: Identity
     applied_index: Version
     wants_drain: bool = False
-    # In-sync copies that may have lost something, said by a node until it is trusted.
+    # In-sync replicas that may have lost records, reported by a node until it is unfenced.
     integrity: tuple[CopyClaim, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """A node stops now, and nobody needs to wait for its silence."""
+    """Fence a node that is stopping, without waiting for its session to expire."""
 
     node: NodeId
     incarnation: Identity
 
 
 class ChangeInSync(msgspec.Struct, frozen=True, tag="change_in_sync"):
-    """What a leader asks for; the answer is the version that is known then."""
+    """Change the in-sync set, as proposed by the leader; the result is the version after it."""
 
     node: NodeId
     topic_id: TopicId
@@ -274,7 +275,7 @@ class ChangeInSync(msgspec.Struct, frozen=True, tag="change_in_sync"):
 
 
 class ClaimCopies(msgspec.Struct, frozen=True, tag="claim_copies"):
-    """What a node has of partitions that nobody in sync is sure to have as a whole."""
+    """How much a node has of partitions for which no in-sync replica is known to be complete."""
 
     node: NodeId
     incarnation: Identity
@@ -282,7 +283,7 @@ class ClaimCopies(msgspec.Struct, frozen=True, tag="claim_copies"):
 
 
 class GiveUpCopy(msgspec.Struct, frozen=True, tag="give_up_copy"):
-    """A node's copy is damaged: another should lead, and it wants to have it again from there."""
+    """Report a damaged replica: another node should lead, so that this one can recover from it."""
 
     node: NodeId
     incarnation: Identity
@@ -297,7 +298,10 @@ class DrainNode(msgspec.Struct, frozen=True, tag="drain_node"):
 
 
 class ThrottleNode(msgspec.Struct, frozen=True, tag="throttle_node"):
-    """What a node sends to copies not in sync, and what its own take; 0 is as its settings say."""
+    """Set a node's rate limits for sending to and for catching up replicas; 0 means its settings.
+
+    Both apply to replicas that are not in sync.
+    """
 
     node: NodeId
     feeding_bytes_per_second: BytesPerSecond | None = None
@@ -309,14 +313,14 @@ class UnregisterNode(msgspec.Struct, frozen=True, tag="unregister_node"):
 
 
 class ChangeVoter(msgspec.Struct, frozen=True, tag="change_voter"):
-    """Let a node vote in the quorum, or only follow it."""
+    """Make a node a voter of the quorum, or a learner."""
 
     node: NodeId
     is_wanted: bool = True
 
 
 class CatchUp(msgspec.Struct, frozen=True, tag="catch_up"):
-    """Decides nothing; answered when whoever asks knows all that was decided before."""
+    """Decide nothing; the result is returned once the caller has applied all earlier decisions."""
 
 
 class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
@@ -326,17 +330,17 @@ class ElectLeader(msgspec.Struct, frozen=True, tag="elect_leader"):
 
 
 class Reassign(msgspec.Struct, frozen=True, tag="reassign"):
-    """Move a partition to these replicas; without any, stay where it is."""
+    """Move a partition to these replicas; an empty list cancels a move."""
 
     topic_id: TopicId
     number: PartitionNumber
     replicas: NodeIds = ()
-    # Of the new copies; 0 is none, and without a word it is as fast as before.
+    # Limit for the new replicas: 0 is unlimited, None leaves it unchanged.
     throttle_bytes_per_second: BytesPerSecond | None = None
 
 
 class ThrottleMove(msgspec.Struct, frozen=True, tag="throttle_move"):
-    """Let a partition that is moving do so this fast; 0 is without limit."""
+    """Set the rate limit of a partition that is being moved; 0 is unlimited."""
 
     topic_id: TopicId
     number: PartitionNumber
@@ -344,14 +348,14 @@ class ThrottleMove(msgspec.Struct, frozen=True, tag="throttle_move"):
 
 
 class EndRouting(msgspec.Struct, frozen=True, tag="end_routing"):
-    """Where old routing ended: leader epoch and offset of each partition that `node` leads."""
+    """Report where old routing ended: epoch and offset of each partition that `node` leads."""
 
     node: NodeId
     topic_id: TopicId
     told: dict[PartitionNumber, tuple[LeaderEpoch, Offset]]
 
 
-# Those that only a controller decides.
+# Commands that only a controller decides.
 ClusterCommand = (
     Command
     | RegisterNode
@@ -383,11 +387,11 @@ def decode_command(data: bytes) -> ClusterCommand:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedRequest(f"This command cannot be read: {error}.") from error
+        raise MalformedRequest(f"The command cannot be decoded: {error}.") from error
 
 
 def _topic(metadata: Metadata, topic_id: bytes, name: str) -> TopicFact:
-    """A topic by its name, unless another one has taken the name meanwhile."""
+    """Return a topic by its name, unless a topic with another id has taken the name."""
     known = metadata.topic(name)
     if known is None or known.id != topic_id:
         raise UnknownTopic(name)

@@ -1,7 +1,7 @@
-"""What follows for partitions when nodes come, go or change their minds, and when time goes by.
+"""What follows for partitions when nodes join, leave or change state, and as time passes.
 
-Pure functions from the state to the facts that should take the place of others. The controller
-decides when to ask.
+Pure functions from the state to the metadata entries to replace. The controller decides when to
+call them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goqueue.cluster.metadata import Metadata
 def left(
     metadata: Metadata, nodes: Collection[int], *, has_lost_disk: bool = False
 ) -> list[PartitionFact]:
-    """What becomes of the partitions of nodes that are about to be fenced.
+    """Return the partitions that change when these nodes are fenced.
 
     The partitions come before the nodes in a decision, so that no fenced node ever leads.
     """
@@ -39,14 +39,17 @@ def left(
 
 
 def trusted(metadata: Metadata, fact: NodeFact, integrity: Sequence[CopyClaim]) -> list[Change]:
-    """A node that is fenced no longer, and the partitions that nobody could lead without it."""
+    """Return a node that is unfenced, and the partitions that only it makes electable."""
     standing = Standing({**metadata.nodes, fact.id: fact})
     return [fact, *partition_changes.weighed(metadata, fact.id, integrity, standing)]
 
 
 def drained(metadata: Metadata, fact: NodeFact) -> list[Change]:
-    """A node with another wish about leading, and the leaders that move away from it, or to it from
-    others that only lead because nobody else could."""
+    """Return a node whose drain state has changed, and the partitions whose leader moves.
+
+    Leaders move away from a node that is drained, and to a node that no longer is from nodes that
+    lead only because no other could.
+    """
     standing = Standing({**metadata.nodes, fact.id: fact})
     kept = metadata.partitions.of_node(fact.id)
     moved = [(one, elections.moved_away(one, standing)) for one in kept]
@@ -54,14 +57,14 @@ def drained(metadata: Metadata, fact: NodeFact) -> list[Change]:
 
 
 def resolved(metadata: Metadata, facts: Iterable[PartitionFact]) -> list[PartitionFact]:
-    """Those of the partitions about which something can be finished, with that finished."""
+    """Return those partitions whose pending election or move can be completed, completed."""
     standing = Standing(metadata.nodes)
     pairs = ((fact, partition_changes.resolved(metadata, fact, standing)) for fact in facts)
     return [after for fact, after in pairs if after is not fact]
 
 
 def tidied(metadata: Metadata) -> list[PartitionFact]:
-    """What should have been decided when it became possible; it is looked for all the same."""
+    """Return what should have been decided as soon as it became possible, as a safety net."""
     partitions = metadata.partitions
     unwilling = [node for node in metadata.nodes.values() if not node.takes_leaders]
     facts = {fact.place: fact for fact in (*partitions.leaderless(), *partitions.moving())}
@@ -73,7 +76,7 @@ def tidied(metadata: Metadata) -> list[PartitionFact]:
 def rebalanced(
     metadata: Metadata, internal_topics: Sequence[str], *, moves_max: int
 ) -> list[Change]:
-    """Leaders back to the first replicas, and internal topics on more nodes."""
+    """Return leaders to preferred replicas, and spread internal topics over more nodes."""
     standing = Standing(metadata.nodes)
     moved: dict[PartitionKey, Change] = {}
     for fact in metadata.partitions.strayed():

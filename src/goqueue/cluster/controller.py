@@ -1,10 +1,10 @@
-"""The active controller: the one node that decides what becomes fact. It lives where Raft leads.
+"""The active controller: the one node that decides changes of the metadata, on the Raft leader.
 
 It decides on its own copy of the state, to which it applies each decision at once. Decisions are
-proposed in the order in which they were made, and are committed in that order or lost together
-with this controller: so no two of them can contradict each other, and nobody waits for a commit
-to decide the next. What a decision says may be acted upon only when it is committed. A controller
-that is no longer Raft's leader is thrown away; the next begins with the committed facts alone.
+proposed in the order in which they are made; they are committed in that order, or lost together
+with this controller. So no two of them contradict each other, and none waits for the commit of the
+one before. A decision may be acted upon only when it is committed. A controller that is no longer
+the Raft leader is discarded; the next one starts from the committed metadata only.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ from goqueue.model.errors import (
     UnknownNode,
 )
 
-NODES_MAX = 1000  # registered at a time; forgotten ones are unregistered by an operator
+NODES_MAX = 1000  # registered at a time; an operator unregisters those that are gone for good
 
 
 class Controller:
-    """Each method returns the changes to propose, none of them if there is nothing to do."""
+    """Decides changes of the metadata.
+
+    Each method returns the changes to propose, an empty decision if there is nothing to do.
+    """
 
     def __init__(
         self,
@@ -56,26 +59,26 @@ class Controller:
         now_ms: int,
         internal_topics: Sequence[InternalTopic] = (),
     ) -> None:
-        """`metadata` has all of the log up to `index`, the first entry of this Raft term too."""
+        """`metadata` has the log applied up to `index`, with the first entry of this Raft term."""
         self.metadata = metadata.copy()
         self._settings = settings
         self._internal_topics = internal_topics
         self._sessions = Sessions(settings.session_ms, now_ms)
         self._sessions.begin(self.metadata.nodes, index=index, now_ms=now_ms)
-        self._is_strange = True  # It has not looked yet at what its predecessor left unfinished.
+        self._is_strange = True  # True until it has completed what its predecessor left unfinished
         self._rebalanced_ms = now_ms
 
-    # What the driver tells
+    # Calls of the driver
 
     def applied(self, index: int, decision: Decision) -> None:
-        """A decision of this controller is committed, as this entry of the log."""
+        """Note that a decision of this controller is committed, as this entry of the log."""
         for change in decision:
-            # A word about an earlier life of the node says nothing about what this one has read.
+            # An entry about an earlier incarnation does not show what the current one has read.
             if isinstance(change, NodeFact) and self._is_current(change):
                 self._sessions.written(change.id, index)
 
     def record(self, changes: Iterable[Change]) -> Decision:
-        """Make facts of what others have decided and nobody else can contradict: jobs, groups."""
+        """Accept changes that were decided elsewhere and cannot conflict: jobs, groups."""
         return self._decide(changes)
 
     # Nodes
@@ -91,7 +94,7 @@ class Controller:
         disk: bytes = b"",
         cluster_id: str = "",
     ) -> Decision:
-        """A node has started. It is fenced until it has read the log up to here."""
+        """Register a node that has started; it is fenced until it has applied the log to here."""
         before = self.metadata.nodes.get(node)
         if before is not None and before.incarnation == incarnation:
             self._check_cluster(cluster_id)
@@ -104,7 +107,7 @@ class Controller:
         self._sessions.registered(node, now_ms)
         fact = NodeFact(node, incarnation, dict(addresses), rack=rack, disk=disk)
         if before is not None:
-            # What operators want of a node outlives a restart.
+            # What operators have set for a node survives a restart.
             fact = msgspec.structs.replace(
                 fact,
                 is_draining=before.is_draining,
@@ -117,7 +120,7 @@ class Controller:
     def check_register(
         self, node: int, addresses: Mapping[str, str], *, now_ms: int, cluster_id: str = ""
     ) -> None:
-        """Raise when a new incarnation of the node would be refused."""
+        """Raise if a new incarnation of the node would be refused."""
         self._check_cluster(cluster_id)
         before = self.metadata.nodes.get(node)
         if before is None and len(self.metadata.nodes) >= NODES_MAX:
@@ -125,10 +128,11 @@ class Controller:
         if before is not None and self._is_elsewhere(before, addresses, now_ms):
             raise NodeConflict(node)
         if before is not None and not before.is_fenced and self._has_assumed(node):
-            # Whoever starts anew leaves the in-sync sets that others are in. After an outage of all
-            # nodes none but the last would be in them, if the others still count as alive.
+            # A node that registers again leaves the in-sync sets that have other members. If the
+            # others were only assumed to be alive after an outage of all nodes, the last node to
+            # start would be the only member left in them.
             raise RequestTimedOut(
-                f"It is not known yet which nodes are alive besides node {node}; retry."
+                f"The controller does not know yet which nodes other than {node} are alive; retry."
             )
 
     def heartbeat(
@@ -141,9 +145,10 @@ class Controller:
         now_ms: int,
         integrity: Sequence[CopyClaim] = (),
     ) -> Decision:
-        """A node lives, has read the log up to `applied_index`, and may want to stop.
+        """Renew a node's session, and drain it or unfence it if that is due.
 
-        `integrity` are its in-sync copies that may lack what they had, as of that index.
+        The node has applied the log up to `applied_index`. `integrity` lists its in-sync replicas
+        that may lack records, as of that index.
         """
         fact = self._registered(node, incarnation)
         session = self._sessions.heard(node, now_ms)
@@ -152,14 +157,14 @@ class Controller:
             fact = msgspec.structs.replace(fact, is_stopping=True)
             changes += consequences.drained(self.metadata, fact)
         has_read = session.index is not None and applied_index >= session.index
-        # Who is about to stop will start again, with a new incarnation, and be trusted then.
+        # A stopping node is unfenced only after its restart, as a new incarnation.
         if fact.is_fenced and has_read and not fact.is_stopping:
             free = msgspec.structs.replace(fact, is_fenced=False)
             changes += consequences.trusted(self.metadata, free, integrity)
         return self._decide(changes)
 
     def leave(self, node: int, incarnation: bytes) -> Decision:
-        """A node stops now: nobody has to wait until its session expires."""
+        """Fence a node that is stopping, without waiting for its session to expire."""
         fact = self._registered(node, incarnation)
         gone = msgspec.structs.replace(fact, is_fenced=True, is_stopping=True)
         if gone == fact:
@@ -167,7 +172,7 @@ class Controller:
         return self._decide([*consequences.left(self.metadata, [node]), gone])
 
     def drain(self, node: int, *, is_wanted: bool = True) -> Decision:
-        """Move leaders away from a node and give it no others, until the wish is taken back."""
+        """Move leaders away from a node and elect it for none, until the drain is ended."""
         fact = self.metadata.nodes.get(node)
         if fact is None:
             raise UnknownNode(node)
@@ -183,7 +188,7 @@ class Controller:
         feeding_bytes_per_second: int | None,
         catching_up_bytes_per_second: int | None,
     ) -> Decision:
-        """Limit what a node sends to copies not in sync, and what its own such copies take."""
+        """Limit what a node sends to replicas not in sync, and what its own such replicas fetch."""
         fact = self.metadata.nodes.get(node)
         if fact is None:
             raise UnknownNode(node)
@@ -199,13 +204,13 @@ class Controller:
         return self._decide([after] if after != fact else [])
 
     def unregister(self, node: int) -> Decision:
-        """Forget a node that has stopped for good and keeps nothing."""
+        """Remove a node that has stopped for good and has no replicas."""
         self.check_unregister(node)
         self._sessions.forget(node)
         return self._decide([Forget(node_key(node))])
 
     def check_unregister(self, node: int) -> None:
-        """Raise when `unregister` would be refused."""
+        """Raise if `unregister` would be refused."""
         fact = self.metadata.nodes.get(node)
         if fact is None:
             raise UnknownNode(node)
@@ -213,14 +218,14 @@ class Controller:
             raise NodeInUse(f"Node {node} is running; stop it first.")
         count = self.metadata.partitions.replica_count(node)
         if count:
-            raise NodeInUse(f"Node {node} keeps {count} replicas; reassign them first.")
+            raise NodeInUse(f"Node {node} has {count} replicas; reassign them first.")
 
     def lost(self, node: int) -> None:
-        """A node was found to be gone: the next `tick` does not wait for its session to expire."""
+        """End a node's session at once because the node was found to be gone."""
         self._sessions.end(node)
 
     def tick(self, now_ms: int) -> Decision:
-        """Fence who is silent or gone, and now and then put leaders where they belong."""
+        """Fence nodes whose session has ended, and periodically rebalance leaders."""
         silent = self._sessions.expired(self.metadata.nodes.values(), now_ms)
         changes: list[Change] = []
         if silent:
@@ -228,7 +233,7 @@ class Controller:
             nodes = self.metadata.nodes
             changes += [msgspec.structs.replace(nodes[node], is_fenced=True) for node in silent]
             for node in silent:
-                self._sessions.decided(node)  # It must have read this before it is trusted again.
+                self._sessions.decided(node)  # It must have applied this before it is unfenced.
         decided = self._decide(changes)
         is_due = now_ms - self._rebalanced_ms >= self._settings.rebalance_ms
         if is_due or self._is_strange:
@@ -258,7 +263,10 @@ class Controller:
         version: int,
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Decision:
-        """What the leader `node` asks for. `incarnations` are those in which it saw the members."""
+        """Change the in-sync set as proposed by the leader `node`.
+
+        `incarnations` are those in which the leader saw the members.
+        """
         fact = self._partition(topic_id, number)
         after = partition_changes.in_sync_changed(
             self.metadata,
@@ -272,7 +280,7 @@ class Controller:
         return self._decide([after] if after is not fact else [])
 
     def claim_copies(self, node: int, incarnation: bytes, copies: Sequence[CopyClaim]) -> Decision:
-        """What a node has of partitions about which those in sync are in doubt."""
+        """Record what a node has of partitions without a replica that is known to be complete."""
         self._registered(node, incarnation)
         standing = Standing(self.metadata.nodes)
         return self._decide(partition_changes.weighed(self.metadata, node, copies, standing))
@@ -280,14 +288,14 @@ class Controller:
     def give_up_copy(
         self, node: int, incarnation: bytes, topic_id: bytes, number: int, *, version: int
     ) -> Decision:
-        """A node cannot read a part of its copy; whoever can should lead, and let it heal."""
+        """Move leadership away from a damaged replica, so that it can recover."""
         self._registered(node, incarnation)
         fact = self._partition(topic_id, number)
         after = partition_changes.given_up(self.metadata, fact, node=node, version=version)
         return self._decide([after] if after is not fact else [])
 
     def elect(self, topic_id: bytes, number: int, *, is_unclean: bool = False) -> Decision:
-        """The preferred leader, or any replica that is alive if nobody in sync is."""
+        """Elect the preferred leader; if unclean, any live replica when none in sync is alive."""
         fact = self._partition(topic_id, number)
         return self._decide([partition_changes.elected(self.metadata, fact, is_unclean=is_unclean)])
 
@@ -299,7 +307,7 @@ class Controller:
         *,
         throttle_bytes_per_second: int | None = None,
     ) -> Decision:
-        """Without a word about its throttle, a move keeps that which it has."""
+        """Move a partition to other replicas; without a throttle, a move keeps the one it has."""
         fact = self._partition(topic_id, number)
         after = partition_changes.moved(self.metadata, fact, replicas)
         if throttle_bytes_per_second is not None:
@@ -320,7 +328,7 @@ class Controller:
     def end_routing(
         self, node: int, topic_id: bytes, told: Mapping[int, tuple[int, int]]
     ) -> Decision:
-        """Where old routing ended: leader epoch and offset of each partition that `node` leads."""
+        """Record where old routing ended: epoch and offset of partitions that `node` leads."""
         return self._decide(
             partition_changes.routing_ended(self.metadata, topic_id, node=node, told=told)
         )
@@ -360,7 +368,7 @@ class Controller:
     def configure_topic(self, name: str, settings: Mapping[str, str]) -> Decision:
         decided = self._decide(topic_changes.configured(self.metadata, name, settings))
         topic = topic_changes.known(self.metadata, name)
-        # Unclean elections may be allowed from now on.
+        # The new settings may allow unclean elections.
         kept = self.metadata.partitions.of_topic(topic.id)
         return decided + self._decide(consequences.resolved(self.metadata, kept))
 
@@ -369,13 +377,13 @@ class Controller:
         return self._decide(topic_changes.deleted(self.metadata, name))
 
     def create_internal_topics(self, new_id: Callable[[], bytes]) -> Decision:
-        """Those that are missing, on as many nodes as there are; they grow as nodes join."""
+        """Create missing internal topics on as many nodes as there are; they spread later."""
         return self._decide(
             topic_changes.internal_created(self.metadata, self._internal_topics, new_id)
         )
 
     def adopt(self, node: int) -> Decision:
-        """Make the topics that a single node has brought along partitions of the cluster."""
+        """Turn the topics of a former single node into partitions of the cluster."""
         if node not in self.metadata.nodes:
             raise UnknownNode(node)
         decided = self._decide(topic_changes.adopted(self.metadata, node))
@@ -385,7 +393,7 @@ class Controller:
     # Deciding
 
     def _decide(self, changes: Iterable[Change]) -> Decision:
-        """Take the changes for true, since whatever is decided next will be committed after."""
+        """Apply the changes at once, since every later decision is committed after this one."""
         decision = tuple(changes)
         self.metadata.apply_all(decision)
         return decision
@@ -404,7 +412,7 @@ class Controller:
         return fact
 
     def _has_assumed(self, node: int) -> bool:
-        """Whether others count as alive of whom this controller has heard nothing yet."""
+        """Return whether other unfenced nodes have not sent a heartbeat to this controller yet."""
         nodes = self.metadata.nodes.values()
         others = (one.id for one in nodes if one.id != node and not one.is_fenced)
         return any(self._sessions.is_assumed(other) for other in others)
@@ -414,9 +422,10 @@ class Controller:
         return known is not None and known.incarnation == change.incarnation
 
     def _is_elsewhere(self, before: NodeFact, addresses: Mapping[str, str], now_ms: int) -> bool:
-        """Whether a node of this id is running that cannot be the one which asks.
+        """Return whether another live process has this node id.
 
-        Two processes cannot listen at one address: at the same one, the former is gone.
+        Two processes cannot listen at one address: with the same address, the former process is
+        gone.
         """
         is_running = not before.is_fenced and self._sessions.is_heard(before.id, now_ms)
         return is_running and before.addresses != dict(addresses)

@@ -1,4 +1,4 @@
-"""Commands that reach the active controller, and what it decides about them."""
+"""Dispatch of commands to the active controller."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from goqueue.model.errors import UnknownTopic
 def decide(
     controller: Controller, command: ClusterCommand, *, replication_factor: int, now_ms: int
 ) -> Decided:
-    """The changes to propose and the answer for whoever asked; raises what is refused.
+    """Return the changes to propose and the result for the caller; raise if refused.
 
-    `replication_factor` is for topics whose creator does not say.
+    `replication_factor` applies to topics whose creator does not name one.
     """
     if isinstance(command, CreateTopic):
         return _create(controller, command, replication_factor), None
@@ -53,11 +53,11 @@ def decide(
 def _create(controller: Controller, command: CreateTopic, replication_factor: int) -> Decision:
     known = controller.metadata.topic(command.name)
     if known is not None and known.id == command.id:
-        return ()  # The answer to the first asking was lost.
+        return ()  # A retry: the answer to the first request was lost.
     wanted = command.replication_factor
     if wanted < 0:
         nodes = controller.metadata.nodes.values()
-        # One that is away just now comes back, and should have its copies then.
+        # Nodes that are temporarily down count too; they get their replicas when they return.
         wanted = max(1, min(replication_factor, sum(not node.is_draining for node in nodes)))
     return controller.create_topic(
         TopicFact(command.id, command.name, command.partition_count, command.settings),

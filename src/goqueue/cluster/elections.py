@@ -1,13 +1,14 @@
-"""Who leads a partition: pure steps from one fact about it to the next.
+"""Election of partition leaders: pure steps from one state of a partition to the next.
 
-A leader is taken from the in-sync members, for they have everything that is committed. Every step
-raises the version, and a change of leader raises the leader epoch; that is what turns away those
-who decided on an older state.
+A leader is taken from the in-sync replicas, because they have everything that is committed. Every
+step raises the version, and a change of leader raises the leader epoch; this fences those that
+decided on an older state.
 
-A copy that comes back from a power cut may have been cut where its end was torn, and nobody there
-can tell a torn write from one that was acknowledged and has rotted. Such a member does not lead by
-itself: it claims what it has, and of enough claims the greatest leads. As with votes in Raft, the
-copy whose last batch is of the newest epoch, and of those the longest, has all that others have.
+After a power failure recovery may have truncated a replica at its torn end, and the node cannot
+distinguish a torn write from an acknowledged one that was corrupted later. Such a suspect replica
+is not elected directly: its node claims what it has, and of enough claims the greatest leads. As
+with votes in Raft, the replica whose last batch has the newest epoch, and among those the longest,
+has everything that the others have.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNCLEAN_SETTING = "unclean_leader_election_enable"
 
 
 class Standing:
-    """Which nodes may be in sync and which may lead, as it will be when `gone` are fenced."""
+    """Which nodes may be in sync and which may lead, once `gone` are fenced."""
 
     __slots__ = ("_gone", "_nodes")
 
@@ -46,13 +47,13 @@ def changed(
     is_lost: bool | None = None,
     claims: Mapping[int, Claim] | None = None,
 ) -> PartitionFact:
-    """The next fact about a partition, or the same one when nothing is new."""
+    """Return the next state of a partition, or the same object if nothing changes."""
     leader = fact.leader if leader is None else leader
     members = fact.in_sync if in_sync is None else in_order(fact, in_sync)
     is_lost = fact.is_lost if is_lost is None else is_lost
     told = fact.claims if claims is None else tuple(sorted(claims.items()))
     if leader != NO_LEADER:
-        told = ()  # Whoever follows has from the leader what it lacks.
+        told = ()  # Followers get what they lack from the leader.
     if (leader, members, is_lost, told) == (fact.leader, fact.in_sync, fact.is_lost, fact.claims):
         return fact
     return msgspec.structs.replace(
@@ -67,14 +68,14 @@ def changed(
 
 
 def in_order(fact: PartitionFact, nodes: Collection[int]) -> tuple[int, ...]:
-    """The same nodes in the order in which they should lead."""
+    """Return the same nodes in the order of preference as leader."""
     return tuple(node for node in fact.members if node in nodes)
 
 
 def candidate(fact: PartitionFact, standing: Standing, *, among: Collection[int]) -> int:
-    """The best leader among the in-sync members given, or NO_LEADER.
+    """Return the best leader among the given in-sync replicas, or NO_LEADER.
 
-    A node that is being drained is better than none: it is alive and has all that is committed.
+    A node that is being drained is better than none: it is alive and has everything committed.
     """
     if fact.is_lost:
         return NO_LEADER
@@ -86,10 +87,10 @@ def candidate(fact: PartitionFact, standing: Standing, *, among: Collection[int]
 def settled(
     fact: PartitionFact, standing: Standing, *, allows_unclean: bool = False
 ) -> PartitionFact:
-    """The partition in accord with who is alive: fenced nodes neither lead it nor count for it.
+    """Remove fenced nodes from leadership and from the in-sync set.
 
-    When all in-sync members are gone they stay in the set, since only they have everything: the
-    first that comes back leads, if it is sure of that itself.
+    If all in-sync replicas are gone they stay in the set, since only they have everything: the
+    first that returns leads, unless its replica is suspect.
     """
     alive = [node for node in fact.in_sync if standing.is_alive(node)]
     if fact.leader in alive:
@@ -104,9 +105,9 @@ def settled(
 
 
 def claimed(fact: PartitionFact, node: int, claim: Claim) -> PartitionFact:
-    """The partition after a node has told what it still has of it.
+    """Return the partition after a node has claimed what its replica has.
 
-    A member in sync tells because it is not sure to have everything, others because they are asked.
+    In-sync nodes claim because their replica is suspect, others because they were asked to.
     """
     if fact.leader != NO_LEADER:
         return fact
@@ -114,13 +115,13 @@ def claimed(fact: PartitionFact, node: int, claim: Claim) -> PartitionFact:
 
 
 def _fullest(fact: PartitionFact, standing: Standing) -> list[int]:
-    """Those with the greatest claim, who have the same; none until enough have told theirs.
+    """Return the nodes with the greatest claim, whose logs are equal; none if claims are missing.
 
-    What is committed was on every member of some in-sync set. Whether half of the copies or fewer
-    have rotted, more than half of them, all in sync, include one that is whole. With fewer in sync
-    everybody has to be heard: who left the set before a record was committed cannot be told any
-    more from who left it afterwards. A copy that cannot be opened may have everything, so whoever
-    claims nothing has not been heard yet.
+    What is committed was on every member of some in-sync set. If at most half of the replicas are
+    corrupted, more than half of them, all in sync, include an intact one. With fewer in sync, all
+    replicas must claim: one that left the set before a record was committed cannot be distinguished
+    from one that left it afterwards. A replica that cannot be opened may have everything, so an
+    empty claim does not count.
     """
     claims = {
         node: claim
@@ -135,10 +136,10 @@ def _fullest(fact: PartitionFact, standing: Standing) -> list[int]:
 
 
 def is_claim_due(fact: PartitionFact, node: int) -> bool:
-    """Whether a node is asked what it has of a partition, as soon as it can tell.
+    """Return whether a node should claim what it has of a partition as soon as it can.
 
-    One that is not in sync is, for those who are may lack it; and so is whoever could not open its
-    copy when it told of its doubts.
+    A node that is not in sync should, because those in sync may lack records; so should a node that
+    could not open its replica when it reported its suspect replicas.
     """
     is_open = fact.leader == NO_LEADER and bool(fact.claims) and not fact.is_lost
     if not is_open or node not in fact.members:
@@ -148,12 +149,12 @@ def is_claim_due(fact: PartitionFact, node: int) -> bool:
 
 
 def given_up(fact: PartitionFact, node: int, standing: Standing) -> PartitionFact:
-    """The partition after a member has found its copy damaged, led by another if one can.
+    """Return the partition after a node has found its replica damaged, led by another if possible.
 
-    It drops what it has from there on and gets it again, for which it must not count as in sync.
-    So it stays in sync, with a hole, unless more than half of the copies are in sync without it, or
-    the other one of two: they might have holes elsewhere. The new epoch is for the leader to forget
-    how far it was.
+    The node truncates its replica at the damage and fetches the rest again, and must not be in sync
+    meanwhile. It stays in sync, with a gap, unless more than half of the replicas are in sync
+    without it, or there are just two replicas: the others might have gaps elsewhere. The epoch is
+    raised so that the leader discards the position it has recorded for this follower.
     """
     others = [one for one in fact.in_sync if one != node and standing.is_alive(one)]
     leader = candidate(fact, standing, among=others) if fact.leader == node else fact.leader
@@ -168,12 +169,12 @@ def given_up(fact: PartitionFact, node: int, standing: Standing) -> PartitionFac
 
 
 def unclean_candidate(fact: PartitionFact, standing: Standing) -> int:
-    """Someone alive who has at least a part of the records, or NO_LEADER.
+    """Return a live replica that has at least part of the records, or NO_LEADER.
 
-    A replica that is only being added may have nothing yet, and would end the move in its favour.
+    A replica that is only being added may be empty, and its election would complete the move.
     """
     alive = [node for node in fact.replicas if standing.is_alive(node)]
-    # When the disks of the in-sync members are lost, the others have more than they do.
+    # If the disks of the in-sync replicas are lost, the others have more than they do.
     alive.sort(key=lambda node: fact.is_lost and node in fact.in_sync)
     claims = fact.claimed
     told = [node for node in alive if claims.get(node, NOTHING_CLAIMED) != NOTHING_CLAIMED]
@@ -183,7 +184,7 @@ def unclean_candidate(fact: PartitionFact, standing: Standing) -> int:
 
 
 def without_disk(fact: PartitionFact, node: int) -> PartitionFact:
-    """The partition after a node has lost what it kept of it."""
+    """Return the partition after a node has lost its disk."""
     claims = {other: claim for other, claim in fact.claims if other != node}
     fact = changed(fact, claims=claims)
     if node not in fact.in_sync:
@@ -196,7 +197,7 @@ def without_disk(fact: PartitionFact, node: int) -> PartitionFact:
 
 
 def moved_away(fact: PartitionFact, standing: Standing) -> PartitionFact:
-    """The partition led by someone who takes leaders, when its leader no longer does."""
+    """Move leadership to a node that takes leaders, if the current leader no longer does."""
     if fact.leader == NO_LEADER or standing.takes_leaders(fact.leader):
         return fact
     leader = candidate(fact, standing, among=fact.in_sync)
@@ -204,7 +205,7 @@ def moved_away(fact: PartitionFact, standing: Standing) -> PartitionFact:
 
 
 def preferred(fact: PartitionFact, standing: Standing) -> PartitionFact:
-    """The partition led by the first of its replicas, when that one can."""
+    """Move leadership to the preferred replica, if it can lead."""
     first = (fact.target or fact.replicas)[0]
     is_sure = first in fact.in_sync and first not in fact.claimed and not fact.is_lost
     if is_sure and standing.takes_leaders(first):

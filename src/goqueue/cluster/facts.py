@@ -1,7 +1,7 @@
-"""The facts that a cluster agrees on, their keys, and their form on disk and between nodes.
+"""The metadata entries of a cluster ("facts"), their keys and their encoding.
 
-A fact states the whole of one thing under a key; a later fact under the same key replaces it, and
-`Forget` takes a key back. A decision is a run of such changes that take effect together.
+A fact is the complete state of one thing under a key; a later fact under the same key replaces it,
+and `Forget` removes a key. A decision is a sequence of such changes that take effect atomically.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ GROUP_CONFIG = "group"
 
 NO_LEADER = -1
 END_UNKNOWN = -1
-FEATURE_LEVEL = 2  # the newest kind of facts that this version understands
+FEATURE_LEVEL = 2  # the newest feature level that this version supports
 _DECISION_VERSION = 1
 
-PartitionKey = tuple[bytes, int]  # the id of a topic and the number of a partition
+PartitionKey = tuple[bytes, int]  # topic id and partition number
 
 
 class TopicFact(msgspec.Struct, frozen=True, tag="topic"):
-    """A topic exists, with this many partitions and these settings of its own."""
+    """A topic, with its partition count and its own settings."""
 
     id: TopicId
     name: Name
@@ -78,12 +78,12 @@ class NextProducerId(msgspec.Struct, frozen=True, tag="producer_id"):
 
 
 class NamedProducer(msgspec.Struct, frozen=True, tag="named_producer"):
-    """The producer that a part of the broker is, so that its batches are known after a restart."""
+    """The producer identity of a part of the broker; its batches are recognised after restarts."""
 
     name: Name
     producer_id: ProducerId
     epoch: ProducerEpoch
-    producer_id_before: ProducerId = -1  # until its epochs were used up
+    producer_id_before: ProducerId = -1  # the one before, whose epochs were exhausted
 
     @property
     def key(self) -> bytes:
@@ -91,7 +91,7 @@ class NamedProducer(msgspec.Struct, frozen=True, tag="named_producer"):
 
 
 class QueueGroupFact(msgspec.Struct, frozen=True, tag="queue_group"):
-    """A queue group exists, with these settings. A group of that name made later has another id."""
+    """A queue group and its settings. A later group of the same name has another id."""
 
     id: bytes
     name: str
@@ -111,12 +111,12 @@ class NamedQueueFact(msgspec.Struct, frozen=True, tag="named_queue", omit_defaul
     group: str
     created_ms: Milliseconds
     modified_ms: Milliseconds
-    attributes: dict[str, str] = {}  # what they mean is for those to say who set them
+    attributes: dict[str, str] = {}  # interpreted only by those that set them
     tags: dict[str, str] = {}
-    is_ordered: bool = False  # messages of one key come in order, and duplicates are not stored
-    made_topic: bool = False  # the topic came with the queue and goes with it
-    version: Version = 1  # one more than that which it replaces
-    # By partition: deduplication ids of records below these offsets do not count any more.
+    is_ordered: bool = False  # messages of one key stay in order, and duplicates are not stored
+    made_topic: bool = False  # the topic was created with the queue and is deleted with it
+    version: Version = 1  # one more than the version it replaces
+    # By partition: deduplication ids of records below these offsets no longer count.
     ids_forgotten: tuple[tuple[PartitionNumber, Offset], ...] = ()
 
     @property
@@ -125,12 +125,12 @@ class NamedQueueFact(msgspec.Struct, frozen=True, tag="named_queue", omit_defaul
 
 
 class JobFact(msgspec.Struct, frozen=True, tag="job"):
-    """Long work that survives restarts; whoever does it knows what its body means."""
+    """A long-running job that survives restarts; its body is opaque here."""
 
     kind: str
     id: str
     body: bytes
-    # Where nodes may contend for a job, one more than that which it replaces; else 0.
+    # If nodes may contend for a job, one more than the version it replaces; otherwise 0.
     version: Version = 0
 
     @property
@@ -139,10 +139,10 @@ class JobFact(msgspec.Struct, frozen=True, tag="job"):
 
 
 class ConfigFact(msgspec.Struct, frozen=True, tag="config"):
-    """Settings that were changed while the cluster runs, of a node, of all nodes, or of a group."""
+    """Settings changed at run time, of a node, of all nodes or of a group."""
 
     kind: str  # BROKER_CONFIG or GROUP_CONFIG
-    name: str  # of the group, or the id of the node; empty for all nodes
+    name: str  # group name or node id; empty for all nodes
     settings: dict[str, str]
 
     @property
@@ -151,7 +151,7 @@ class ConfigFact(msgspec.Struct, frozen=True, tag="config"):
 
 
 class ClusterFact(msgspec.Struct, frozen=True, tag="cluster"):
-    """Which cluster this is, and the newest kind of facts that its log may contain."""
+    """The identity of the cluster, and the feature level that its log may use."""
 
     cluster_id: str
     feature_level: Version = FEATURE_LEVEL
@@ -162,18 +162,18 @@ class ClusterFact(msgspec.Struct, frozen=True, tag="cluster"):
 
 
 class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
-    """A node belongs to the cluster; a new incarnation begins with each start of its process."""
+    """A member of the cluster; each start of its process begins a new incarnation."""
 
     id: NodeId
     incarnation: Identity
-    addresses: Addresses = {}  # by the name of the listener
-    is_fenced: bool = True  # it leads nothing and counts in no in-sync set
-    is_draining: bool = False  # an operator wants it to lead nothing, until the wish is taken back
-    is_stopping: bool = False  # it wants to lead nothing itself, until it starts again
+    addresses: Addresses = {}  # by listener name
+    is_fenced: bool = True  # it leads nothing and is in no in-sync set
+    is_draining: bool = False  # drained by an operator, until that is ended
+    is_stopping: bool = False  # drained by the node itself before it stops
     rack: str = ""
-    disk: Identity = b""  # made together with its data; another one means that the data is lost
-    # Bytes per second that it sends to copies not in sync, and that such copies of its own take; 0
-    # leaves that to its settings.
+    disk: Identity = b""  # disk id, created with the data; another one means that the data is lost
+    # Bytes per second that it sends to replicas not in sync, and that its own such replicas fetch;
+    # 0 means the limit of its settings.
     feeding_bytes_per_second: BytesPerSecond = 0
     catching_up_bytes_per_second: BytesPerSecond = 0
 
@@ -187,39 +187,39 @@ class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
 
 
 class Claim(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """How far a copy is whole. Of two, the greater has all that the lesser has."""
+    """How far a replica is intact. The replica with the greater claim has everything."""
 
     last_epoch: LeaderEpoch
     end_offset: Offset
 
 
-NOTHING_CLAIMED = Claim(-1, -1)  # the copy cannot be opened, and what it has is not known yet
+NOTHING_CLAIMED = Claim(-1, -1)  # the replica cannot be opened, so its content is unknown
 
 
 class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """Who keeps a partition, who of them has all that is committed, and who leads.
+    """Replicas, in-sync set and leader of a partition.
 
-    While replicas are being moved, `replicas` are those from before, `adding` are new ones that
-    already follow, `removing` will go, and `target` is the list that will replace `replicas`.
+    During a reassignment, `replicas` are the former ones, `adding` are new ones that already
+    follow, `removing` will be removed, and `target` is the list that will replace `replicas`.
     """
 
     topic_id: TopicId
     number: PartitionNumber
-    replicas: NodeIds  # the first one leads when it can
+    replicas: NodeIds  # the first is the preferred leader
     in_sync: NodeIds
     leader: NodeIdOrNone = NO_LEADER
-    leader_epoch: LeaderEpoch = 0  # grows whenever the leader changes
-    version: Version = 0  # grows with every change
+    leader_epoch: LeaderEpoch = 0  # raised whenever the leader changes
+    version: Version = 0  # raised with every change
     adding: NodeIds = ()
     removing: NodeIds = ()
     target: NodeIds = ()
-    # All in-sync members have lost their disks. Only an operator may decide to go on without what
-    # was committed.
+    # All in-sync members have lost their disks. Only an operator may decide to continue without
+    # what was committed.
     is_lost: bool = False
-    # While nobody leads: what nodes still have whose copies may lack what was committed, by node.
+    # While there is no leader: by node, what replicas have that may lack committed records.
     claims: tuple[tuple[NodeId, Claim], ...] = ()
-    # What each node may send to new copies of all partitions that move with the same throttle; 0
-    # for no such limit. It ends with the move.
+    # What each node may send to new replicas of all partitions that move with the same throttle; 0
+    # is no such limit. It ends with the move.
     throttle_bytes_per_second: BytesPerSecond = 0
 
     @property
@@ -232,7 +232,7 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
 
     @property
     def members(self) -> tuple[int, ...]:
-        """All nodes that keep the partition now, in the order in which they should lead."""
+        """Return all nodes with a replica, in order of preference as leader."""
         return self.replicas + self.adding
 
     @property
@@ -245,14 +245,14 @@ class PartitionFact(msgspec.Struct, frozen=True, tag="partition", omit_defaults=
 
 
 class RoutingEpoch(msgspec.Struct, frozen=True):
-    """Keys were spread over this many partitions, and no longer from these offsets on."""
+    """Keys were distributed over this many partitions up to these offsets."""
 
     partition_count: PartitionCount
-    ends: tuple[Offset, ...]  # per partition; END_UNKNOWN until its leader has told
+    ends: tuple[Offset, ...]  # per partition; END_UNKNOWN until its leader has reported it
 
 
 class RoutingFact(msgspec.Struct, frozen=True, tag="routing"):
-    """How the keys of a topic that has grown were spread over its partitions, oldest first."""
+    """How the keys of a topic that has grown were distributed over its partitions, oldest first."""
 
     topic_id: TopicId
     ended: tuple[RoutingEpoch, ...]
@@ -263,7 +263,7 @@ class RoutingFact(msgspec.Struct, frozen=True, tag="routing"):
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """What was stated under this key no longer holds."""
+    """Removes the fact under this key."""
 
     key: bytes
 
@@ -284,7 +284,7 @@ Fact = (
 Change = Fact | Forget
 Decision = tuple[Change, ...]
 
-# Sorted keys make equal facts equal bytes, whoever has made them.
+# Sorted keys encode equal facts to equal bytes on every node.
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[Change, ...])
 
@@ -306,33 +306,33 @@ def encode_decision(changes: Iterable[Change]) -> bytes:
 
 
 def encode_readable(changes: Iterable[Change]) -> bytes:
-    """The bytes of a decision that every node can read; MalformedRequest if none could.
+    """Encode a decision that every node can decode; raise MalformedRequest otherwise.
 
-    What is in the log of the quorum cannot be taken back, and a node that cannot read it stops. So
-    the controller makes sure of it before it proposes anything.
+    An entry of the quorum's log cannot be undone, and a node that cannot decode it stops. So the
+    controller checks this before it proposes anything.
     """
     try:
         data = encode_decision(changes)
     except (OverflowError, UnicodeEncodeError) as error:
-        raise MalformedRequest(f"A decision cannot be written: {error}.") from error
+        raise MalformedRequest(f"A metadata entry cannot be encoded: {error}.") from error
     decode_decision(data)
     return data
 
 
 def decode_decision(data: bytes | memoryview) -> Decision:
-    """The changes of a decision.
+    """Decode the changes of a decision.
 
-    Nodes that passed over what they do not understand would no longer agree, so an unknown kind of
-    change is an error here.
+    Nodes that skipped changes they do not understand would diverge, so an unknown kind of change is
+    an error.
     """
     if not data:
-        raise MalformedRequest("An empty decision cannot be read.")
+        raise MalformedRequest("A metadata entry is empty.")
     if data[0] != _DECISION_VERSION:
         raise UnsupportedVersion(
-            f"The cluster has made a decision of version {data[0]}, and this node understands "
-            f"version {_DECISION_VERSION}; upgrade it."
+            f"The cluster has a metadata entry of version {data[0]}, and this node supports "
+            f"version {_DECISION_VERSION}; upgrade this node."
         )
     try:
         return _decoder.decode(data[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedRequest(f"A decision of the cluster cannot be read: {error}.") from error
+        raise MalformedRequest(f"A metadata entry cannot be decoded: {error}.") from error

@@ -1,10 +1,10 @@
-"""How new nodes agree on one cluster: Paxos for a single decision, the first there is.
+"""How new nodes agree on one cluster: single-decree Paxos.
 
-Whoever tries asks the others for a promise to take no part in earlier attempts, and is told what
-they have agreed to before. If that is anything, it may be what most have agreed to, so the newest
-of it is proposed again, and else a new cluster. Once enough nodes have accepted the same proposal
-nothing else can ever be agreed on, whoever fails. A promise binds a node together with its disk:
-one that lost it meanwhile has forgotten the promise, and must not accept in its name.
+The proposer requests promises to take no part in earlier ballots; a promise returns what the node
+has accepted before. If any node has accepted a value, a majority may have, so the newest accepted
+value is proposed again; otherwise a new cluster is. Once enough nodes have accepted the same
+proposal, no other can be chosen, whatever fails. A promise binds a node together with its disk: a
+node that has lost its disk has lost the promise, and must not accept on its strength.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from goqueue.model.errors import MalformedRequest
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
-    """Promise to take no part in an attempt before this one, of nodes that know these."""
+    """Requests a promise to take no part in earlier ballots, from nodes with the same list."""
 
     ballot: Ballot
     known: tuple[int, ...]
@@ -34,7 +34,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
 
 
 class Propose(msgspec.Struct, frozen=True, array_like=True, tag="propose"):
-    """Accept this, if you are one of those that have promised."""
+    """Requests acceptance, from the nodes that have promised."""
 
     ballot: Ballot
     formed: Formed
@@ -55,11 +55,11 @@ def decode_question(data: bytes) -> Question:
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"This is not how a cluster is founded: {error}.") from error
+        raise MalformedRequest(f"A bootstrap message cannot be decoded: {error}.") from error
 
 
 def answer_question(me: Self, question: Question) -> Self:
-    """The node after it has answered; unchanged if it refuses. To be kept before it is told."""
+    """Return the node's state after its answer, to be saved before sending; the same if refused."""
     if not me.may_found or question.ballot < me.promised:
         return me
     if isinstance(question, Prepare):
@@ -73,10 +73,10 @@ def answer_question(me: Self, question: Question) -> Self:
 
 
 class Attempt:
-    """One ballot, as the node that tries it sees it."""
+    """One ballot, from the view of its proposer."""
 
     def __init__(self, me: Self, ballot: Ballot, awaited: Collection[int]) -> None:
-        """`awaited` are those that should be there, and are worth a moment's patience."""
+        """`awaited` are nodes expected to be present, for which the proposer waits a moment."""
         self.ballot = ballot
         self.question: Question = Prepare(ballot, me.known, me.is_listed)
         self.is_overruled = False
@@ -88,7 +88,7 @@ class Attempt:
         self._acceptances: set[int] = set()
 
     def hear(self, answer: Self) -> None:
-        """A node has told what it is, after it was asked the question or by itself."""
+        """Process the state reported by a node, in answer to the question or unsolicited."""
         if answer.promised > self.ballot:
             self.is_overruled = True
         elif answer.id not in self._me.known or answer.promised != self.ballot:
@@ -101,14 +101,14 @@ class Attempt:
                 self.decided = self.question.formed
 
     def may_propose(self, *, is_late: bool) -> bool:
-        """Whether enough have promised, and all that are awaited unless it is late."""
+        """Return whether enough nodes have promised, and all awaited ones unless it is late."""
         if not isinstance(self.question, Prepare) or self.is_overruled:
             return False
         is_complete = self._awaited <= self._promises.keys()
         return len(self._promises) >= self._quorum and (is_complete or is_late)
 
     def propose(self) -> None:
-        """Have the next question be whether the others accept what follows from their promises."""
+        """Make the next question a proposal that follows from the promises."""
         promises = self._promises.values()
         before = [one.accepted for one in promises if one.accepted is not None]
         if before:

@@ -1,12 +1,12 @@
-"""The metadata state machine: facts in, the current state out.
+"""The metadata state machine: facts in, current state out.
 
-A fact states the whole of one thing (a topic, the next free producer id), under a key. A later
-fact under the same key replaces it, and a key without a value forgets it. So the log of facts
-can be compacted, and replaying it in order gives the same state on every node.
+A fact is the complete state of one thing (a topic, the next free producer id) under a key. A later
+fact under the same key replaces it, and a key without a value removes it. So the log of facts can
+be compacted, and replaying it in order gives the same state on every node.
 
-A single node keeps its facts as records of a compacted log (`replay`, `change_record`). A cluster
-keeps them as decisions in a consensus log, with snapshots instead of compaction; facts about
-partitions exist only there, because they mean something only in their order.
+A single node stores its facts as records of a compacted log (`replay`, `change_record`). A cluster
+stores them as decisions in a consensus log, with snapshots instead of compaction; facts about
+partitions exist only there, because they are meaningful only in their order.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from goqueue.model.names import folded_topic_name
 
 FactT = TypeVar("FactT", bound=Fact)
 
-DELETED_NAMES_MAX = 10_000  # the oldest are forgotten; their folders are then kept, not removed
+DELETED_NAMES_MAX = 10_000  # the oldest are dropped; their folders are then kept, not removed
 _VERSION = b"\x01"
 _SNAPSHOT_MAGIC = b"GQMD"
 _SNAPSHOT_VERSION = 1
@@ -63,7 +63,7 @@ _snapshot_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bytes])
 
 
 class Metadata:
-    """All facts that hold now."""
+    """The current cluster metadata."""
 
     __slots__ = (
         "_by_id",
@@ -84,7 +84,7 @@ class Metadata:
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicFact] = {}
-        self._folded: dict[str, str] = {}  # names by what metrics make of them
+        self._folded: dict[str, str] = {}  # topic names by the name that metrics give them
         self._by_id: dict[bytes, TopicFact] = {}
         self.next_producer_id = 0
         self.producers: dict[str, NamedProducer] = {}
@@ -96,14 +96,14 @@ class Metadata:
         self.nodes: dict[int, NodeFact] = {}
         self.partitions = PartitionTable()
         self.routing: dict[bytes, RoutingFact] = {}
-        # Names whose deletion the log still speaks of, oldest first.
+        # Deleted topic names that the log still contains, oldest first.
         self.deleted: dict[str, None] = {}
 
     def topic(self, name: str) -> TopicFact | None:
         return self._topics.get(name)
 
     def topic_mistaken_for(self, name: str) -> str | None:
-        """A topic whose figures would be those of this one too: metrics take "." for "_"."""
+        """Return a topic whose metrics would collide with this one's: metrics turn "." into "_"."""
         return self._folded.get(folded_topic_name(name))
 
     def topic_by_id(self, topic_id: bytes) -> TopicFact | None:
@@ -113,14 +113,14 @@ class Metadata:
         return iter(list(self._topics.values()))
 
     def is_alive(self, node: int) -> bool:
-        """Whether a node may lead and be in sync."""
+        """Return whether a node may lead and be in sync."""
         fact = self.nodes.get(node)
         return fact is not None and not fact.is_fenced
 
     # Changing
 
     def apply_all(self, decision: Decision) -> None:
-        """Take over a whole decision; what follows from it must wait until all of it is here."""
+        """Apply a whole decision; its effects must wait until all of it is applied."""
         for change in decision:
             self.apply(change)
 
@@ -138,7 +138,7 @@ class Metadata:
             self.routing.pop(gone.id, None)
 
     def replay(self, record: Record) -> None:
-        """Apply one record of the log; keys of later versions are passed over."""
+        """Apply one record of the log; values of later versions are skipped."""
         if record.value is None:
             self._forget(record.key or b"")
         elif record.value[:1] == _VERSION:
@@ -157,7 +157,7 @@ class Metadata:
         self.next_producer_id = max(self.next_producer_id, fact.value)
 
     def _put_partition(self, fact: PartitionFact) -> None:
-        # A partition lives and dies with its topic; a fact that comes late has nothing to be about.
+        # A partition lives and dies with its topic; an entry that arrives later is ignored.
         if fact.topic_id in self._by_id:
             self.partitions.put(fact)
 
@@ -168,8 +168,8 @@ class Metadata:
     def _put_cluster(self, fact: ClusterFact) -> None:
         if fact.feature_level > FEATURE_LEVEL:
             raise UnsupportedVersion(
-                f"The cluster uses features of level {fact.feature_level}, and this node knows "
-                f"those up to {FEATURE_LEVEL}; upgrade it."
+                f"The cluster uses feature level {fact.feature_level}, and this node supports "
+                f"levels up to {FEATURE_LEVEL}; upgrade this node."
             )
         self.cluster = fact
 
@@ -205,7 +205,7 @@ class Metadata:
     # The whole state at once
 
     def facts(self) -> Iterator[Fact]:
-        """All facts, in an order that does not depend on how they came about."""
+        """Yield all facts, in an order that does not depend on their history."""
         if self.cluster is not None:
             yield self.cluster
         if self.next_producer_id:
@@ -222,12 +222,12 @@ class Metadata:
         yield from _in_order(self.configs)
 
     def snapshot(self) -> bytes:
-        """The whole state; the same state gives the same bytes on every node."""
+        """Encode the whole state; equal states give equal bytes on every node."""
         body = _encoder.encode((tuple(self.deleted), encode_decision(self.facts())))
         return _SNAPSHOT_MAGIC + bytes([_SNAPSHOT_VERSION]) + body
 
     def restore(self, snapshot: bytes) -> None:
-        """Forget everything and be in the state that `snapshot` was taken of."""
+        """Replace the whole state by that of `snapshot`."""
         deleted, facts = _split_snapshot(snapshot)
         restored = Metadata()
         restored.apply_all(decode_decision(facts))
@@ -236,7 +236,7 @@ class Metadata:
             setattr(self, name, getattr(restored, name))
 
     def copy(self) -> Metadata:
-        """Another one in the same state, which may go its own way."""
+        """Return an independent copy of the state."""
         twin = Metadata()
         twin.apply_all(tuple(self.facts()))
         twin.deleted = dict(self.deleted)
@@ -245,16 +245,16 @@ class Metadata:
 
 def _split_snapshot(snapshot: bytes) -> tuple[tuple[str, ...], bytes]:
     if snapshot[:4] != _SNAPSHOT_MAGIC:
-        raise MalformedRequest("These bytes are not a snapshot of the metadata.")
+        raise MalformedRequest("The data is not a metadata snapshot: its magic number is wrong.")
     if snapshot[4:5] != bytes([_SNAPSHOT_VERSION]):
         raise UnsupportedVersion(
-            f"The snapshot of the metadata has version {snapshot[4:5].hex()}, and this node reads "
-            f"version {_SNAPSHOT_VERSION}; upgrade it."
+            f"The metadata snapshot has version {snapshot[4:5].hex()}, and this node supports "
+            f"version {_SNAPSHOT_VERSION}; upgrade this node."
         )
     try:
         return _snapshot_decoder.decode(snapshot[5:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedRequest(f"The snapshot of the metadata cannot be read: {error}.") from error
+        raise MalformedRequest(f"The metadata snapshot cannot be decoded: {error}.") from error
 
 
 def _in_order(table: Mapping[Any, FactT]) -> Iterator[FactT]:
@@ -285,6 +285,6 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
 
 
 def change_record(change: Change, *, now_ms: int) -> Record:
-    """A change as a record of the log of a single node."""
+    """Encode a change as a record of a single node's log."""
     value = None if isinstance(change, Forget) else _VERSION + _encoder.encode(change)
     return Record(change.key, value, timestamp_ms=now_ms)

@@ -1,7 +1,7 @@
-"""Sessions of nodes with the active controller, and how far a drain has come.
+"""Sessions of nodes with the active controller, and the progress of a drain.
 
-A session is what the controller heard, not a fact: the next controller begins to count anew, so a
-change of controllers never costs a node its partitions.
+A session is volatile state of the controller, not metadata: the next controller starts all sessions
+anew, so a change of controller never costs a node its partitions.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from goqueue.cluster.metadata import Metadata
 
 @dataclass(slots=True)
 class Session:
-    """When a node was heard, and where in the log its present standing is written."""
+    """When a node sent its last heartbeat, and which log entry has its current registration."""
 
     heard_ms: int
-    index: int | None  # None until the log has it
-    is_over: bool = False  # before its time: the node was found to be gone, and not heard since
-    is_assumed: bool = False  # nothing was heard of the node yet; it was alive for a predecessor
+    index: int | None  # None until it is committed
+    is_over: bool = False  # ended early: the node was found to be gone
+    is_assumed: bool = False  # no heartbeat yet; the previous controller considered it alive
 
 
 @dataclass(slots=True)
 class Sessions:
-    """Which nodes are heard. Silence counts only while this controller listens."""
+    """The sessions of all nodes. Time counts only while this controller is running."""
 
     session_ms: int
     ticked_ms: int
     _by_node: dict[int, Session] = field(default_factory=dict)
 
     def begin(self, nodes: Iterable[int], *, index: int, now_ms: int) -> None:
-        """Listen to nodes that were registered before this controller became active."""
+        """Start sessions of nodes that were registered before this controller became active."""
         for node in nodes:
             self._by_node[node] = Session(now_ms, index, is_assumed=True)
 
@@ -45,17 +45,17 @@ class Sessions:
         return session
 
     def end(self, node: int) -> None:
-        """Somebody knows that a node is gone. Should that be wrong, it will be heard again."""
+        """End the session of a node that was found to be gone; a heartbeat would renew it."""
         if node in self._by_node:
             self._by_node[node].is_over = True
 
     def written(self, node: int, index: int) -> None:
-        """The log has a new word about a node; it must have read it before it is trusted."""
+        """Note the log entry that a node must have applied before it is unfenced."""
         if node in self._by_node:
             self._by_node[node].index = index
 
     def decided(self, node: int) -> None:
-        """Something about a node is decided, which the log does not have yet."""
+        """Note that a decision about a node was made but is not committed yet."""
         self._by_node[node].index = None
 
     def forget(self, node: int) -> None:
@@ -68,19 +68,19 @@ class Sessions:
         return now_ms - session.heard_ms < self.session_ms
 
     def is_assumed(self, node: int) -> bool:
-        """Whether this controller has yet to find out if a node is alive."""
+        """Return whether this controller has yet to receive a heartbeat from a node."""
         session = self._by_node.get(node)
         return session is not None and session.is_assumed
 
     def expired(self, nodes: Iterable[NodeFact], now_ms: int) -> list[int]:
-        """The nodes, fenced ones aside, that were not heard for the length of a session."""
+        """Return the unfenced nodes without a heartbeat for the length of a session."""
         self._forgive_pause(now_ms)
         return [
             node.id for node in nodes if not node.is_fenced and not self.is_heard(node.id, now_ms)
         ]
 
     def _forgive_pause(self, now_ms: int) -> None:
-        """A controller that stood still has heard nobody, and that is not the nodes' fault."""
+        """Extend sessions by a pause of the controller, in which it could receive no heartbeats."""
         paused_ms = now_ms - self.ticked_ms
         self.ticked_ms = now_ms
         if paused_ms > self.session_ms // 2:
@@ -90,11 +90,11 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """How far a node is from leading nothing."""
+    """How many partitions a node still leads while it is drained."""
 
     node: int
     leader_count: int
-    stuck: tuple[tuple[str, int], ...]  # led by it because nobody else is in sync, the first few
+    stuck: tuple[tuple[str, int], ...]  # led by it because no other is in sync; the first few
 
     @property
     def is_done(self) -> bool:
@@ -105,7 +105,10 @@ STUCK_SHOWN_MAX = 100
 
 
 def drain_report(metadata: Metadata, node: int) -> DrainReport:
-    """To be asked of committed metadata, or a node might stop on a decision that gets lost."""
+    """Report the progress of a drain.
+
+    Use committed metadata only, or a node might stop because of a decision that is then lost.
+    """
     led = metadata.partitions.led_by(node)
     stuck = []
     for fact in led[:STUCK_SHOWN_MAX]:

@@ -1,6 +1,6 @@
-"""One partition at a time: in-sync sets, elections and moves that somebody asks for.
+"""Requested changes of one partition: in-sync sets, elections and moves.
 
-Pure functions from the state to the next fact about the partition, or to an error for the caller.
+Pure functions from the state to the next state of the partition, or to an error for the caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def name_of(metadata: Metadata, fact: PartitionFact) -> TopicPartition:
 
 
 def resolved(metadata: Metadata, fact: PartitionFact, standing: Standing) -> PartitionFact:
-    """The partition in accord with who is alive, with what can be finished about it finished."""
+    """Complete a pending election or move of the partition, given the live nodes."""
     unclean = allows_unclean(metadata, fact.topic_id)
     fact = elections.settled(fact, standing, allows_unclean=unclean)
     fact = reassigning.completed(fact, standing)
@@ -60,9 +60,9 @@ def resolved(metadata: Metadata, fact: PartitionFact, standing: Standing) -> Par
 def weighed(
     metadata: Metadata, node: int, copies: Sequence[CopyClaim], standing: Standing
 ) -> list[PartitionFact]:
-    """The partitions without a leader that a node keeps, after it has told what it has of them.
+    """Return the leaderless partitions of a node that change after it has claimed its replicas.
 
-    Of a copy of which it tells nothing it is as sure as it was before.
+    A replica without a claim is as trustworthy as it was before.
     """
     told = {(one.topic_id, one.number): one.claim for one in copies}
     after = []
@@ -78,7 +78,7 @@ def weighed(
 
 
 def given_up(metadata: Metadata, fact: PartitionFact, *, node: int, version: int) -> PartitionFact:
-    """The partition after a node has found its copy damaged."""
+    """Return the partition after a node has found its replica damaged."""
     _check_version(metadata, fact, version)
     return elections.given_up(fact, node, Standing(metadata.nodes))
 
@@ -93,16 +93,16 @@ def in_sync_changed(
     version: int,
     incarnations: Mapping[int, bytes],
 ) -> PartitionFact:
-    """The in-sync set that the leader wants, and what becomes possible by it."""
+    """Apply the in-sync set proposed by the leader, and complete what it makes possible."""
     check_leader(metadata, fact, node=node, leader_epoch=leader_epoch)
     _check_version(metadata, fact, version)
     if node not in in_sync or len(set(in_sync)) != len(in_sync):
-        raise InvalidRequest("An in-sync set names the leader and each other member once.")
+        raise InvalidRequest("An in-sync set must name the leader, and each member once.")
     _check_members(metadata, fact, in_sync, incarnations)
     standing = Standing(metadata.nodes)
     if set(in_sync) == set(fact.in_sync):
-        # The leader withdraws what it has asked for before. A copy of that may still be under way,
-        # and only another version turns it away.
+        # The leader withdraws an earlier proposal. A duplicate of that may still be in flight, and
+        # only a new version makes it stale.
         return msgspec.structs.replace(fact, version=fact.version + 1)
     fact = elections.changed(fact, in_sync=in_sync)
     return elections.moved_away(reassigning.completed(fact, standing), standing)
@@ -111,13 +111,13 @@ def in_sync_changed(
 def _check_version(metadata: Metadata, fact: PartitionFact, version: int) -> None:
     if version != fact.version:
         raise StalePartitionVersion(
-            f"The in-sync set of {name_of(metadata, fact)} was decided on version {version}, and "
-            f"it is at {fact.version}; decide anew on that."
+            f"The in-sync set of {name_of(metadata, fact)} was proposed at version {version}, but "
+            f"the partition is at {fact.version}; propose again with that."
         )
 
 
 def check_leader(metadata: Metadata, fact: PartitionFact, *, node: int, leader_epoch: int) -> None:
-    """Only who leads now may speak for the partition."""
+    """Raise unless the request comes from the current leader."""
     if leader_epoch < fact.leader_epoch:
         raise FencedLeaderEpoch(
             f"{name_of(metadata, fact)} is at leader epoch {fact.leader_epoch}, not {leader_epoch}."
@@ -125,14 +125,14 @@ def check_leader(metadata: Metadata, fact: PartitionFact, *, node: int, leader_e
     if leader_epoch > fact.leader_epoch:
         raise UnknownLeaderEpoch(
             f"{name_of(metadata, fact)} is at leader epoch {fact.leader_epoch}; {leader_epoch} is "
-            "not known here."
+            "newer than the controller has decided."
         )
     if node != fact.leader:
         raise NotLeader(name_of(metadata, fact), fact.leader)
 
 
 def elected(metadata: Metadata, fact: PartitionFact, *, is_unclean: bool) -> PartitionFact:
-    """The partition led by its preferred replica, or by anybody alive if that is asked for."""
+    """Elect the preferred replica, or any live replica if an unclean election is requested."""
     standing = Standing(metadata.nodes)
     name = name_of(metadata, fact)
     if is_unclean:
@@ -150,13 +150,13 @@ def elected(metadata: Metadata, fact: PartitionFact, *, is_unclean: bool) -> Par
         if fact.leader == first:
             raise ElectionNotNeeded(name, first)
         raise PreferredLeaderNotAvailable(
-            f"Node {first} should lead {name} but is not in sync, not alive or being drained."
+            f"Node {first}, preferred leader of {name}, is not in sync, not alive or being drained."
         )
     return chosen
 
 
 def moved(metadata: Metadata, fact: PartitionFact, replicas: Sequence[int]) -> PartitionFact:
-    """The partition on its way to other replicas, or there already if they are in sync."""
+    """Start a move to other replicas, or complete it if they are in sync."""
     standing = Standing(metadata.nodes)
     target = check_assignment(replicas, metadata.nodes)
     return reassigning.completed(reassigning.begun(fact, target, standing), standing)
@@ -171,14 +171,14 @@ def move_cancelled(metadata: Metadata, fact: PartitionFact) -> PartitionFact:
 def routing_ended(
     metadata: Metadata, topic_id: bytes, *, node: int, told: Mapping[int, tuple[int, int]]
 ) -> list[Change]:
-    """Old routing has ended: per partition the leader epoch of who says so, and the offset."""
+    """Record where old routing ended: per partition, the sender's leader epoch and the offset."""
     history = metadata.routing.get(topic_id)
     ends: dict[int, int] = {}
     for number, (leader_epoch, end_offset) in told.items():
         fact = known(metadata, topic_id, number)
         check_leader(metadata, fact, node=node, leader_epoch=leader_epoch)
         if end_offset < 0:
-            raise InvalidRequest(f"Old routing cannot end at the offset {end_offset}.")
+            raise InvalidRequest(f"Old routing cannot end at offset {end_offset}.")
         ends[number] = end_offset
     if history is None:
         return []
@@ -197,7 +197,7 @@ def _check_members(
     name = name_of(metadata, fact)
     for member in in_sync:
         if member not in fact.members:
-            raise IneligibleReplica(f"Node {member} keeps no replica of {name}.")
+            raise IneligibleReplica(f"Node {member} has no replica of {name}.")
         node = metadata.nodes.get(member)
         if node is None or not standing.is_alive(member):
             raise IneligibleReplica(f"Node {member} is fenced and cannot be in sync for {name}.")
@@ -205,5 +205,5 @@ def _check_members(
             raise IneligibleReplica(f"Node {member} is about to stop.")
         if incarnations.get(member, node.incarnation) != node.incarnation:
             raise IneligibleReplica(
-                f"Node {member} was started again since it was seen in sync for {name}."
+                f"Node {member} has restarted since it was seen in sync for {name}."
             )

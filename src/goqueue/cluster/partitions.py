@@ -1,7 +1,7 @@
-"""The partitions of all topics, and the short lists that decisions begin with.
+"""The partitions of all topics, indexed for the decisions of the controller.
 
-A node that fails may be one of five that share ten thousand partitions, so nobody may have to
-look at all of them. Every change costs as many steps as the partition has replicas.
+Failure of one of five nodes that share ten thousand partitions must not require a scan of all of
+them. Every change costs as many steps as the partition has replicas.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from goqueue.cluster.facts import NO_LEADER, PartitionFact, PartitionKey
 
-# A dictionary without values keeps its order, which a set of bytes does not from run to run.
+# A dictionary keeps its order, which a set of bytes does not from run to run.
 _Places = dict[PartitionKey, None]
 
 
 class PartitionTable:
-    """All partitions by topic, and by what someone may want to change about them."""
+    """All partitions by topic, with indexes by node, by leader and by pending change."""
 
     __slots__ = ("_by_topic", "_led", "_moving", "_on_node", "_strayed", "count")
 
@@ -35,12 +35,12 @@ class PartitionTable:
         return self._by_topic[place[0]][place[1]]
 
     def of_topic(self, topic_id: bytes) -> list[PartitionFact]:
-        """The partitions of a topic by number; none when it is a topic of a single node."""
+        """Return the partitions of a topic by number; none for a topic of a single node."""
         its = self._by_topic.get(topic_id, {})
         return [its[number] for number in sorted(its)]
 
     def of_node(self, node: int) -> list[PartitionFact]:
-        """The partitions that a node keeps, also those that it is about to keep or to leave."""
+        """Return the partitions with a replica on a node, also those being added or removed."""
         return self._facts(self._on_node.get(node, {}))
 
     def led_by(self, node: int) -> list[PartitionFact]:
@@ -50,11 +50,11 @@ class PartitionTable:
         return self._facts(self._led.get(NO_LEADER, {}))
 
     def strayed(self) -> list[PartitionFact]:
-        """The partitions that another replica leads than the first one."""
+        """Return the partitions that are not led by their preferred replica."""
         return self._facts(self._strayed)
 
     def moving(self) -> list[PartitionFact]:
-        """The partitions whose replicas are being moved."""
+        """Return the partitions whose replicas are being moved."""
         return self._facts(self._moving)
 
     def replica_count(self, node: int) -> int:

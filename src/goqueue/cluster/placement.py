@@ -1,6 +1,6 @@
-"""Where the replicas of new partitions go: apart from each other, and evenly over the nodes.
+"""Placement of replicas of new partitions: spread over racks, and evenly over the nodes.
 
-The same nodes and the same load give the same answer. Racks come first, since they fail together;
+The same nodes and the same load give the same result. Racks come first, since they fail together;
 then the number of replicas and of leaders that each node has.
 """
 
@@ -13,28 +13,29 @@ from goqueue.cluster.facts import NodeFact
 from goqueue.cluster.partitions import PartitionTable
 from goqueue.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
-REPLICAS_MAX = 15  # each one is a full copy and waits for the slowest
+REPLICAS_MAX = 15  # each replica stores everything, and commits wait for the slowest
 
 
 class Load:
-    """How much each node has to do, counting what is being placed."""
+    """Replicas and leaders of each node, including those being placed."""
 
     __slots__ = ("leaders", "pairs", "replicas")
 
     def __init__(self, partitions: PartitionTable, nodes: Iterable[int]) -> None:
         known = list(nodes)
         self.replicas = Counter({node: partitions.replica_count(node) for node in known})
-        # A leader that is away comes back to what it leads by preference, so partitions that it
-        # only leads for now would count wrongly; the difference is small and soon gone.
+        # A node that returns leads its preferred partitions again, so partitions that others lead
+        # only for now are miscounted; the difference is small and temporary.
         self.leaders = Counter({node: partitions.leader_count(node) for node in known})
-        # How often a node is the first to follow another; whoever fails, its leaders then spread.
+        # How often a node is the first follower of another; this spreads the leaders of a failed
+        # node.
         self.pairs: Counter[tuple[int, int]] = Counter()
 
 
 def place(
     nodes: Sequence[NodeFact], load: Load, *, partition_count: int, replication_factor: int
 ) -> list[tuple[int, ...]]:
-    """The replicas of each new partition; the first of them is to lead."""
+    """Return the replicas of each new partition, the preferred leader first."""
     able = _able(nodes, replication_factor)
     alive = [node for node in able if not node.is_fenced]
     willing = [node for node in alive if node.takes_leaders] or alive
@@ -50,7 +51,7 @@ def place(
 def extend(
     chosen: list[NodeFact], nodes: Sequence[NodeFact], load: Load, replication_factor: int
 ) -> tuple[int, ...]:
-    """The replicas that are `chosen`, and as many more as are wanted and possible."""
+    """Extend the `chosen` replicas up to the replication factor, as far as nodes allow."""
     chosen = list(chosen)
     racks = Counter(node.rack for node in chosen if node.rack)
     rest = [node for node in nodes if node not in chosen]
@@ -76,7 +77,7 @@ def extend(
 
 
 def check_assignment(replicas: Sequence[int], nodes: Iterable[int]) -> tuple[int, ...]:
-    """Replicas that someone has chosen by hand, or an error that says what is wrong with them."""
+    """Check replicas chosen by hand; raise an error that says what is wrong with them."""
     known = set(nodes)
     if not 1 <= len(replicas) <= REPLICAS_MAX:
         raise InvalidReplicaAssignment(
@@ -84,19 +85,19 @@ def check_assignment(replicas: Sequence[int], nodes: Iterable[int]) -> tuple[int
         )
     if len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(
-            f"The replicas {list(replicas)} name a node twice; each keeps one copy."
+            f"The replicas {list(replicas)} name a node twice; name each node once."
         )
     unknown = [node for node in replicas if node not in known]
     if unknown:
         raise InvalidReplicaAssignment(
-            f"No node {', '.join(map(str, unknown))} is registered; these are: "
+            f"No node {', '.join(map(str, unknown))} is registered; registered nodes: "
             f"{', '.join(map(str, sorted(known))) or 'none'}."
         )
     return tuple(replicas)
 
 
 def _able(nodes: Sequence[NodeFact], replication_factor: int) -> list[NodeFact]:
-    """The nodes that may get replicas. One that is down for a moment may: it will catch up."""
+    """Return the nodes that may get replicas, also those temporarily down: they will catch up."""
     able = sorted((node for node in nodes if not node.is_draining), key=lambda node: node.id)
     if not 1 <= replication_factor <= REPLICAS_MAX:
         raise InvalidReplicationFactor(
@@ -106,11 +107,11 @@ def _able(nodes: Sequence[NodeFact], replication_factor: int) -> list[NodeFact]:
         drained = len(nodes) - len(able)
         hint = f" ({drained} more are being drained)" if drained else ""
         raise InvalidReplicationFactor(
-            f"Replication factor {replication_factor} needs as many nodes, and the cluster has "
-            f"{len(able)}{hint}; add nodes or ask for fewer replicas."
+            f"Replication factor {replication_factor} needs as many nodes, but the cluster has "
+            f"{len(able)}{hint}; add nodes or request fewer replicas."
         )
     if all(node.is_fenced for node in able):
         raise InvalidReplicationFactor(
-            "No node is alive that could lead the partition; retry when one is."
+            "No live node can lead the partition; retry when one is alive."
         )
     return able

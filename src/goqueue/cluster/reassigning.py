@@ -1,8 +1,7 @@
-"""Moving the replicas of a partition: add the new ones, wait until they are in sync, let go.
+"""Reassignment of replicas: add the new ones, wait until they are in sync, remove the old ones.
 
-Until then the old replicas stay as they are, so that giving up needs nothing but forgetting the
-new ones, and nothing that is committed is ever kept by fewer nodes than before. A move may have a
-throttle, which ends with it.
+Until then the old replicas stay, so that cancelling only removes the new ones, and no committed
+record is ever stored on fewer nodes than before. A move may have a throttle, which ends with it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from goqueue.model.errors import NotEnoughReplicas
 
 
 def begun(fact: PartitionFact, target: tuple[int, ...], standing: Standing) -> PartitionFact:
-    """The partition on its way to the replicas `target`; another way it was on is given up."""
+    """Start a move to the replicas `target`; a move already in progress is abandoned."""
     if target == (fact.target or fact.replicas):
         return fact
     if target == fact.replicas:
@@ -33,7 +32,7 @@ def begun(fact: PartitionFact, target: tuple[int, ...], standing: Standing) -> P
 
 
 def cancelled(fact: PartitionFact, standing: Standing) -> PartitionFact:
-    """The partition with the replicas that it had before."""
+    """Restore the replicas from before the move."""
     fact = _without(fact, set(fact.adding), standing)
     return msgspec.structs.replace(_settled(fact), version=fact.version + 1)
 
@@ -41,9 +40,9 @@ def cancelled(fact: PartitionFact, standing: Standing) -> PartitionFact:
 def throttled(
     fact: PartitionFact, bytes_per_second: int, *, before: PartitionFact | None = None
 ) -> PartitionFact:
-    """The partition moving this fast at most; as it was when it does not move.
+    """Set the throttle of a move; a partition that is not moving is unchanged.
 
-    `before` is what is known of it, if `fact` is already another.
+    `before` is the committed state, if `fact` already differs from it.
     """
     if not fact.is_moving or fact.throttle_bytes_per_second == bytes_per_second:
         return fact
@@ -54,7 +53,7 @@ def throttled(
 
 
 def completed(fact: PartitionFact, standing: Standing) -> PartitionFact:
-    """The partition with its new replicas alone, or as it was when they are not ready."""
+    """Complete the move if the new replicas are in sync; otherwise return it unchanged."""
     if not fact.is_moving or fact.leader == NO_LEADER:
         return fact
     in_sync = tuple(node for node in fact.target if node in fact.in_sync)
@@ -75,21 +74,21 @@ def completed(fact: PartitionFact, standing: Standing) -> PartitionFact:
 
 
 def _settled(fact: PartitionFact) -> PartitionFact:
-    """The partition on its way nowhere."""
+    """Clear the move."""
     return msgspec.structs.replace(
         fact, adding=(), removing=(), target=(), throttle_bytes_per_second=0
     )
 
 
 def _without(fact: PartitionFact, dropped: set[int], standing: Standing) -> PartitionFact:
-    """The partition without nodes that were being added; the version is the caller's to raise."""
+    """Remove nodes that were being added; the caller raises the version."""
     in_sync = tuple(node for node in fact.in_sync if node not in dropped)
     leader = fact.leader
     if leader in dropped:
         leader = candidate(fact, standing, among=in_sync)
     if not in_sync or (leader == NO_LEADER and fact.leader != NO_LEADER):
         raise NotEnoughReplicas(
-            "Only the new replicas have all committed records now. Let the move complete, or "
+            "Only the new replicas have all committed records. Let the move complete, or "
             "retry when one of the former replicas is in sync again."
         )
     return msgspec.structs.replace(

@@ -1,9 +1,9 @@
-"""Keys of a topic that has grown: what must be finished before their newer messages are handed out.
+"""Order of keys in a topic that has grown: what must be finished before newer messages.
 
-A key goes to another partition once there are more of them. Its older messages stay where they
-are, and a group that keeps the order of keys must finish those first. The leader of each old
-partition tells the offset from which on nobody has used the old number of partitions; it tells it
-when everything before that offset is committed, so that no later leader can fall short of it.
+With more partitions a key moves to another partition. Its older messages stay where they are, and a
+group that keeps the order of keys must finish those first. The leader of each old partition reports
+the offset from which no producer used the old partition count. It reports it only when everything
+before that offset is committed, so that no later leader has a shorter log.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Need(NamedTuple):
     """A partition that must be finished up to an offset, which may not be known yet."""
 
     partition: int
-    end_offset: int  # END_UNKNOWN: not before its leader has told
+    end_offset: int  # END_UNKNOWN until its leader has reported it
 
     def is_met(self, finished_offset: int) -> bool:
-        """Whether a group has finished enough; `finished_offset` is the first that is not done."""
+        """Return whether a group has finished enough; `finished_offset` is its first open one."""
         return self.end_offset != END_UNKNOWN and finished_offset >= self.end_offset
 
 
@@ -38,7 +38,7 @@ def needs_of(
     offset: int,
     partition_count: int,
 ) -> list[Need]:
-    """What must be finished before the message at this place may be handed out."""
+    """Return what must be finished before the message at this position may be delivered."""
     if routing is None or key is None:
         return []
     homes = [partition_of_key(key, epoch.partition_count) for epoch in routing.ended]
@@ -47,16 +47,17 @@ def needs_of(
     found: dict[int, Need] = {}
     for epoch, home in zip(routing.ended[:sent_in], homes, strict=False):
         if home != partition:
-            # A partition that a key came to twice has its later end last.
+            # If a key came to a partition twice, the later end is stored last and replaces the
+            # earlier.
             found[home] = Need(home, epoch.ends[home])
     return list(found.values())
 
 
 def _epoch_of(routing: RoutingFact, homes: Sequence[int], partition: int, offset: int) -> int:
-    """The number of growths that the sender of a message knew of.
+    """Return the routing epoch in which a message was sent.
 
-    The same partition can be home to a key twice, so the offset has to decide. Whoever named the
-    partition himself is taken for one who knew the present number.
+    A key can return to an earlier partition, so the offset has to decide. A message whose sender
+    chose the partition explicitly counts as sent in the current epoch.
     """
     for number, epoch in enumerate(routing.ended):
         if homes[number] == partition:
@@ -67,7 +68,7 @@ def _epoch_of(routing: RoutingFact, homes: Sequence[int], partition: int, offset
 
 
 def is_passed(routing: RoutingFact, finished: Callable[[int], int]) -> bool:
-    """Whether a group has finished all old routing, so that it need not ask any more."""
+    """Return whether a group has finished all old routing, so that it needs no more checks."""
     return all(
         Need(number, end).is_met(finished(number))
         for epoch in routing.ended
@@ -76,18 +77,18 @@ def is_passed(routing: RoutingFact, finished: Callable[[int], int]) -> bool:
 
 
 def is_settled(routing: RoutingFact | None) -> bool:
-    """Whether all leaders have told where the last growth was."""
+    """Return whether all leaders have reported where the last routing epoch ended."""
     return routing is None or END_UNKNOWN not in routing.ended[-1].ends
 
 
 def grown(routing: RoutingFact | None, topic_id: bytes, partition_count: int) -> RoutingFact:
-    """The routing of a topic that had `partition_count` partitions until now."""
+    """Return the routing of a topic that had `partition_count` partitions until now."""
     epoch = RoutingEpoch(partition_count, (END_UNKNOWN,) * partition_count)
     return RoutingFact(topic_id, ((*routing.ended, epoch) if routing else (epoch,)))
 
 
 def ended_at(routing: RoutingFact, told: Mapping[int, int]) -> RoutingFact:
-    """The routing after leaders of old partitions have told the ends; the first word counts."""
+    """Record the ends that leaders of old partitions report; the first report counts."""
     last = routing.ended[-1]
     ends = list(last.ends)
     for number, end_offset in told.items():

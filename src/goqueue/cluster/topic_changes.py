@@ -1,4 +1,4 @@
-"""Topics made, grown, changed and deleted: what the controller decides about them.
+"""Controller decisions about topics: creation, growth, settings and deletion.
 
 Pure functions from the state to the changes that follow, or to an error for the caller.
 """
@@ -35,12 +35,12 @@ from goqueue.model.names import check_topic_name
 TOPIC_PARTITIONS_MAX = 10_000
 INTERNAL_REPLICAS = 3  # survives the loss of one node without stopping
 IN_SYNC_SETTING = "min_insync_replicas"
-INTERNAL_MOVES_MAX = 100  # partitions of internal topics that get replicas at the same time
+INTERNAL_MOVES_MAX = 100  # partitions of internal topics that get new replicas at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic that the brokers keep for themselves."""
+    """A topic that brokers use for their own state."""
 
     name: str
     partition_count: int
@@ -54,7 +54,7 @@ def created(
     replication_factor: int,
     assignments: Sequence[Sequence[int]] | None = None,
 ) -> list[Change]:
-    """A new topic and its partitions; `assignments` says by hand where each replica goes."""
+    """Create a topic and its partitions; `assignments` places each replica by hand."""
     _check_new(metadata, fact)
     replicas = _replicas(metadata, range(fact.partition_count), replication_factor, assignments)
     return [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
@@ -67,25 +67,25 @@ def grown(
     partition_count: int,
     assignments: Sequence[Sequence[int]] | None = None,
 ) -> list[Change]:
-    """More partitions, and a note that keys went elsewhere before."""
+    """Add partitions, and record the former routing of keys."""
     fact = known(metadata, name)
     before = fact.partition_count
     if not before < partition_count <= TOPIC_PARTITIONS_MAX:
         raise InvalidPartitionCount(
-            f"The topic {name} has {before} partition(s); it can have more, up to "
-            f"{TOPIC_PARTITIONS_MAX}, but not {partition_count}."
+            f"Topic {name} has {before} partition(s); the number can only grow, up to "
+            f"{TOPIC_PARTITIONS_MAX}, and cannot become {partition_count}."
         )
     history = metadata.routing.get(fact.id)
     if not routing.is_settled(history):
         raise RoutingUnsettled(name)
     if history is not None and len(history.ended) >= routing.ROUTING_EPOCHS_MAX:
         raise InvalidPartitionCount(
-            f"The topic {name} has grown {len(history.ended)} times, and the way of each key is "
-            "remembered; make a new topic of the size that is needed and copy to it."
+            f"Topic {name} has grown {len(history.ended)} times, the maximum: the routing of "
+            "its keys is stored; create a topic with the partitions you need and copy the records."
         )
     first = metadata.partitions.get(fact.id, 0)
     if first is None:
-        raise InvalidRequest(f"The topic {name} belongs to a single node; adopt it first.")
+        raise InvalidRequest(f"Topic {name} belongs to a single node; adopt it first.")
     factor = len(first.target or first.replicas)
     replicas = _replicas(metadata, range(before, partition_count), factor, assignments)
     return [
@@ -96,20 +96,20 @@ def grown(
 
 
 def configured(metadata: Metadata, name: str, settings: Mapping[str, str]) -> list[Change]:
-    """A topic with these settings of its own, and no others."""
+    """Replace the settings of a topic."""
     fact = known(metadata, name)
     return [msgspec.structs.replace(fact, settings=dict(settings))]
 
 
 def deleted(metadata: Metadata, name: str) -> list[Change]:
-    """Its partitions and its routing are forgotten with the topic."""
+    """Delete a topic, and with it its partitions and its routing."""
     return [Forget(known(metadata, name).key)]
 
 
 def adopted(metadata: Metadata, node: int) -> list[Change]:
-    """The topics of a single node, as partitions that it alone keeps until someone moves them.
+    """Turn the topics of a single node into partitions with that node as their only replica.
 
-    They have no leader yet; the node gets them when it is trusted, with a new leader epoch.
+    They have no leader yet; the node becomes leader when it is unfenced, with a new leader epoch.
     """
     return [
         PartitionFact(
@@ -124,7 +124,7 @@ def adopted(metadata: Metadata, node: int) -> list[Change]:
 def internal_created(
     metadata: Metadata, wanted: Sequence[InternalTopic], new_id: Callable[[], bytes]
 ) -> list[Change]:
-    """The internal topics that do not exist yet."""
+    """Create the internal topics that do not exist yet."""
     changes: list[Change] = []
     load = Load(metadata.partitions, metadata.nodes)
     nodes = list(metadata.nodes.values())
@@ -145,9 +145,9 @@ def internal_created(
 def internal_moves(
     metadata: Metadata, names: Sequence[str]
 ) -> list[tuple[PartitionFact, tuple[int, ...]]]:
-    """Partitions of internal topics with too few replicas, and the replicas they should have.
+    """Return partitions of internal topics with too few replicas, and the replicas to move to.
 
-    Nodes that are away are not counted on, and a partition that is being moved is left alone.
+    Nodes that are down are not counted, and partitions that are being moved are skipped.
     """
     nodes = [node for node in metadata.nodes.values() if node.takes_leaders]
     nodes.sort(key=lambda node: node.id)
@@ -169,7 +169,7 @@ def internal_moves(
 
 
 def internal_secured(metadata: Metadata, names: Sequence[str]) -> list[TopicFact]:
-    """Internal topics that have got all their replicas: from now on one of them is not enough."""
+    """Raise the required in-sync count of internal topics that have all their replicas."""
     secured = []
     for name in names:
         topic = metadata.topic(name)
@@ -224,7 +224,7 @@ def _replicas(
         )
     if len(assignments) != len(numbers):
         raise InvalidReplicaAssignment(
-            f"{len(assignments)} lists of replicas are given for {len(numbers)} new partitions."
+            f"{len(assignments)} lists of replicas were given for {len(numbers)} new partitions."
         )
     return [check_assignment(replicas, metadata.nodes) for replicas in assignments]
 
@@ -232,7 +232,7 @@ def _replicas(
 def _new_partitions(
     metadata: Metadata, topic_id: bytes, first: int, replicas: Sequence[tuple[int, ...]]
 ) -> list[PartitionFact]:
-    """An empty partition is in sync wherever somebody is alive, and everywhere if nobody is."""
+    """Create empty partitions, in sync on all live replicas, or on all if none is alive."""
     standing = Standing(metadata.nodes)
     facts = []
     for number, nodes in enumerate(replicas, first):

@@ -1,7 +1,7 @@
 """Append, fetch, watermarks, epochs and producer sequence numbers of one partition.
 
-`storage` keeps batches; this room decides which batches may be written, when they count as
-committed, and who is told. It holds no timers and knows no clients.
+`storage` stores batches; this package decides which batches may be written and when they are
+committed, and notifies waiters. It has no timers and no clients.
 """
 
 from goqueue.partition.copy import Committed, Watcher

@@ -1,4 +1,4 @@
-"""One copy of a partition: its log, what of it is durable, and who waits for that."""
+"""One replica of a partition: its log, its durability, and the waiters for it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from goqueue.storage.commit_journal import Tail
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log, SyncPoint
 
-# The high watermark of a partition that nobody else has a copy of follows its own disk alone.
+# The high watermark of a partition with a single replica depends only on the local disk.
 NO_LIMIT = 1 << 63
 NO_LEADER = -1
 
-# How much log may have to be read again to know the producers after a crash.
+# How much log may have to be replayed after a crash to restore the producer states.
 _SNAPSHOT_BYTES = 1 << 20
 
 Committed = Callable[[GoQueueError | None], None]
 
 
 class Watcher(Protocol):
-    """Somebody who waits for records."""
+    """A waiter for records."""
 
     def partition_advanced(self, partition: Any) -> None:
-        """Of the `Partition` that it is told there is more, or something else to be known."""
+        """Notify that the `Partition` has more records, or has changed otherwise."""
 
 
 class Copy:
-    """The part of a partition that is the same whether it leads or follows.
+    """The part of a partition that is the same for leaders and followers.
 
-    Rounds of syncing make it durable, and whoever waits for a record is told. Roles, reading and
-    cutting are added by those who extend it, up to `Partition`; nobody makes a mere `Copy`.
+    Rounds of syncing make it durable, and waiters for a record are notified. Subclasses add
+    reading, truncation and roles, up to `Partition`; `Copy` itself is never instantiated.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Copy:
         mark_dirty: Callable[[Any], None],
         replica_mark: int | None = None,
     ) -> None:
-        """`replica_mark` is the high watermark as far as a replica knows it."""
+        """`replica_mark` is the high watermark that a replica has saved."""
         self.name = name
         self.key = key
         self.log = log
@@ -111,7 +111,8 @@ class Copy:
         self.transactions = transactions
         self.epochs = epochs
         self.leader_epoch = leader_epoch
-        # A node that was down may not know yet who leads now; its log knows who has led.
+        # A node that was down may have stale metadata about the leader; its log has the epochs so
+        # far.
         log.epoch_max = (
             max(leader_epoch, epochs.latest) if replica_mark is not None else leader_epoch
         )
@@ -124,17 +125,17 @@ class Copy:
         self.failure: GoQueueError | None = None
         self.is_gone = False
         self.is_following = replica_mark is not None
-        # Why nobody may write here, if so: a failure, or another node leads.
+        # Why writes are refused, if so: a failure, or another node leads.
         self._refusal: GoQueueError | None = None
         if self.is_following:
             self._refusal = NotLeader(name, NO_LEADER)
-        # Why nothing can be committed now, if so: too few replicas are in sync.
+        # Why nothing can be committed, if so: too few replicas are in sync.
         self.shortage: GoQueueError | None = None
         self.epoch_start = log.end_offset
-        # Where the first batch is that could not be read, as far as the log does not say it itself.
+        # The first unreadable batch, as far as the log itself does not report it.
         self.damaged_from: int | None = None
-        # Whether this copy may have lost what it had reported as durable. It is in doubt until
-        # there is a leader, by which time it does not count as in sync any more.
+        # Whether this replica may have lost records it had reported as durable. It is suspect until
+        # there is a leader; by then it no longer counts as in sync.
         self.is_suspect = False
         self.observer: Observer | None = None
         self.on_durable: Callable[[], None] | None = None
@@ -146,7 +147,7 @@ class Copy:
         self._flush_lock = threading.Lock()
         self._is_truncating = False
         self.watchers: dict[Watcher, None] = {}
-        # What the last search for the end of the records has found; see `records_end`.
+        # The result of the last search for the end of the records; see `records_end`.
         self.without_records = NoRecords(0, 0)
         self.bytes_in = 0
         self.records_in = 0
@@ -166,9 +167,9 @@ class Copy:
             self._committing.append((last_offset, committed))
 
     def when_durable(self, last_offset: int, durable: Committed) -> None:
-        """Call `durable` once this node has the record at `last_offset` as durably as promised.
+        """Call `durable` once the record at `last_offset` is as durable as promised on this node.
 
-        Whoever is content with that may lose the record together with this node.
+        A record that is not more than that may be lost together with this node.
         """
         if self._commit_limit == NO_LIMIT:
             self.when_committed(last_offset, durable)
@@ -188,22 +189,22 @@ class Copy:
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a thread is at the files just now."""
+        """Return whether a thread is using the files."""
         is_saving = self._saving is not None and self._saving.is_running
         return is_saving or self._flush_lock.locked()
 
     @property
     def durable_offset(self) -> int:
-        """The offset below which records are as durable as promised here, on this node."""
+        """Return the offset below which records are as durable as promised on this node."""
         return self.synced_offset if self.waits_for_sync else self.log.end_offset
 
     def flush(self, *, is_brief: bool = False) -> Flush:
-        """What is to be made durable now; a brief one leaves the snapshot to `save`."""
+        """Return what to make durable now; a brief flush leaves the snapshot to `save`."""
         self._flush = self._new_flush(self._flush_lock, has_snapshot=not is_brief)
         return self._flush
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that `flush.run()` has succeeded."""
+        """Note that `flush.run()` has succeeded."""
         if flush.is_cancelled:
             self._flush_again()
             return
@@ -213,25 +214,25 @@ class Copy:
 
     @property
     def is_save_due(self) -> bool:
-        """Whether much has been written since the last snapshot."""
+        """Return whether much has been written since the last snapshot."""
         return self._snapshot_due <= 0
 
     @property
     def may_be_saved(self) -> bool:
-        """Whether `save` may be called; epochs are saved by rounds, and before any snapshot."""
+        """Return whether `save` may be called; rounds save epochs, before any snapshot."""
         is_ending = self.is_gone or self._is_truncating or self.failure is not None
         return not is_ending and self._epochs_to_save is None
 
     def save(self) -> Flush:
-        """What brings the log and all that is beside it up to date, when it is run; see `saved`.
+        """Return a flush that brings the log and its side files up to date; see `saved`.
 
-        It has a lock of its own, so that no round waits while a snapshot is replaced.
+        It has its own lock, so that no round waits while a snapshot is replaced.
         """
         self._saving = self._new_flush(threading.Lock(), has_snapshot=True)
         return self._saving
 
     def saved(self, save: Flush) -> None:
-        """Take note that `save.run()` has succeeded; for the rest it is a settlement."""
+        """Note that `save.run()` has succeeded; otherwise it is a settlement."""
         if save.is_cancelled:
             self._snapshot_due = 0
             return
@@ -249,7 +250,7 @@ class Copy:
     @property
     def _epochs_to_save(self) -> list[tuple[int, int]] | None:
         entries = self.epochs.entries
-        # A log of the first epoch alone needs no file to say so.
+        # A log of the first epoch only needs no file for it.
         is_saved = entries == self._epochs_saved or entries == [FIRST_EPOCH]
         return None if is_saved else entries
 
@@ -260,11 +261,11 @@ class Copy:
             self._epochs_saved = flush.epochs
 
     def tail(self, flush: Flush) -> Tail:
-        """What the commit journal may hold instead of `flush.run()`."""
+        """Return what the commit journal may hold instead of `flush.run()`."""
         return flush.point.tail(self.key)
 
     def journaled(self, flush: Flush) -> None:
-        """Take note that the tail is durable in the commit journal."""
+        """Note that the tail is durable in the commit journal."""
         if flush.is_cancelled:
             self._flush_again()
             return
@@ -272,14 +273,14 @@ class Copy:
         self._note_durable(flush.point.end_offset)
 
     def settlement(self) -> SyncPoint:
-        """What makes the commit journal's entries for this partition superfluous, once synced."""
+        """Return what makes the partition's commit journal entries obsolete, once synced."""
         return self.log.sync_point()
 
     def settled(self, point: SyncPoint) -> None:
-        """Take note that a settlement is synced.
+        """Note that a settlement is synced.
 
-        Records that came after the last round are durable now too, but not yet committed: what
-        they rely on may be in another partition.
+        Records written after the last round are durable now too, but not yet committed: they may
+        depend on records in another partition.
         """
         self.log.synced(point)
 
@@ -289,7 +290,7 @@ class Copy:
             self._keep(self.synced_offset)
 
     def _keep(self, offset: int) -> None:
-        """Records before `offset` are as durable here as promised."""
+        """Note that records before `offset` are as durable here as promised."""
         if self._keeping:
             self._tell_kept(offset)
         self._advance(offset)
@@ -302,24 +303,24 @@ class Copy:
             keeping.popleft()[1](None)
 
     def _flush_again(self) -> None:
-        """A round was for a part of the log that has been replaced; its successor needs another."""
+        """Flush again: a round was for a part of the log that has been replaced."""
         self._snapshot_due = 0
         if self.is_dirty:
             self._mark_dirty(self)
 
-    # Ends and errors
+    # Failure and deletion
 
     def fail(self, error: OSError) -> None:
-        """The disk could not sync. What it holds is unknown from here on, so writing ends."""
+        """End writing: after a failed sync the content of the disk is unknown."""
         self._end(
             StorageFailed(
                 f"Partition {self.name} cannot be written: {error.strerror}. Restart the node "
-                "when the disk is sound again."
+                "when the disk is repaired."
             )
         )
 
     def retire(self, error: GoQueueError) -> None:
-        """The partition was deleted: whoever waits for it, or asks for it, is told so."""
+        """Mark the partition as deleted, and notify all waiters."""
         self.is_gone = True
         self._end(error)
         self._tell_watchers()
@@ -333,14 +334,14 @@ class Copy:
         self._disappoint(error)
 
     def _disappoint(self, error: GoQueueError) -> None:
-        """Tell everyone who waits for a record to be safe that nobody can say when it will be."""
+        """Fail all waiters for commits and durability."""
         waiting = [*self._committing, *self._keeping]
         self._committing, self._keeping = deque(), deque()
         for _, told in waiting:
             told(error)
 
     def _advance(self, offset: int) -> None:
-        """Raise the high watermark, as far as it may, and tell everyone who waits for it."""
+        """Raise the high watermark, up to the commit limit, and notify its waiters."""
         if offset > self._commit_limit:
             offset = self._commit_limit
         if offset <= self.high_watermark:
@@ -361,7 +362,7 @@ class Copy:
 
     def _storage_error(self, error: OSError) -> GoQueueError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StorageFull(f"No room on the disk for {self.name}; retry when there is.")
+            return StorageFull(f"The disk of {self.name} is full; free space, then retry.")
         return StorageFailed(f"Writing to {self.name} failed: {error.strerror}; retry.")
 
     def _producers_state(self) -> ProducersState:

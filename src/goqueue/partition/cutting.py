@@ -1,4 +1,4 @@
-"""What goes from a copy: its end when another history takes its place, its beginning with time."""
+"""Removal from a replica: truncation of its end, and retention at its beginning."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from goqueue.storage.segment import Segment
 
 
 class CuttableCopy(ReadableCopy):
-    """A copy that can forget, so that no crash brings back what is forgotten."""
+    """A replica that can drop records such that no crash brings them back."""
 
     __slots__ = ()
 
-    # The end
+    # Truncation
 
     def begin_truncation(self) -> None:
-        """Let no round of syncing take this partition in until `truncate` or `restart`.
+        """Exclude this partition from rounds of syncing until `truncate` or `restart`.
 
-        What such a round puts into the commit journal would come back after a crash. So whoever
-        truncates begins with this, then has the journal cleared, and only then truncates.
+        What such a round writes to the commit journal would come back after a crash. So truncation
+        starts with this, then the journal is cleared, and only then the log is truncated.
         """
         self._is_truncating = True
 
     def truncate(self, offset: int, error: GoQueueError, *, now_ms: int) -> None:
         """Drop everything from `offset` on, as if it had never been written. Blocks.
 
-        What producers and transactions had done there is undone: a transaction whose marker goes
-        is open again. Whoever waits for a record that goes is told `error`. All of it is durable
-        before anything else is written there: a log of both histories would pass for whole.
+        Effects on producers and transactions are undone: a transaction whose marker is dropped is
+        open again. Waiters for dropped records get `error`. All of it is durable before anything
+        else is written there: otherwise a log mixed from both histories would look intact.
         """
         self._cancel_flush()
         forget_saved_producers(self._disk, self.log, after_offset=offset)
@@ -55,7 +55,7 @@ class CuttableCopy(ReadableCopy):
             committed(error)
 
     def restart(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin anew at `offset`, where the leader's log begins. Blocks."""
+        """Drop everything and start again at `offset`, the start of the leader's log. Blocks."""
         assert self.is_following, "only a copy can be had again from elsewhere"
         self._cancel_flush()
         forget_history(self._disk, self.log.folder)
@@ -68,7 +68,7 @@ class CuttableCopy(ReadableCopy):
         self._replace_history(saved, now_ms=now_ms)
 
     def _replace_history(self, saved: ProducersState, *, now_ms: int) -> None:
-        """Learn from the log that is left what producers and transactions have done."""
+        """Rebuild the states of producers and transactions from the remaining log."""
         end = self.log.end_offset
         self.high_watermark = min(self.high_watermark, end)
         self.synced_offset = min(self.synced_offset, end)
@@ -83,7 +83,7 @@ class CuttableCopy(ReadableCopy):
         self._end_truncation()
 
     def _end_truncation(self) -> None:
-        """Whether it was done or given up: what is here is to be synced again."""
+        """End a truncation, done or abandoned; the log may have to be synced again."""
         self._is_truncating = False
         if self.is_dirty:
             self._mark_dirty(self)
@@ -100,12 +100,12 @@ class CuttableCopy(ReadableCopy):
             save_epochs(self._disk, self.log.folder, entries)
             self._epochs_saved = entries
 
-    # The beginning
+    # Retention
 
     def take_expired(self, *, now_ms: int) -> list[Segment]:
-        """Take out the segments that are no longer wanted; the caller removes their files.
+        """Take out expired segments; the caller removes their files.
 
-        What that is the leader decides; a follower's log begins where the leader's does.
+        The leader decides what expires; a follower's log starts where the leader's does.
         """
         log, start_before = self.log, self.log.start_offset
         if not self.is_following:
@@ -114,8 +114,8 @@ class CuttableCopy(ReadableCopy):
             ends = [segment.end_offset for segment in log.segments[:-1]]
             expired = log.take_segments(sum(end <= log.start_offset for end in ends))
         if expired:
-            # A crash may bring back some of the files and not others, so the log must know without
-            # them where it begins. It writes that down where the beginning is moved by hand.
+            # A crash may bring back some of the files and not others, so the start offset must be
+            # stored independently of them. `advance_start` stores it.
             start, log.start_offset = log.start_offset, start_before
             try:
                 log.advance_start(start)
@@ -126,14 +126,14 @@ class CuttableCopy(ReadableCopy):
         return expired
 
     def start_advanced(self) -> None:
-        """The log begins later than before: what is known of the records before is forgotten."""
+        """Drop state about records before the new start of the log."""
         self.epochs.advance_start(self.log.start_offset)
         self.producers.is_partial = True
         if self.transactions.forget_before(self.log.start_offset):
             self._tell_watchers()
 
     def delete_before(self, offset: int) -> int:
-        """Make records before `offset` unreadable (-1: all committed ones); the new start."""
+        """Make records before `offset` unreadable (-1: all committed); return the new start."""
         if self.is_following and self._refusal is not None:
             raise self._refusal
         target = self.high_watermark if offset == -1 else offset
@@ -151,6 +151,6 @@ class CuttableCopy(ReadableCopy):
     # Producers
 
     def expire_producers(self, *, before_ms: int, states_max: int) -> None:
-        """Forget producers that have been silent for long, and those that are too many."""
+        """Drop producers that are idle for long, and the oldest ones if there are too many."""
         still_open = {one.producer_id for one in self.transactions}
         self.producers.expire(before_ms=before_ms, states_max=states_max, kept=still_open)

@@ -22,18 +22,18 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else -1
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """Begin an epoch at an offset; False when it has begun already."""
+        """Start an epoch at an offset; return False if it has already started."""
         entries = self._entries
         if epoch < 0 or (entries and epoch <= entries[-1][0]):
             return False
-        # Whatever claims the same offsets was saved of a history that has been truncated since.
+        # Entries for the same offsets were saved from a history that has been truncated since.
         while entries and entries[-1][1] >= start_offset:
             entries.pop()
         entries.append((epoch, start_offset))
         return True
 
     def end_offset(self, epoch: int, *, log_end: int) -> tuple[int, int]:
-        """The newest epoch not after `epoch`, and the offset at which it ended; -1, -1 if none."""
+        """Return the newest epoch not after `epoch` and its end offset; -1, -1 if none."""
         number = bisect_right(self._entries, epoch, key=lambda entry: entry[0]) - 1
         if number < 0:
             return -1, -1
@@ -41,17 +41,17 @@ class LeaderEpochs:
         return self._entries[number][0], log_end if is_last else self._entries[number + 1][1]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which `offset` was written, or -1."""
+        """Return the epoch in which `offset` was written, or -1."""
         number = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
         return self._entries[number][0] if number >= 0 else -1
 
     def truncate(self, offset: int) -> None:
-        """Forget the epochs that begin at `offset` or later."""
+        """Drop the epochs that start at `offset` or later."""
         while self._entries and self._entries[-1][1] >= offset:
             self._entries.pop()
 
     def advance_start(self, offset: int) -> None:
-        """Forget the epochs that ended before `offset`."""
+        """Drop the epochs that ended before `offset`."""
         number = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
         if number > 0:
             del self._entries[:number]

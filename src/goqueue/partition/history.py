@@ -1,7 +1,7 @@
-"""What a partition writes beside its log, and how it is read back and brought up to date.
+"""Side files of a partition's log, and the recovery of its state from them and the log.
 
-The producers, the open transactions and the leader epochs are a function of the log. The files
-only spare reading all of it again: whatever they lack is learnt from the batches after them.
+Producer states, open transactions and leader epochs are a function of the log. The files only avoid
+reading all of it again: whatever they lack is replayed from the batches after them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goqueue.storage.log import Log, SyncPoint
 _PRODUCERS_FILE = "producers"
 _PRODUCERS_MAGIC = b"GQPR"
 _PRODUCERS_VERSION = 2
-_PRODUCERS_VERSION_PLAIN = 1  # before there were transactions
+_PRODUCERS_VERSION_PLAIN = 1  # before transactions were supported
 _EPOCHS_FILE = "leader-epochs"
 _EPOCHS_MAGIC = b"GQLE"
 _EPOCHS_VERSION = 1
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 class Flush:
     """One round of making a partition durable; `run` blocks and touches only files.
 
-    It may run in a thread. Whoever changes those files meanwhile cancels it first.
+    It may run in a thread. Code that changes these files meanwhile must cancel it first.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Flush:
 
     @property
     def tail_bytes(self) -> int | None:
-        """How much the commit journal would have to take instead; None when that would not do."""
+        """Return how much the commit journal would have to store instead; None if it cannot."""
         if self.epochs is not None or self._producers is not None:
             return None
         return self.point.tail_bytes
@@ -80,25 +80,25 @@ class Flush:
             try:
                 self.has_saved = self._save()
             except OSError as error:
-                # The log says the same. These files only spare reading it again, so they can wait.
+                # The files only avoid replaying the log, so they can wait.
                 _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
 
     @property
     def is_running(self) -> bool:
-        """Whether a thread is at the files just now."""
+        """Return whether a thread is using the files."""
         return self._lock.locked()
 
     def give_up(self) -> None:
-        """Write nothing more beside the log: what this speaks of may be gone. Waits for nobody."""
+        """Write no more side files: their content may be obsolete. Does not wait."""
         self.is_cancelled = True
 
     def cancel(self) -> None:
-        """What it is to make durable is about to be undone. Waits for a run that has begun."""
+        """Cancel because its content is about to be undone. Waits for a running `run`."""
         with self._lock:
             self.is_cancelled = True
 
     def _save(self) -> bool:
-        """Write the epochs first: with a snapshot of the producers nobody looks for them."""
+        """Write the epochs first: with a producer snapshot, recovery does not replay them."""
         if self.is_cancelled:
             return False
         if self.epochs is not None:
@@ -117,16 +117,16 @@ class Flush:
 
 
 def save_epochs(disk: Disk, folder: str, epochs: list[tuple[int, int]]) -> None:
-    """Write the leader epochs down, durably. Blocks."""
+    """Save the leader epochs durably. Blocks."""
     path = f"{folder}/{_EPOCHS_FILE}"
     write_framed(disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=epochs)
 
 
 def saved_history(disk: Disk, log: Log) -> tuple[ProducersState, list[tuple[int, int]]]:
-    """The producers and the leader epochs as they were saved, together.
+    """Load the saved producer states and leader epochs.
 
-    A log of the first epoch alone has no file of epochs. One whose file has rotted is read again as
-    a whole: with epochs missing it could not be told from another log.
+    A log of the first epoch only has no epoch file. If the file is corrupted, the whole log is
+    replayed: without its epochs it could not be compared with another log.
     """
     producers, epochs = saved_producers(disk, log), _read_epochs(disk, log.folder)
     if epochs is not None:
@@ -148,7 +148,7 @@ def _read_epochs(disk: Disk, folder: str) -> list[tuple[int, int]] | None:
 
 
 def saved_producers(disk: Disk, log: Log) -> ProducersState:
-    """The producers as they were saved, or as of the log's start when nothing usable was."""
+    """Load the saved producer states; those of the log's start if none are usable."""
     path = f"{log.folder}/{_PRODUCERS_FILE}"
     saved = None
     for version in (_PRODUCERS_VERSION, _PRODUCERS_VERSION_PLAIN):
@@ -159,13 +159,13 @@ def saved_producers(disk: Disk, log: Log) -> ProducersState:
     if saved is None or saved.offset > log.end_offset:
         saved = ProducersState(log.start_offset, [])
     if saved.offset < log.start_offset:
-        # Their markers may have gone with the records; what is left of them is found in the log.
+        # Their markers may have been deleted; what is left of them is found in the log.
         saved.transactions, saved.ended = [], []
     return _located(saved, log)
 
 
 def _located(saved: ProducersState, log: Log) -> ProducersState:
-    """With the segment that it ends in, which those from before there were transactions lack."""
+    """Add the segment in which it ends, which the version before transactions lacks."""
     if saved.segment_base < 0:
         before = [one.base_offset for one in log.segments if one.base_offset < saved.offset]
         saved.segment_base = before[-1] if before else log.segments[0].base_offset
@@ -173,20 +173,20 @@ def _located(saved: ProducersState, log: Log) -> ProducersState:
 
 
 def cut_unsynced(log: Log, saved: ProducersState, before_cut: Callable[[], None]) -> list[str]:
-    """Cut off what a power cut has left of a replica's unsynced end, and say so. Blocks.
+    """Truncate a replica at the first damage of its unsynced end, and report it. Blocks.
 
-    A lone copy is kept with what is whole after a torn batch, because nothing else may have it. Of
-    a replica the part after it must go: other replicas have the torn batch too, and where two logs
-    agree at one offset they must agree before it. Whatever the snapshot speaks of was synced,
-    so damage before it is none of the power cut's.
+    A single replica keeps intact batches after a torn one, because no other node may have them. A
+    replica must drop them: other replicas have the torn batch too, and two logs that agree at an
+    offset must agree before it. Everything covered by the snapshot was synced, so damage before it
+    was not caused by the power failure.
     """
     damaged = log.damaged_from
     if damaged is None or damaged < saved.offset:
         return []
     before_cut()
     report = (
-        f"{log.folder}: cut off offsets {damaged} to {log.end_offset}, which were not synced when "
-        "the power failed; the leader has them if anyone was told of them."
+        f"{log.folder}: truncated offsets {damaged} to {log.end_offset}, which were not synced at "
+        "the power failure; the leader has them if they were acknowledged."
     )
     truncate_durably(log, damaged)
     return [report]
@@ -195,8 +195,8 @@ def cut_unsynced(log: Log, saved: ProducersState, before_cut: Callable[[], None]
 def truncate_durably(log: Log, offset: int) -> None:
     """Drop everything from `offset` on so that no crash brings any of it back. Blocks.
 
-    Half of the old end with half of a new one would pass for a whole log. So would entries of an
-    index that speak of places where something else is written now, which nobody would examine.
+    A mix of the old and the new end would look like an intact log. So would stale index entries
+    that point to positions where something else is written now, which would not be verified.
     """
     log.truncate(offset)
     active = log.active
@@ -207,9 +207,9 @@ def truncate_durably(log: Log, offset: int) -> None:
 
 
 def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
-    """Remove a snapshot of what is about to go, before that goes. Blocks.
+    """Remove a snapshot of records about to be dropped, before they are dropped. Blocks.
 
-    It would later pass for one of what has been written in the same place.
+    Otherwise it could later be taken for one of what is written in the same place.
     """
     path = f"{log.folder}/{_PRODUCERS_FILE}"
     if disk.exists(path) and saved_producers(disk, log).offset > after_offset:
@@ -218,7 +218,7 @@ def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
 
 
 def forget_history(disk: Disk, folder: str) -> None:
-    """Remove all that is written beside a log, before the log begins anew elsewhere. Blocks."""
+    """Remove all side files before the log starts again elsewhere. Blocks."""
     path = f"{folder}/{_PRODUCERS_FILE}"
     if disk.exists(path):
         disk.remove(path)
@@ -230,21 +230,21 @@ def forget_history(disk: Disk, folder: str) -> None:
 def replayed(
     log: Log, saved: ProducersState, epochs: LeaderEpochs, *, now_ms: int
 ) -> tuple[Producers, Transactions]:
-    """The producers and transactions that the log makes of those that were saved."""
+    """Replay the log on top of the saved states of producers and transactions."""
     producers = Producers(saved.producers)
     transactions = Transactions(saved.transactions, saved.ended)
     restore_aborted(log, saved.offset, base_offset=saved.segment_base, count=saved.aborted_count)
     for segment, located in log.located(saved.offset):
         header = located.header
         epochs.note(header.leader_epoch, header.base_offset)
-        # Records may be deleted up to the middle of a batch, of which the rest is still there.
+        # Records may be deleted up to the middle of a batch, whose rest is still there.
         if header.producer_id < 0 or header.last_offset < saved.offset:
             continue
         producers.note(header, now_ms=now_ms)
         if header.is_control:
             marker = read_marker(segment, located)
             if marker is None:
-                # Nobody knows what it said. Until the next one comes the transaction is open.
+                # Its outcome is unknown. The transaction stays open until the next marker.
                 _log.error("%s: the marker at offset %d is damaged", log.folder, header.base_offset)
                 continue
             producers.note_marker(header, marker, now_ms=now_ms)

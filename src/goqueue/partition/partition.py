@@ -49,7 +49,7 @@ from goqueue.storage.log import Log, LogState
 
 
 class Appended(NamedTuple):
-    """Where a batch went. `timestamp_ms` is -1 unless the broker set the time."""
+    """Where a batch was stored. `timestamp_ms` is -1 unless the broker set the time."""
 
     base_offset: int
     last_offset: int
@@ -57,7 +57,7 @@ class Appended(NamedTuple):
 
 
 class PartitionState(msgspec.Struct, array_like=True):
-    """A closed partition, kept so that opening it again needs no look at its files."""
+    """State of a cleanly closed partition, from which it opens without reading its files."""
 
     log: LogState
     producers: ProducersState
@@ -65,12 +65,12 @@ class PartitionState(msgspec.Struct, array_like=True):
 
 
 class Partition(CuttableCopy):
-    """One copy of a partition: the only one, the leader's or a follower's.
+    """One replica of a partition: the only one, the leader's or a follower's.
 
     Records up to `high_watermark` are committed: as durable as promised, and visible. With
-    `waits_for_sync` that means synced; otherwise it means written. Where there are followers it
-    means so on all of the copies that are in sync, of which others keep count (`set_commit_limit`).
-    A copy that is opened as a replica is a follower until it is told otherwise.
+    `waits_for_sync` that means synced; otherwise it means written. With followers it means so on
+    all in-sync replicas, which are tracked elsewhere (`set_commit_limit`). A partition that is
+    opened as a replica is a follower until its role is set.
     """
 
     __slots__ = ()
@@ -94,10 +94,10 @@ class Partition(CuttableCopy):
         is_sole: bool = False,
         before_cut: Callable[[], None] = lambda: None,
     ) -> tuple[Partition, list[str]]:
-        """Open a partition after a crash, or for the first time; also say what was damaged.
+        """Open a partition after a crash, or for the first time; also report what was damaged.
 
-        `is_sole` says of a replica that no other node has one. `before_cut` is called before
-        something is cut off that might have been acknowledged and have rotted since.
+        `is_sole` means that no other node has a replica. `before_cut` is called before something is
+        truncated that may have been acknowledged and corrupted since.
         """
         is_cut = False
 
@@ -148,7 +148,7 @@ class Partition(CuttableCopy):
         mark_dirty: Callable[[Partition], None],
         is_replica: bool = False,
     ) -> Partition:
-        """Open a partition that was closed, without touching its files."""
+        """Open a cleanly closed partition without reading its files."""
         return cls(
             name,
             disk,
@@ -165,11 +165,11 @@ class Partition(CuttableCopy):
         )
 
     def close(self) -> PartitionState:
-        """Write what is in memory and give the descriptors back; all must be synced before."""
+        """Write what is in memory and close the files; everything must be synced before."""
         state = self.log.close()
         return PartitionState(state, self._producers_state(), self.epochs.entries)
 
-    # Writing
+    # Writes
 
     def append(
         self,
@@ -179,9 +179,9 @@ class Partition(CuttableCopy):
         payload: Buffer | None = None,
         session: Session | None = None,
     ) -> Appended:
-        """Store a producer's batch, given as writable bytes; it is stamped in place.
+        """Append a producer's batch, given as writable bytes; it is stamped in place.
 
-        `payload` is its records, unpacked, if the caller has them.
+        `payload` is its records, decompressed, if the caller has them.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -199,7 +199,7 @@ class Partition(CuttableCopy):
         return self.write(batch, now_ms=now_ms, is_append_time=is_append_time, session=session)
 
     def check_transaction(self, header: BatchHeader) -> None:
-        """Refuse a producer's batch that does not go with the transactions that are open here."""
+        """Refuse a batch that does not fit the transactions open in this partition."""
         if header.attributes & TRANSACTIONAL:
             self.transactions.check_room(header.producer_id)
         elif len(self.transactions) and self.transactions.get(header.producer_id) is not None:
@@ -216,7 +216,7 @@ class Partition(CuttableCopy):
         is_append_time: bool = False,
         session: Session | None = None,
     ) -> Appended:
-        """Put a batch that is known to be good at the end of the log."""
+        """Append a batch that is already checked."""
         if self.is_following:
             raise self._refusal or NotLeader(self.name, NO_LEADER)
         stamp(batch, base_offset=self.log.end_offset, leader_epoch=self.leader_epoch)
@@ -227,7 +227,7 @@ class Partition(CuttableCopy):
         try:
             self._store(batch, header, now_ms=now_ms)
         except GoQueueError:
-            # Whoever tries again has the batch as its producer sent it.
+            # Restore the batch as its producer sent it, for a retry.
             if before is not None:
                 batch[:HEADER_BYTES] = before
             stamp(batch, base_offset=0, leader_epoch=NO_EPOCH)
@@ -238,7 +238,7 @@ class Partition(CuttableCopy):
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
     def run_limits(self, *, now_ms: int) -> RunLimits | None:
-        """What batches must keep to for `append_run`; None when `append` has to look at each."""
+        """Return the limits of batches for `append_run`; None if each needs `append`."""
         if self._refusal is not None or self.shortage is not None:
             return None
         return run_limits(self.settings, now_ms=now_ms)
@@ -251,9 +251,9 @@ class Partition(CuttableCopy):
         now_ms: int,
         session: Session | None = None,
     ) -> bytes:
-        """Store producers' batches that keep to the `run_limits` with one write.
+        """Append producers' batches that fit the `run_limits` with one write.
 
-        Their offsets are answered as `gather_run` packs them.
+        The result is their offsets as packed by `gather_run`.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -272,9 +272,9 @@ class Partition(CuttableCopy):
         return offsets
 
     def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
-        """Store batches of the leader as they are; raise when they do not fit the end of the log.
+        """Append batches of the leader unchanged; raise if they do not fit the end of the log.
 
-        Those before the one that does not fit, or for which there is no room, stay.
+        Batches before the one that does not fit, or for which there is no space, stay.
         """
         if self.failure is not None:
             raise self.failure
@@ -297,10 +297,10 @@ class Partition(CuttableCopy):
         coordinator_epoch: int,
         now_ms: int,
     ) -> Appended:
-        """End a producer's transaction here, for good once the marker is committed.
+        """End a producer's transaction here, permanently once the marker is committed.
 
-        Whoever writes with a lower epoch is turned away from now on. A marker that is here
-        already, because a coordinator that crashed could not know, is not written again.
+        Producers with a lower epoch are fenced from now on. A marker that is already here, because
+        a coordinator crashed before it could record that, is not written again.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -324,7 +324,7 @@ class Partition(CuttableCopy):
         return self.write(memoryview(marker), now_ms=now_ms)
 
     def open_transaction(self, producer_id: int) -> OpenTransaction | None:
-        """What a producer has written here and not decided yet."""
+        """Return what a producer has written in a transaction that is still open here."""
         return self.transactions.get(producer_id)
 
     def _store(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
@@ -350,7 +350,7 @@ class Partition(CuttableCopy):
             self.transactions.note(header)
             return
         marker = decode_marker(batch)
-        self.records_in -= header.record_count  # Nobody sent it.
+        self.records_in -= header.record_count  # A marker is not a record of a producer.
         self.producers.note_marker(header, marker, now_ms=now_ms)
         aborted = self.transactions.end(header, is_commit=marker.is_commit)
         if aborted is not None:
@@ -359,7 +359,7 @@ class Partition(CuttableCopy):
     def _note_written(
         self, epoch: int, base_offset: int, end_offset: int, *, size: int, records: int
     ) -> None:
-        """Take what one epoch has put at the end of the log into account."""
+        """Update the state after a write at the end of the log."""
         if self.epochs.latest != epoch:
             self.epochs.note(epoch, base_offset)
         self.bytes_in += size
@@ -374,25 +374,25 @@ class Partition(CuttableCopy):
     # Roles
 
     def become_leader(self, leader_epoch: int) -> None:
-        """Take writes from now on, in an epoch that nobody else has written in.
+        """Accept writes from now on, in an epoch that no other leader has written in.
 
-        Nothing more is committed before `set_commit_limit` says so.
+        Nothing more is committed until `set_commit_limit` is called.
         """
         if leader_epoch <= self.epochs.latest:
             raise FencedLeaderEpoch(
                 f"{self.name} has records of epoch {self.epochs.latest}; a leader of epoch "
-                f"{leader_epoch} cannot go on from there."
+                f"{leader_epoch} cannot continue from there."
             )
         self._begin_epoch(leader_epoch)
         self.is_following, self._refusal = False, self.failure
         self.is_suspect = False
 
     def become_follower(self, leader_epoch: int, *, leader: int) -> None:
-        """Take only what the leader sends. Whoever waits here is told to go there."""
+        """Accept only batches of the leader. Waiters are failed with the new leader."""
         if leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(
                 f"{self.name} has reached epoch {self.leader_epoch}; a leader of epoch "
-                f"{leader_epoch} is not followed any more."
+                f"{leader_epoch} is fenced."
             )
         self._begin_epoch(leader_epoch)
         refusal = self.failure or NotLeader(self.name, leader)
@@ -413,14 +413,14 @@ class Partition(CuttableCopy):
         self._end_truncation()
 
     def set_commit_limit(self, offset: int) -> None:
-        """On the leader: all replicas that are in sync have what is before `offset`."""
+        """On the leader: note that all in-sync replicas have what is before `offset`."""
         self._commit_limit = max(self._commit_limit, offset)
         self._advance(self.durable_offset)
 
     def set_shortage(self, shortage: GoQueueError | None) -> None:
-        """On the leader: too few replicas are in sync for anything to be committed, or no more.
+        """On the leader: set or clear the error that too few replicas are in sync to commit.
 
-        Whoever waits is told; the records stay, and are committed when there are enough again.
+        Waiters are failed; the records stay, and are committed when enough are in sync again.
         """
         self.shortage = shortage
         if shortage is not None:
@@ -429,7 +429,7 @@ class Partition(CuttableCopy):
                 committed(shortage)
 
     def follow(self, *, high_watermark: int, start_offset: int) -> None:
-        """On a follower whose log is a part of the leader's: what the leader says of it."""
+        """On a follower with a prefix of the leader's log: apply the leader's offsets."""
         mark = min(max(high_watermark, start_offset), self.log.end_offset)
         self._commit_limit = max(self._commit_limit, mark)
         self._advance(mark)

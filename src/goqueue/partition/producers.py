@@ -1,4 +1,4 @@
-"""Which batches each idempotent producer has written here, so that a retry is not a second copy."""
+"""Newest batches of each idempotent producer, by which a retry is recognised as a duplicate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from goqueue.partition.transactions import OpenTransaction
 
 BATCHES_REMEMBERED = 5  # clients keep at most five requests in flight
 NO_MARKER = -1
-_SEQUENCE_MASK = 0x7FFFFFFF  # they have 31 bits, and begin again with 0
+_SEQUENCE_MASK = 0x7FFFFFFF  # 31 bits, wrapping to 0
 
 
 class WrittenBatch(NamedTuple):
@@ -44,8 +44,8 @@ class ProducerState(msgspec.Struct, array_like=True):
     batches: list[WrittenBatch]
     coordinator_epoch: int = NO_EPOCH  # of the last marker, whose offset comes next
     marker_offset: int = NO_MARKER
-    first_sequence: int = 0  # with which this epoch began, as far as is known here
-    marker_ms: int = -1  # the time of the last marker
+    first_sequence: int = 0  # first of this epoch, as far as known here
+    marker_ms: int = -1  # timestamp of the last marker
 
     @property
     def last_sequence(self) -> int:
@@ -53,24 +53,24 @@ class ProducerState(msgspec.Struct, array_like=True):
 
     @property
     def last_timestamp(self) -> int:
-        """Of its last batch, or of the marker that came after it."""
+        """Return the timestamp of its last batch, or of a later marker."""
         if self.batches and self.batches[-1].base_offset > self.marker_offset:
             return self.batches[-1].timestamp_ms
         return self.marker_ms
 
 
 class ProducersState(msgspec.Struct, array_like=True):
-    """All producers as of the batch before `offset`, and the transactions they have open.
+    """All producers as of the batch before `offset`, and their open transactions.
 
-    `aborted_count` is the number of transactions aborted before that in the segment which begins
-    with `segment_base`. `ended` are the transactions whose markers were not committed then, as
-    offsets of marker and beginning, because the high watermark was no higher.
+    `aborted_count` is the number of transactions aborted before that in the segment that starts at
+    `segment_base`. `ended` are the transactions whose markers were not yet committed, as offsets of
+    marker and beginning.
     """
 
     offset: int
     producers: list[ProducerState]
     transactions: list[OpenTransaction] = []
-    segment_base: int = -1  # none is named by those who know of no transactions
+    segment_base: int = -1  # not set by the version before transactions
     aborted_count: int = 0
     high_watermark: int = -1
     ended: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ class Producers:
 
     def __init__(self, states: list[ProducerState] | None = None) -> None:
         self._states = {state.producer_id: state for state in states or ()}
-        # Whether batches may be gone that nobody here has seen, because the log begins after them.
+        # Whether earlier batches may be missing here, because the log starts after them.
         self.is_partial = False
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Producers:
         return self._states.get(producer_id)
 
     def find(self, header: BatchHeader) -> WrittenBatch | None:
-        """The earlier copy of a batch, if it is one of the newest."""
+        """Return the stored original of a batch, if it is one of the newest."""
         state = self._states.get(header.producer_id)
         if state is not None and state.epoch == header.producer_epoch:
             first, last = header.base_sequence, header.last_sequence
@@ -106,21 +106,21 @@ class Producers:
         return None
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
-        """The earlier copy of this batch if it is a repetition; raise when it is out of turn."""
+        """Return the stored original of a duplicate batch; raise if it is out of order."""
         state = self._states.get(header.producer_id)
         if state is None:
-            # Whoever is silent for long, or whose records are deleted, is forgotten and goes on
-            # with the number it has; so does a producer whose topic was made anew. Nobody can tell
-            # that from a new one whose first batch was overtaken by later ones, so any number may
-            # come first, as in Kafka. What was overtaken is refused below.
+            # A producer that is idle for long, or whose records are deleted, is dropped and
+            # continues with its next number; so does one whose topic was recreated. That cannot be
+            # distinguished from a new producer whose first batch was overtaken by later ones, so
+            # any number may come first, as in Kafka. What was overtaken is refused below.
             return None
         if header.producer_epoch < state.epoch:
             raise _fenced(header.producer_id, header.producer_epoch, state.epoch)
         if header.producer_epoch > state.epoch:
             if header.base_sequence != 0:
                 raise OutOfOrderSequence(
-                    f"A new epoch of producer {header.producer_id} begins with sequence "
-                    f"{header.base_sequence}; it must begin with 0."
+                    f"A new epoch of producer {header.producer_id} starts with sequence "
+                    f"{header.base_sequence}; it must start with 0."
                 )
             return None
         first, last = header.base_sequence, header.last_sequence
@@ -132,21 +132,21 @@ class Producers:
             return None
         if _has_stored(state, first, last):
             raise DuplicateSequence(
-                f"Producer {header.producer_id} repeats sequence {first}, stored long ago."
+                f"Producer {header.producer_id} repeats sequence {first}, which is already stored."
             )
         raise OutOfOrderSequence(
-            f"Producer {header.producer_id} sends sequence {first}, but {expected} comes next."
+            f"Producer {header.producer_id} sent sequence {first}, but {expected} is expected."
         )
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """The sequence number that a producer whose batches are made here goes on with."""
+        """Return the next sequence number of a producer whose batches are built by the broker."""
         state = self._states.get(producer_id)
         if state is None or state.epoch != epoch or not state.batches:
             return 0
         return add_sequence(state.last_sequence, 1)
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Refuse a marker that comes too late: from an old producer or an old coordinator."""
+        """Refuse a marker of a fenced producer or of a fenced coordinator."""
         state = self._states.get(producer_id)
         if state is None:
             return
@@ -159,7 +159,7 @@ class Producers:
             )
 
     def note_marker(self, header: BatchHeader, marker: Marker, *, now_ms: int) -> None:
-        """Remember the marker that ended a transaction; its epoch counts like that of a batch."""
+        """Record the marker that ended a transaction; its epoch counts like that of a batch."""
         state = self._state_of(header, now_ms)
         state.last_ms = now_ms
         state.coordinator_epoch = marker.coordinator_epoch
@@ -167,7 +167,7 @@ class Producers:
         state.marker_ms = header.max_timestamp
 
     def note(self, header: BatchHeader, *, now_ms: int) -> None:
-        """Remember a batch that was written."""
+        """Record a batch that was written."""
         state = self._states.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
             state = self._state_of(header, now_ms)
@@ -190,7 +190,7 @@ class Producers:
             del batches[0]
 
     def _state_of(self, header: BatchHeader, now_ms: int) -> ProducerState:
-        """The state for a batch; a new epoch begins with one that knows no sequence numbers."""
+        """Return the state for a batch; a new epoch starts without sequence numbers."""
         old = self._states.get(header.producer_id)
         if old is not None and old.epoch == header.producer_epoch:
             return old
@@ -205,9 +205,9 @@ class Producers:
     def expire(
         self, *, before_ms: int, states_max: int, kept: Container[int] = frozenset()
     ) -> None:
-        """Forget producers that have been silent for long, and the most silent ones if too many.
+        """Drop producers that are idle for long, and the oldest ones if there are too many.
 
-        Those in `kept` stay: they have a transaction to end.
+        Those in `kept` stay: they have an open transaction.
         """
         ended = [one for one in self._states.values() if one.producer_id not in kept]
         for state in [one for one in ended if one.last_ms < before_ms]:
@@ -219,7 +219,7 @@ class Producers:
                 del self._states[state.producer_id]
 
     def last_offsets(self) -> dict[int, int]:
-        """For each producer, the last offset of its newest batch."""
+        """Return the last offset of each producer's newest batch."""
         return {
             state.producer_id: state.batches[-1].last_offset
             for state in self._states.values()
@@ -227,7 +227,7 @@ class Producers:
         }
 
     def marker_offsets(self) -> dict[int, int]:
-        """For each producer that has ended a transaction, the offset of its newest marker."""
+        """Return the offset of the newest marker of each producer that has one."""
         return {
             state.producer_id: state.marker_offset
             for state in self._states.values()
@@ -235,7 +235,7 @@ class Producers:
         }
 
     def state(self) -> list[ProducerState]:
-        """A copy, because a thread writes it down while more batches come."""
+        """Return a copy, because a thread saves it while more batches arrive."""
         return [
             ProducerState(
                 one.producer_id,
@@ -252,10 +252,10 @@ class Producers:
 
 
 def _has_stored(state: ProducerState, first: int, last: int) -> bool:
-    """Whether a batch that is remembered no longer was stored here long ago.
+    """Return whether a batch that is no longer remembered was stored here long ago.
 
-    What comes before the first that was seen here may have been lost on the way, or refused, before
-    later ones were taken. To call it a duplicate would make its producer believe that it is stored.
+    A batch before the first one seen here may have been lost or refused before later ones were
+    stored. Reporting it as a duplicate would make its producer consider it stored.
     """
     if not state.batches or (state.last_sequence - last) & _SEQUENCE_MASK >= 1 << 30:
         return False

@@ -1,4 +1,4 @@
-"""What is read of a copy: committed records, decided ones, all of them for other copies."""
+"""Reads of a replica: committed records, decided ones, and everything for other replicas."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from goqueue.storage.log import Slice
 
 
 class ReadableCopy(Copy):
-    """A copy that tells what is in it, as far as whoever asks may know it."""
+    """A replica with reads of each isolation level."""
 
     __slots__ = ()
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last batch; -1 when there has never been one."""
+        """Return the epoch of the last batch; -1 if there has never been one."""
         return self.epochs.latest
 
     @property
@@ -40,38 +40,38 @@ class ReadableCopy(Copy):
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where no transaction that is not decided can change what a reader sees."""
+        """Return the offset below which no open transaction can change what a reader sees."""
         unstable, end = self.transactions.first_unstable, self.high_watermark
         if unstable is None or unstable >= end:
             return end
         return min(end, max(unstable, self.log.start_offset))
 
     def check_leading(self) -> None:
-        """Refuse whoever may only be served by the leader, unless that is here."""
+        """Raise unless this replica leads."""
         if self.is_following and self._refusal is not None:
             raise self._refusal
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse a client that knows an older leader, or a newer one, than this."""
+        """Refuse a client whose metadata has an older or a newer leader epoch."""
         if epoch < 0 or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
             raise FencedLeaderEpoch(
                 f"Epoch {epoch} of {self.name} is over; {self.leader_epoch} is current."
             )
-        raise UnknownLeaderEpoch(f"Epoch {epoch} of {self.name} is not known here yet; retry.")
+        raise UnknownLeaderEpoch(f"Epoch {epoch} of {self.name} is not yet known here; retry.")
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The newest epoch not after `epoch` and where it ended; for clients that lost a leader."""
+        """Return the newest epoch not after `epoch` and its end, for clients after a fail-over."""
         return self.epochs.end_offset(epoch, log_end=self.log.end_offset)
 
     # Batches and records
 
     def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> Slice | None:
-        """Batches that are safe from `offset` on; None when there are none yet.
+        """Return committed batches from `offset` on; None if there are none yet.
 
-        With `is_committed_only` these are decided too, but not all of them need be committed:
-        `aborted` tells which are not.
+        With `is_committed_only` their transactions are ended too, but maybe aborted: `aborted`
+        returns which.
         """
         if self.is_gone and self.failure is not None:
             raise self.failure
@@ -88,7 +88,7 @@ class ReadableCopy(Copy):
             raise self.unreadable(error) from error
 
     def read_uncommitted(self, offset: int, *, bytes_max: int) -> Slice | None:
-        """Batches from `offset` to the end, for replicas alone; None at the end."""
+        """Return batches from `offset` to the end, for replicas only; None at the end."""
         try:
             return self.log.read(offset, bytes_max=bytes_max, until_offset=self.log.end_offset)
         except OSError as error:
@@ -109,7 +109,7 @@ class ReadableCopy(Copy):
             raise self.unreadable(error) from error
 
     def records_end(self) -> int:
-        """The offset after the last record below the high watermark.
+        """Return the offset after the last record below the high watermark.
 
         Markers and records of aborted transactions do not count; those of open transactions do. A
         group that has committed this offset, or a later one, has nothing left to read.
@@ -122,14 +122,14 @@ class ReadableCopy(Copy):
         return found.since
 
     def aborted(self, first_offset: int, until_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records from `first_offset` up to `until_offset`."""
+        """Return the aborted transactions with records from `first_offset` to `until_offset`."""
         try:
             return find_aborted(self.log, first_offset, until_offset)
         except OSError as error:
             raise self.unreadable(error) from error
 
     def aborted_in(self, batches: Slice) -> Sequence[AbortedTransaction]:
-        """The aborted transactions that have a part in these batches."""
+        """Return the aborted transactions with records in these batches."""
         try:
             if not has_aborted(self.log, batches.offset):
                 return ()
@@ -138,33 +138,33 @@ class ReadableCopy(Copy):
             raise self.unreadable(error) from error
 
     def unreadable(self, error: OSError) -> GoQueueError:
-        """What to tell a reader whom the disk has failed."""
+        """Return the error for a read that failed on disk."""
         return StorageFailed(f"Reading from {self.name} failed: {error.strerror}; retry.")
 
     # Damage
 
     def damaged(self, error: GoQueueError) -> GoQueueError:
-        """The error for a reader that met a damaged batch: another replica may have it whole."""
+        """Return the error for a read of a damaged batch: another replica may have it intact."""
         return NotLeader(self.name, NO_LEADER) if self.is_following else error
 
     @property
     def whole_until(self) -> tuple[int, int]:
-        """The offset before which nothing is known to be damaged, after its epoch."""
+        """Return the epoch and the offset up to which no damage is known."""
         damaged, end = self.first_damage, self.log.end_offset
         offset = end if damaged is None else min(damaged, end)
         return self.epochs.epoch_of(offset - 1), offset
 
     @property
     def first_damage(self) -> int | None:
-        """The first offset that somebody has tried to read and could not; None when there is none.
+        """Return the first offset that a read found damaged; None if there is none.
 
-        A replica has to have what begins there again from others.
+        A replica must fetch everything from there on again.
         """
         known = (self.log.damaged_from, self.damaged_from)
         offsets = [one for one in known if one is not None and one >= self.log.start_offset]
         return min(offsets, default=None)
 
     def note_damage(self, offset: int) -> None:
-        """The disk says of itself that it cannot read what begins here."""
+        """Note a read error reported by the disk at this offset."""
         known = self.first_damage
         self.damaged_from = offset if known is None else min(known, offset)

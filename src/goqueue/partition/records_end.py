@@ -1,9 +1,9 @@
 """Finds where the records of a partition end, for lag.
 
-The end of the log is the wrong measure of lag where transactions write: markers take offsets that
-no consumer receives, and most clients commit the offset after the last record they were given. The
-search goes backward from the high watermark, an index entry at a time, so that it costs one short
-read where the log ends with a record, and nothing is kept up to date on every append.
+The end of the log is the wrong measure of lag with transactions: markers take offsets that no
+consumer receives, and most clients commit the offset after the last record they received. The
+search goes backward from the high watermark, one index entry at a time, so that it costs one short
+read if the log ends with a record, and appends maintain nothing for it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from goqueue.storage.scanning import Located
 from goqueue.storage.segment import Segment
 from goqueue.storage.transaction_index import AbortedSpans
 
-# What one search may look at. A log may end with any number of markers; the next search goes on
-# where this one stopped, and meanwhile the answer is too large.
+# Limit of one search. A log may end with any number of markers; the next search continues where
+# this one stopped, and until then the result is too large.
 SEARCH_BATCHES_MAX = 10_000
 
 _base_offset = attrgetter("base_offset")
 
 
 class NoRecords(NamedTuple):
-    """A range of offsets known to hold no record, `until` excluded."""
+    """A range of offsets without records, `until` excluded."""
 
     since: int
     until: int
 
 
 def search_back(log: Log, until: int, known: NoRecords) -> NoRecords:
-    """The range without records that ends at the high watermark `until`.
+    """Return the range without records that ends at the high watermark `until`.
 
-    `known` is the result of the search before. It stays true: records are only ever removed.
+    `known` is the result of the previous search. It stays valid: records are only ever removed.
     """
     since, batches_left = until, SEARCH_BATCHES_MAX
     while since > log.start_offset and batches_left > 0:
@@ -56,7 +56,7 @@ def search_back(log: Log, until: int, known: NoRecords) -> NoRecords:
 
 
 def _stretch(segment: Segment, until: int) -> tuple[int, list[Located]]:
-    """The batches of one index entry before an offset, and the offset that they begin with."""
+    """Return the batches of one index entry before an offset, and their first offset."""
     place = segment.place_before(until - 1)
     batches = []
     for located in segment.scan_readable(place):
@@ -69,7 +69,7 @@ def _stretch(segment: Segment, until: int) -> tuple[int, list[Located]]:
 def _last_record(
     log: Log, segment: Segment, batches: Sequence[Located], *, begin: int, until: int
 ) -> int | None:
-    """The offset of the last record here that was not aborted."""
+    """Return the offset of the last record here that was not aborted."""
     aborted: AbortedSpans | None = None
     for located in reversed(batches):
         header = located.header
@@ -88,12 +88,12 @@ def _last_record(
 def _aborted(log: Log, begin: int, until: int) -> AbortedSpans:
     if not has_aborted(log, begin):
         return AbortedSpans()
-    # A marker that is not committed yet may still be lost with its leader.
+    # An uncommitted marker may still be lost with its leader.
     return AbortedSpans(one for one in find_aborted(log, begin, until) if one.last_offset < until)
 
 
 def _last_offset(segment: Segment, located: Located, header: BatchHeader) -> int:
-    """The last record's offset, which is not the batch's where compaction removed records."""
+    """Return the last record's offset; compaction may have removed the batch's last records."""
     if header.record_count > header.last_offset_delta:
         return header.last_offset
     records = records_of(segment, located)

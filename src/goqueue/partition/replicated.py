@@ -1,4 +1,4 @@
-"""What a follower checks before it stores what its leader has sent."""
+"""Checks of a follower on what its leader has sent."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from goqueue.model.errors import CorruptBatch, GoQueueError
 def replicated_batches(
     data: memoryview, *, offset: int, epoch_min: int, epoch_max: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches in `data`, one by one, the first of which must begin at `offset`.
+    """Yield the batches in `data`, the first of which must start at `offset`.
 
-    They keep the offsets and epochs that they have, so both are checked like a checksum: offsets
-    have no holes, and epochs never go back or beyond that of the leader.
+    They keep their offsets and epochs, so both are checked like a checksum: offsets have no gaps,
+    and epochs neither decrease nor exceed that of the leader.
     """
     at = 0
     while at < len(data):
         if len(data) - at < HEADER_BYTES:
-            raise CorruptBatch(f"The leader's answer ends with {len(data) - at} loose bytes.")
+            raise CorruptBatch(f"The leader's answer ends with {len(data) - at} extra bytes.")
         size = read_header(data, at).size
         batch = data[at : at + size]
         try:
@@ -27,10 +27,10 @@ def replicated_batches(
         except CorruptBatch:
             raise
         except GoQueueError as error:
-            raise CorruptBatch(f"The leader has sent what is no batch: {error}") from error
+            raise CorruptBatch(f"The leader sent an invalid batch: {error}") from error
         if header.base_offset != offset:
             raise CorruptBatch(
-                f"The leader has sent a batch of offset {header.base_offset}; {offset} comes next."
+                f"The leader sent a batch at offset {header.base_offset}; {offset} is expected."
             )
         if not epoch_min <= header.leader_epoch <= epoch_max:
             raise CorruptBatch(

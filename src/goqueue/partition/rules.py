@@ -1,4 +1,4 @@
-"""What a batch must be like before a partition takes it."""
+"""Validation of batches before a partition stores them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from goqueue.storage.log import LogSettings
 
 TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
 RUN_SEGMENT_BYTES_MIN = 1 << 20
-FAULTS_MAX = 100  # records of a batch that an error names one by one
+FAULTS_MAX = 100  # records of a batch that an error lists individually
 
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 
-RunLimits = tuple[int, int, int]  # bytes of a batch, its earliest time and its latest
+RunLimits = tuple[int, int, int]  # bytes of a batch, its earliest timestamp and its latest
 
 
 @dataclass(slots=True)
 class PartitionSettings:
-    """What a topic's settings mean for one of its partitions."""
+    """The settings of a topic as they apply to one of its partitions."""
 
     log: LogSettings = field(default_factory=LogSettings)
     message_bytes_max: int = 1048588
@@ -54,12 +54,12 @@ class PartitionSettings:
     compression: Compression | None = None  # None: as the producer sent it
     timestamp_before_ms_max: int = (1 << 63) - 1
     timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
-    has_attributes: bool = True  # headers that begin with "goqueue-" mean something
-    has_schemas: bool = False  # records must obey schemas of the registry
+    has_attributes: bool = True  # headers with the prefix "goqueue-" are interpreted
+    has_schemas: bool = False  # records must conform to schemas of the registry
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether a batch whose header and checksum are right is stored just as it came."""
+        """Return whether a batch with a valid header and checksum is stored unchanged."""
         return not (
             self.is_append_time
             or self.has_schemas
@@ -75,10 +75,10 @@ def check_produced(
     now_ms: int,
     payload: Buffer | None = None,
 ) -> BatchHeader:
-    """The header of a producer's batch; raise when the batch may not be stored.
+    """Return the header of a producer's batch; raise if the batch may not be stored.
 
-    `payload` is what its records are when unpacked, if the caller knows. A batch whose header gives
-    another time than that of its newest record gets that one, and a new checksum.
+    `payload` is its decompressed records, if the caller has them. If the header's timestamp is not
+    that of the newest record, it is corrected, with a new checksum.
     """
     header = _check_frame(batch)
     if len(batch) > settings.message_bytes_max:
@@ -110,9 +110,9 @@ def check_produced(
 
 
 def run_limits(settings: PartitionSettings, *, now_ms: int) -> RunLimits | None:
-    """What batches must keep to that are stored just as they came; None: each needs a closer look.
+    """Return the limits of batches stored unchanged; None if each must be inspected.
 
-    Small segments would be much larger than they should be if several batches were one write.
+    Small segments would exceed their size by far if several batches were one write.
     """
     if settings.log.segment_bytes < RUN_SEGMENT_BYTES_MIN or not settings.keeps_bytes:
         return None
@@ -124,7 +124,7 @@ def run_limits(settings: PartitionSettings, *, now_ms: int) -> RunLimits | None:
 
 
 def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> bytearray:
-    """The same batch with its records packed by another codec."""
+    """Return the same batch with its records compressed by another codec."""
     payload = unpack_payload(batch, header)
     return build_batch(
         compress(codec, payload),
@@ -139,14 +139,14 @@ def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> by
 
 
 def _without_key(header: BatchHeader, payload: Buffer, first: int) -> dict[int, str]:
-    """The records that have no key, as far as an error names them."""
+    """Return the records without a key, up to the number that an error lists."""
     keys = decode_columns(header, payload).keys(range(first, header.record_count))
     places = (first + index for index, key in enumerate(keys) if key is None)
     return dict.fromkeys(islice(places, FAULTS_MAX), "The record has no key.")
 
 
 class _Checked(NamedTuple):
-    """What the check of a batch's records found; -1 for what there is none of."""
+    """Result of the check of a batch's records; -1 for none."""
 
     first_without_key: int
     oldest_ms: int
@@ -154,7 +154,7 @@ class _Checked(NamedTuple):
 
 
 def _check_frame(batch: memoryview) -> BatchHeader:
-    """The header of what must be one whole batch with a right checksum, and nothing else."""
+    """Return the header of exactly one complete batch with a valid checksum."""
     if len(batch) < HEADER_BYTES:
         raise InvalidRecord(f"A batch has {len(batch)} bytes; its header alone has {HEADER_BYTES}.")
     header = read_header(batch)
@@ -165,11 +165,11 @@ def _check_frame(batch: memoryview) -> BatchHeader:
     if header.size < HEADER_BYTES:
         raise CorruptBatch(f"A batch cannot have {header.size} bytes.")
     if header.size > len(batch):
-        raise InvalidRecord(f"A batch of {header.size} bytes was cut off after {len(batch)}.")
+        raise InvalidRecord(f"A batch of {header.size} bytes was truncated to {len(batch)}.")
     if not is_intact(batch, header):
         raise CorruptBatch("The checksum of a batch does not match its bytes; send it again.")
     if header.size < len(batch):
-        raise InvalidRecord("A produce request must bring one batch for each of its partitions.")
+        raise InvalidRecord("A produce request must have one batch for each of its partitions.")
     return header
 
 
@@ -183,7 +183,7 @@ def _check_header(header: BatchHeader) -> None:
             f"A batch of {header.record_count} records ends at offset {header.last_offset_delta}."
         )
     if header.attributes & (CONTROL | HAS_DELETE_HORIZON):
-        raise InvalidRecord("Control batches are written by the broker alone.")
+        raise InvalidRecord("Control batches are written only by the broker.")
     if header.attributes & LOG_APPEND_TIME:
         raise InvalidTimestamp("A producer may not mark its batch with the broker's append time.")
     if header.attributes & TRANSACTIONAL and header.producer_id < 0:
@@ -203,7 +203,7 @@ def _unpacked(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 def _check_records(header: BatchHeader, payload: Buffer) -> _Checked:
-    """Read all records, so that nothing is stored that no consumer could read."""
+    """Read all records, so that nothing is stored that a consumer could not read."""
     try:
         return _Checked._make(
             decoder.check_records(payload, 0, header.record_count, header.base_timestamp, False)
@@ -219,7 +219,7 @@ def _check_times(
     settings: PartitionSettings,
     now_ms: int,
 ) -> None:
-    """Refuse timestamps out of the topic's bounds, and say which records have them."""
+    """Refuse timestamps outside the topic's bounds, and list the records that have them."""
     latest = now_ms + settings.timestamp_after_ms_max
     earliest = now_ms - settings.timestamp_before_ms_max
     is_late = checked.newest_ms > latest

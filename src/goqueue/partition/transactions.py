@@ -1,8 +1,8 @@
-"""Which transactions are open in one partition, and up to where everything is decided.
+"""Open transactions of one partition, and the last stable offset.
 
-A transaction begins here with its first batch and ends with a marker. Until the marker is itself
-committed, readers who want only what is decided stop before the transaction's first record: that
-is the last stable offset. All of this is a function of the log.
+A transaction starts here with its first batch and ends with a marker. Until the marker is
+committed, read-committed readers stop before the transaction's first record: that is the last
+stable offset. All of this is a function of the log.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction, 
 
 __all__ = ["AbortedSpans", "AbortedTransaction", "OpenTransaction", "Transactions"]
 
-# Each holds a place in memory until its end; whoever comes later is asked to abort.
+# Each occupies memory until it ends; further ones must abort.
 OPEN_MAX = 100_000
 
 
 class OpenTransaction(msgspec.Struct, array_like=True):
-    """What a producer has written and not decided yet; `last_offset` is that of its last batch."""
+    """An open transaction of a producer; `last_offset` is that of its last batch."""
 
     producer_id: int
     producer_epoch: int
@@ -32,7 +32,7 @@ class OpenTransaction(msgspec.Struct, array_like=True):
 
 
 class Transactions:
-    """The transactions of one partition that are open, or whose markers are not yet committed."""
+    """The transactions of one partition that are open, or whose markers are uncommitted."""
 
     __slots__ = ("_ended", "_open", "first_unstable")
 
@@ -41,7 +41,7 @@ class Transactions:
         still_open: Iterable[OpenTransaction] = (),
         ended: Iterable[tuple[int, int]] = (),
     ) -> None:
-        # In the order of their first offsets, since that is the order in which they come.
+        # Ordered by first offset, since that is the order in which they start.
         self._open = {one.producer_id: one for one in still_open}
         self._ended = deque(ended)  # offsets of the marker and of the beginning
         self.first_unstable: int | None = None
@@ -57,17 +57,17 @@ class Transactions:
         return self._open.get(producer_id)
 
     def check_room(self, producer_id: int) -> None:
-        """Refuse one transaction too many."""
+        """Refuse a transaction beyond the limit."""
         if len(self._open) >= OPEN_MAX and producer_id not in self._open:
             raise TransactionAbortable(
                 f"A partition has {OPEN_MAX} open transactions, which is the limit; abort this "
-                "one and try again when others have ended."
+                "one and retry when others have ended."
             )
 
     def note(self, header: BatchHeader) -> None:
-        """A batch of a transaction was written; the first one opens it.
+        """Note that a batch of a transaction was written; the first one opens it.
 
-        An empty batch is what compaction leaves of one whose transaction was decided long ago.
+        An empty batch is what compaction leaves of one whose transaction ended long ago.
         """
         if not header.record_count:
             return
@@ -83,7 +83,7 @@ class Transactions:
             self.first_unstable = header.base_offset
 
     def end(self, header: BatchHeader, *, is_commit: bool) -> AbortedTransaction | None:
-        """A marker was written; what it aborted, if it did abort something."""
+        """Note that a marker was written; return what it aborted, if anything."""
         ended = self._open.pop(header.producer_id, None)
         if ended is None:
             return None
@@ -94,7 +94,7 @@ class Transactions:
         return aborted_by(header, first_offset=ended.first_offset, still_open=still_open)
 
     def advance(self, high_watermark: int) -> None:
-        """Markers before `high_watermark` are committed."""
+        """Note that markers before `high_watermark` are committed."""
         ended = self._ended
         if not ended or ended[0][0] >= high_watermark:
             return
@@ -103,7 +103,7 @@ class Transactions:
         self._find_first_unstable()
 
     def forget_before(self, offset: int) -> bool:
-        """The log begins at `offset` now: of what has no records left nothing is to be decided."""
+        """Drop transactions without records at or after the new start `offset` of the log."""
         gone = [one.producer_id for one in self._open.values() if one.last_offset < offset]
         for producer_id in gone:
             del self._open[producer_id]
@@ -112,14 +112,14 @@ class Transactions:
         return bool(gone)
 
     def state(self) -> list[OpenTransaction]:
-        """A copy, because a thread writes it down while more batches come."""
+        """Return a copy, because a thread saves it while more batches arrive."""
         return [
             OpenTransaction(one.producer_id, one.producer_epoch, one.first_offset, one.last_offset)
             for one in self._open.values()
         ]
 
     def ended(self) -> list[tuple[int, int]]:
-        """Those whose markers are not committed yet: offsets of the marker and of the beginning."""
+        """Return the marker and first offsets of transactions with uncommitted markers."""
         return list(self._ended)
 
     def _find_first_unstable(self) -> None:

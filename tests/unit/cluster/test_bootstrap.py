@@ -78,7 +78,9 @@ def test_a_node_of_no_list_waits_for_those_that_are_in_it() -> None:
 
 
 def test_lists_that_differ_are_said_and_found_nothing() -> None:
-    with pytest.raises(InvalidSettings, match="has the list 1,2,3, but node 2 has 1,2,4; give"):
+    with pytest.raises(
+        InvalidSettings, match="has the list 1,2,3, but node 2 has 1,2,4; configure"
+    ):
         next_step(new(1, 1, 2, 3), answers(new(2, 1, 2, 4), new(3, 1, 2, 3)))
     with pytest.raises(InvalidSettings, match="has the list 1, but node 1 has 1,2,3"):
         next_step(new(2, 1), answers(new(1, 1, 2, 3)))

@@ -384,7 +384,7 @@ def test_a_quick_restart_with_a_lost_disk_leaves_the_in_sync_set() -> None:
         ({"in_sync": ()}, errors.InvalidRequest),
         ({"in_sync": (2, 2)}, errors.InvalidRequest),
         ({"in_sync": (2, 1)}, errors.IneligibleReplica),  # fenced
-        ({"in_sync": (2, 4)}, errors.IneligibleReplica),  # keeps no replica
+        ({"in_sync": (2, 4)}, errors.IneligibleReplica),  # has no replica
         ({"incarnations": {3: b"before"}}, errors.IneligibleReplica),
         ({"number": 9}, errors.UnknownPartition),
         ({"topic_id": b"?"}, errors.UnknownTopicId),
@@ -529,7 +529,7 @@ def test_only_a_node_that_is_stopped_and_empty_can_be_unregistered() -> None:
     with pytest.raises(errors.NodeInUse, match="running"):
         cluster.controller.unregister(1)
     cluster.kill(1)
-    with pytest.raises(errors.NodeInUse, match="keeps 1 replicas"):
+    with pytest.raises(errors.NodeInUse, match="has 1 replicas"):
         cluster.controller.unregister(1)
     cluster.commit(cluster.controller.reassign(TOPIC, 0, [2]))
     cluster.commit(cluster.controller.unregister(1))

@@ -99,9 +99,9 @@ def test_a_node_that_is_drained_gets_nothing() -> None:
     [
         ([node(1)], 0, "from 1 to 15, not 0"),
         ([node(1)], 16, "from 1 to 15, not 16"),
-        ([node(1), node(2)], 3, "needs as many nodes, and the cluster has 2; add nodes"),
+        ([node(1), node(2)], 3, "needs as many nodes, but the cluster has 2; add nodes"),
         ([], 1, "the cluster has 0"),
-        ([node(1, is_fenced=True)], 1, "No node is alive"),
+        ([node(1, is_fenced=True)], 1, "No live node"),
     ],
 )
 def test_what_is_impossible_is_said(nodes: list[NodeFact], factor: int, text: str) -> None:
@@ -115,7 +115,7 @@ def test_what_is_impossible_is_said(nodes: list[NodeFact], factor: int, text: st
         ([], "from 1 to 15 replicas, not 0"),
         (list(range(16)), "not 16"),
         ([1, 2, 1], "twice"),
-        ([1, 9, 8], "No node 9, 8 is registered; these are: 1, 2"),
+        ([1, 9, 8], "No node 9, 8 is registered; registered nodes: 1, 2"),
     ],
 )
 def test_replicas_chosen_by_hand_are_checked(replicas: list[int], text: str) -> None:

@@ -292,7 +292,7 @@ def test_a_write_that_fails_is_refused_and_leaves_nothing_behind() -> None:
     simulated = SimulatedPartition()
     simulated.append("before")
     simulated.disk.fill_after(10)
-    with pytest.raises(StorageFull, match="No room on the disk for orders/0"):
+    with pytest.raises(StorageFull, match="disk of orders/0 is full"):
         simulated.send(0)
     simulated.disk.make_room()
     assert simulated.send(0).base_offset == 1, "the producer's batch was not counted as written"

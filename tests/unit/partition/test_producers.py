@@ -47,7 +47,7 @@ def test_a_repetition_of_an_older_batch_is_told_to_be_a_duplicate() -> None:
 def test_a_gap_is_out_of_order() -> None:
     simulated = SimulatedPartition()
     simulated.send(0, 3)
-    with pytest.raises(OutOfOrderSequence, match="sends sequence 4, but 3 comes next"):
+    with pytest.raises(OutOfOrderSequence, match="sent sequence 4, but 3 is expected"):
         simulated.send(4)
     assert simulated.send(3).base_offset == 3
 
@@ -92,7 +92,7 @@ def test_what_later_batches_have_overtaken_is_not_taken_for_stored(is_restarted:
 def test_a_new_epoch_begins_with_zero() -> None:
     simulated = SimulatedPartition()
     simulated.send(0, 5)
-    with pytest.raises(OutOfOrderSequence, match="must begin with 0"):
+    with pytest.raises(OutOfOrderSequence, match="must start with 0"):
         simulated.send(5, epoch=1)
     assert simulated.send(0, epoch=1).base_offset == 5
     assert simulated.send(1, epoch=1).base_offset == 6

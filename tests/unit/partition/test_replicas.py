@@ -163,7 +163,7 @@ def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
     copy.crash()
     assert copy.partition.end_offset == 1
     assert copy.partition.damaged_from is None
-    assert any("cut off offsets 1 to 3" in report for report in copy.reports)
+    assert any("truncated offsets 1 to 3" in report for report in copy.reports)
 
 
 def test_a_replica_cuts_there_also_if_its_last_batch_is_torn_as_well() -> None:

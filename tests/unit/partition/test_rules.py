@@ -104,7 +104,7 @@ def test_negative_counts_are_refused(at: int, form: str) -> None:
 
 @pytest.mark.parametrize("bit", [CONTROL, HAS_DELETE_HORIZON])
 def test_batches_that_only_a_broker_writes_are_refused(bit: int) -> None:
-    with pytest.raises(InvalidRecord, match="written by the broker alone"):
+    with pytest.raises(InvalidRecord, match="written only by the broker"):
         SimulatedPartition().append("a", attributes=bit)
 
 
@@ -143,7 +143,7 @@ def test_a_batch_that_was_cut_short_is_refused(cut: int) -> None:
 
 
 def test_two_batches_at_once_are_refused() -> None:
-    with pytest.raises(InvalidRecord, match="must bring one batch"):
+    with pytest.raises(InvalidRecord, match="must have one batch"):
         SimulatedPartition().append_batch(batch_of("a") + batch_of("b"))
 
 

@@ -1,5 +1,5 @@
-"""The metadata quorum: Raft, the active controller, and this node's membership of its cluster.
+"""The metadata quorum: Raft, the active controller, and this node's cluster membership.
 
-A single node has the same metadata log in a file of its own (`metadata`). The room decides nothing
-itself: `goqueue.cluster` holds the state machines, and this room runs them. It opens no partition.
+A single node has the same metadata log in a local file (`metadata`). This package only drives the
+state machines of `goqueue.cluster` and decides nothing itself. It opens no partition.
 """

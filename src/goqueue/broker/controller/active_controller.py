@@ -1,8 +1,8 @@
-"""The active controller: the one node where Raft leads decides for the cluster.
+"""The active controller: the Raft leader decides for the cluster.
 
-What is decided here is proposed in the order in which it was decided, and whoever asked is told
-when it is committed. When another node leads, the controller is thrown away, and all who wait are
-told to ask again.
+Decisions are proposed in the order in which they are made, and a caller gets its result when its
+decision is committed. When another node leads, the controller is discarded and all pending calls
+fail with a retryable error.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotController
 
 CONTROLLER_TICK_MS = 100
-FIRST_NODES_MS_MAX = 5_000  # that internal topics wait for all voters to be there
+FIRST_NODES_MS_MAX = 5_000  # how long internal topics wait for all voters to register
 
 _log = logging.getLogger(__name__)
 
-Decided = tuple[int, Result]  # where in the log it is, and what came of it
+Decided = tuple[int, Result]  # index in the log, and the result
 
 
 @dataclass(slots=True)
 class _Proposed:
-    """An entry of this node that is not yet known to be committed."""
+    """An entry proposed by this node whose commit is pending."""
 
     term: int
     done: Promise[Decided]
@@ -51,7 +51,7 @@ class _Proposed:
 
 
 class ActiveController:
-    """Holds the controller while this node is it, and what it has proposed."""
+    """Holds the controller while this node leads, and its pending proposals."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ActiveController:
         applied_index: Callable[[], int],
         proposed: Callable[[], None],
     ) -> None:
-        """`metadata` is what is committed; `proposed` is told that Raft has something to do."""
+        """`metadata` is the committed state; `proposed` is called when Raft has work to do."""
         self.controller: Controller | None = None
         self._raft = raft
         self._metadata = metadata
@@ -86,7 +86,7 @@ class ActiveController:
         self._proposed: dict[int, _Proposed] = {}
         self._last_proposed = 0
 
-    # Holding it
+    # Leadership
 
     def leave_unless_leading(self) -> None:
         raft = self._raft()
@@ -94,7 +94,7 @@ class ActiveController:
             self.leave()
 
     def leave(self) -> None:
-        """Another leads, or nobody. What was proposed may get lost; whoever waits asks there."""
+        """Discard the controller. Its proposals may be lost; callers retry at the new leader."""
         self._last_proposed = 0
         if self.controller is not None:
             self.controller = None
@@ -102,7 +102,7 @@ class ActiveController:
         self._lose(list(self._proposed))
 
     def _take(self, index: int) -> None:
-        """Raft leads, and all that earlier leaders have decided is applied: decide from here on."""
+        """Start a controller: Raft leads, and all decisions of earlier leaders are applied."""
         raft, now_ms = self._raft(), self._clock.now_ms()
         self.controller = Controller(
             self._metadata,
@@ -119,28 +119,28 @@ class ActiveController:
             self._decide_own(
                 lambda controller: controller.record([ClusterFact(self._new_cluster_id())])
             )
-        # Perhaps this node leads because of that: its predecessor is gone.
+        # The predecessor may be gone, which may be why this node leads.
         self._miss([node for node in self._metadata.nodes if self._is_gone(node)])
 
     def _retake(self) -> None:
-        """A controller gave up over a proposal that was refused, and Raft still leads."""
+        """Start again after a controller was discarded over a refused proposal while leading."""
         raft, index = self._raft(), self._applied_index()
         if raft.is_settled and index == raft.log.last_index:
             self._take(index)
 
-    # What is known of nodes
+    # Node failures
 
     def _is_gone(self, node: int) -> bool:
         is_other = node != self._raft().node_id
         return is_other and self._peers.contact(node) is Contact.GONE
 
     def miss(self, node: int) -> None:
-        """A node is gone: have others lead what it led, and nobody wait for its copies."""
+        """Handle a node that is gone: elect other leaders and shrink the in-sync sets."""
         self._miss([node])
 
     def _miss(self, nodes: Sequence[int]) -> None:
-        # Wrong news costs a node its leaders for a moment, and nothing else: a fenced node is
-        # trusted again at its next heartbeat, and is not found to be gone twice in between.
+        # A false report costs a node its leaders for a moment and nothing else: a fenced node is
+        # unfenced at its next heartbeat, and is not reported as gone twice in between.
         if self.controller is None or not nodes:
             return
         for node in nodes:
@@ -152,7 +152,7 @@ class ActiveController:
         self._decide_own(lambda controller: controller.tick(now_ms))
 
     def tick(self) -> None:
-        """What the controller does by itself, now and then."""
+        """Do the periodic work of the controller."""
         if self._raft().is_leader and self.controller is None:
             self._retake()
         self._tick()
@@ -166,8 +166,8 @@ class ActiveController:
         known = self.controller.metadata
         alive = sum(not node.is_fenced for node in known.nodes.values())
         members = self._raft().members
-        # Whoever registers a moment later should have copies too: with too few of them, the next
-        # node that is lost would be one too many.
+        # Nodes that register a moment later should get replicas too: with too few replicas, the
+        # loss of the next node would be one too many.
         is_late = self._clock.now_ms() - self._since_ms >= FIRST_NODES_MS_MAX
         wanted = members.majority if is_late else len(members.voters)
         return alive >= wanted and any(
@@ -177,7 +177,7 @@ class ActiveController:
     # Deciding
 
     def decide(self, command: ClusterCommand) -> Promise[Decided]:
-        """Have a command decided and committed; raises what is refused."""
+        """Decide and commit a command; raise if it is refused."""
         self.leave_unless_leading()
         if self.controller is None:
             raise NotController(-1)
@@ -197,7 +197,7 @@ class ActiveController:
         return self._propose(decision, result)
 
     def _decide_own(self, decide_it: Callable[[Controller], Decision]) -> None:
-        """Something that the controller decides by itself; nobody waits for it."""
+        """Propose a decision of the controller itself, which has no caller."""
         if self.controller is None:
             return
         decision = decide_it(self.controller)
@@ -207,7 +207,7 @@ class ActiveController:
     # Proposing
 
     def _propose(self, decision: Decision, result: Result) -> Promise[Decided]:
-        """Have a decision of this controller committed."""
+        """Commit a decision of this controller."""
         done: Promise[Decided] = Promise()
         if not decision:
             self._follow_last(done, result)
@@ -215,13 +215,14 @@ class ActiveController:
         try:
             data = encode_readable(decision)
         except GoQueueError as error:
-            _log.error("a decision is given up: %s", error)
+            _log.error("a decision cannot be encoded and is dropped: %s", error)
             self.controller = None
             done.reject(error)
             return done
         outcome = self._raft().propose(data, self._clock.now_ms())
         if not isinstance(outcome, Proposal):
-            # It has decided what will never be: let another begin with what is committed.
+            # Its state includes a decision that will never be committed: restart from the committed
+            # state.
             self.controller = None
             done.reject(NotController(-1))
             return done
@@ -229,17 +230,17 @@ class ActiveController:
         return done
 
     def _follow_last(self, done: Promise[Decided], result: Result) -> None:
-        """Answer when what was decided before is committed: what asks for nothing rests on that."""
+        """Answer when all earlier decisions are committed: an empty decision depends on them."""
         index = self._last_proposed
         last = self._proposed.get(index)
         if last is None:
             done.resolve((index, result))
         else:
-            # Not when something is applied at its index: that may be another controller's.
+            # Not when an entry is applied at its index: that may be another controller's.
             last.done.then(lambda _, error: done.settle(None if error else (index, result), error))
 
     def members_proposed(self, index: int) -> None:
-        """A change of the members of the quorum is on its way too."""
+        """Note a proposed change of the quorum's members."""
         self._note_proposed(index, _Proposed(self._raft().term, Promise(), None))
 
     def _note_proposed(self, index: int, proposed: _Proposed) -> None:
@@ -248,7 +249,7 @@ class ActiveController:
         self._on_proposed()
 
     def applied(self, entry: Entry, decision: Decision) -> None:
-        """An entry of the log is committed, and this node has applied it."""
+        """Note that an entry of the log is committed and applied on this node."""
         raft = self._raft()
         is_own = raft.is_leader and entry.term == raft.term
         if self.controller is not None and is_own:
@@ -263,7 +264,7 @@ class ActiveController:
             self._lose([entry.index])
 
     def skipped_to(self, index: int) -> None:
-        """The state at `index` came as a whole: what was proposed up to there is another's."""
+        """A snapshot replaced the state up to `index`: proposals up to there are lost."""
         self._lose([one for one in self._proposed if one <= index])
 
     def _lose(self, indexes: Sequence[int]) -> None:
@@ -275,4 +276,4 @@ class ActiveController:
 
 def _log_lost(_: object, error: Exception | None) -> None:
     if error is not None:
-        _log.info("a decision of the controller was lost: %s", error)
+        _log.info("a decision of the controller was not committed: %s", error)

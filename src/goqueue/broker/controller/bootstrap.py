@@ -1,8 +1,8 @@
-"""A node's attempts to have new nodes agree on a cluster, over the network and in time.
+"""Driver of the bootstrap rounds in which new nodes agree on a cluster.
 
-The rules are in `cluster/formation_round.py`. An attempt that is overruled or gets no answers is
-given up. The next one comes after a random pause, which grows, and after any other node that tries
-has had its time, so that nodes do not keep overruling one another.
+The rules are in `cluster/formation_round.py`. A ballot that is superseded or gets no answers is
+abandoned. The next one starts after a random, growing pause, and after another proposer has had its
+time, so that nodes do not keep superseding one another.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from goqueue.loop.peers import Answered, PeerKind, Peers
 from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError
 
-ANSWER_MS_MAX = 1_000  # of one question; then whoever is silent is done without
+ANSWER_MS_MAX = 1_000  # per question; then silent nodes are skipped
 REPEAT_MS = 300
-PAUSE_MS = 1_000  # between the first two attempts, at most; it doubles
+PAUSE_MS = 1_000  # maximum between the first two ballots; it doubles
 PAUSE_MS_MAX = 8_000
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _decoder = msgspec.msgpack.Decoder(Self)
 
 
 class FormationRound:
-    """Tries to found a cluster when it is told to; one attempt at a time."""
+    """Runs ballots to form a cluster, one at a time."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class FormationRound:
         heard: Callable[[Self], None],
         decided: Callable[[Formed], None],
     ) -> None:
-        """`keep` writes down what this node is; `heard` is told what others are."""
+        """`keep` saves the state of this node; `heard` receives the state of others."""
         self._clock = clock
         self._peers = peers
         self._random = random
@@ -57,43 +57,43 @@ class FormationRound:
         self._failures = 0
 
     def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
-        """Begin an attempt with these nodes, unless one is under way or was just given up."""
+        """Start a ballot with these nodes, unless one is running or was just abandoned."""
         if self._attempt is not None or self._clock.now_ms() < self._rest_until_ms:
             return
         me = self._me()
         latest = max(one.promised.round for one in (me, *others))
         if latest >= VERSION_MAX:
-            _log.error("no cluster can be founded: some node has promised round %d", latest)
+            _log.error("cannot bootstrap: a node has promised the last round, %d", latest)
             self._rest_until_ms = self._clock.now_ms() + PAUSE_MS_MAX
             return
         ballot = Ballot(latest + 1, me.id, me.disk)
         self._attempt = attempt = Attempt(me, ballot, list(nodes))
-        _log.info("asking nodes %s to found a cluster", ", ".join(map(str, nodes)))
+        _log.info("bootstrapping a cluster with nodes %s", ", ".join(map(str, nodes)))
         self._ask_all(attempt)
 
     def give_way(self) -> None:
-        """Another node is trying, and takes two questions to come to an end."""
+        """Pause while another node runs its ballot, which takes two questions."""
         self._rest_until_ms = self._clock.now_ms() + 2 * ANSWER_MS_MAX
 
     def stop(self) -> None:
         self._attempt = None
 
     def _ask_all(self, attempt: Attempt) -> None:
-        """Put the question of the attempt to everyone, this node first of all."""
+        """Send the question of the ballot to all nodes, and answer it on this node first."""
         question = attempt.question
         self._clock.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
         me = answer_question(self._me(), question)
         try:
             self._keep(me)
         except GoQueueError as error:
-            _log.warning("cannot write down what this node has promised: %s", error)
+            _log.warning("cannot save the bootstrap promise of this node: %s", error)
             self._give_up()
             return
         self._send(attempt, question)
         self._hear(attempt, me)
 
     def _send(self, attempt: Attempt, question: Question) -> None:
-        """Ask the others, and again while there is time: it does no harm to be asked twice."""
+        """Send the question to the others, repeatedly; a duplicate is harmless."""
         if attempt is not self._attempt or attempt.question is not question:
             return
         me, head = self._me(), encode_question(question)
@@ -114,14 +114,14 @@ class FormationRound:
         try:
             told = _decoder.decode(answer.head)
         except msgspec.MsgspecError as problem:
-            _log.warning("what node %d is cannot be read: %s", node, problem)
+            _log.warning("the bootstrap state of node %d cannot be decoded: %s", node, problem)
             return
         self._heard(told)
         self._hear(attempt, told)
 
     def _hear(self, attempt: Attempt, told: Self) -> None:
         if attempt is not self._attempt:
-            return  # It was given up, or is over.
+            return  # It was abandoned or is over.
         attempt.hear(told)
         if attempt.decided is not None:
             self._attempt = None
@@ -132,7 +132,7 @@ class FormationRound:
             self._propose(attempt)
 
     def _late(self, attempt: Attempt, question: Question) -> None:
-        """Time is over for a question: go on with those that have answered, if they are enough."""
+        """Continue after the time-out of a question with those that answered, if they suffice."""
         if attempt is not self._attempt or attempt.question is not question:
             return
         if attempt.may_propose(is_late=True):

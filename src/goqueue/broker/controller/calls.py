@@ -1,4 +1,4 @@
-"""Commands on their way to the controller, wherever it is: from this node, and from others here."""
+"""Routing of commands to the controller: from this node, and from other nodes to this one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _answer_decoder = msgspec.msgpack.Decoder(tuple[int, Result])
 
 
 class QuorumCalls:
-    """Asks the controller once; who is not it says who is."""
+    """Sends a command to the controller once; a node that is not the controller names it."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class QuorumCalls:
         leader: Callable[[], int | None],
         decide: Callable[[ClusterCommand], Promise[Decided] | None],
     ) -> None:
-        """`contacts` are asked while no leader is known; `decide` returns None where none is."""
+        """`contacts` are called while no leader is known; `decide` is None on other nodes."""
         self._node_id = node_id
         self._peers = peers
         self._random = random
@@ -49,9 +49,9 @@ class QuorumCalls:
         self._is_stopped = True
 
     def ask(self, command: ClusterCommand, timeout_ms: int) -> Promise[Decided]:
-        """Where in the log the decision is, and what came of it; raises what is refused here."""
+        """Return the index in the log and the result; raise if it is refused here."""
         if self._is_stopped:
-            raise RequestTimedOut("The node is stopping; ask another one.")
+            raise RequestTimedOut("The node is stopping; retry on another node.")
         decided = self._decide(command)
         if decided is not None:
             return decided

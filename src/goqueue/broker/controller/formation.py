@@ -1,8 +1,8 @@
-"""How a node comes to its cluster: it founds one with others, joins one, or was alone and grows.
+"""How a node enters its cluster: by bootstrap, by joining, or by growing from a single node.
 
-This goes before the quorum, whose voters must agree on who they are. The rules are those of
-`cluster/bootstrap.py`; here nodes are asked what they are, and what is told is on disk before.
-`formation_round` is for nodes that are all new.
+This precedes the quorum, whose voters must be agreed on. The rules are in `cluster/bootstrap.py`;
+here nodes exchange their states, which are saved to disk before they are sent. `FormationRound` (in
+`bootstrap`) handles the case that all nodes are new.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
-ASK_MS = 250  # between two rounds of questions
+ASK_MS = 250  # between two rounds of queries
 ANSWER_MS_MAX = 1_000
-# Nodes that are started together should all be there at the beginning: then none of them has to
-# be taken in, and every disk is known from the first moment.
+# Nodes that are started together should all take part in the bootstrap: then none has to join
+# later, and every disk id is recorded from the beginning.
 PATIENCE_MS = 5_000
-# By then whoever was to found the cluster has done so, or cannot: it does not hear the others.
+# By then the node that should form the cluster has done so, or cannot reach the others.
 POLITENESS_MS = 10_000
-TELL_MS = 10_000  # how often it is logged what is waited for
+TELL_MS = 10_000  # how often the reason for waiting is logged
 
 _FILE = "meta/forming"
 _MAGIC = b"GQFO"
@@ -61,18 +61,18 @@ _decoder = msgspec.msgpack.Decoder(Self)
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What a node knows of its way into a cluster."""
+    """The saved state of a node's entry into a cluster."""
 
     me: Self
-    has_begun: bool = False  # the quorum's files were made, and promises may have been given
-    may_vote: bool = True  # False while its former self, with another disk, may still be a voter
+    has_begun: bool = False  # the quorum's files exist, and promises may have been made
+    may_vote: bool = True  # False while its former disk may still be registered as a voter
 
 
 Begun = Callable[[RaftState, bool], None]
 
 
 class Formation:
-    """This node's way into a cluster; afterwards it tells newcomers about that cluster."""
+    """This node's entry into a cluster; afterwards it informs new nodes about that cluster."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Formation:
         new_id: Callable[[], bytes],
         single_node: Callable[[], Metadata | None],
     ) -> None:
-        """`contacts` is the list of the settings; without one, `learn` tells what there is.
+        """`contacts` is the configured list; without one, `learn` supplies the nodes.
 
-        `single_node` tells what a node that was alone until now has written down, if it was.
+        `single_node` returns the metadata of a former single node, if this was one.
         """
         self.state = storage.load()
         if self.state is not None:
@@ -106,7 +106,7 @@ class Formation:
         self._nodes_min = nodes_min
         self._answers: dict[int, Self] = {}
         self._begun: Begun | None = None
-        self._problem = ""  # why what was answered so far does not do
+        self._problem = ""  # why the answers so far do not suffice
         self._asked_ms = self._told_ms = clock.now_ms()
         self._is_stopped = False
         self._round = FormationRound(
@@ -130,12 +130,12 @@ class Formation:
         peers.serve(PeerKind.JOIN, self._answer)
 
     def _recall(self, offered_id: str, new_id: Callable[[], bytes]) -> _Kept:
-        """What this node was when it last ran, or what it is if this is the first time."""
+        """Load the state of the last run, or create that of the first."""
         kept = self._read()
         if kept is None:
             kept = _Kept(Self(self._node_id, identify_disk(self._disk, new_id), offered_id, ()))
         if kept.has_begun and self.state is None:
-            _log.warning("the quorum's files are gone: this node joins again as a new one")
+            _log.warning("the quorum's files are missing: this node joins again as a new node")
             kept = _Kept(msgspec.structs.replace(kept.me, disk=rename_disk(self._disk, new_id)))
         if self.state is not None and not kept.has_begun:
             kept = _finished(kept)
@@ -143,8 +143,8 @@ class Formation:
             raise InvalidSettings(
                 [
                     f"node.id: the data is that of node {kept.me.id} of cluster "
-                    f"{kept.me.formed.cluster_id}, not of node {self._node_id}; one would be bound "
-                    "by what the other has promised"
+                    f"{kept.me.formed.cluster_id}, not of node {self._node_id}; configure that id, "
+                    "or use an empty data folder"
                 ]
             )
         return kept
@@ -155,7 +155,7 @@ class Formation:
 
     @property
     def formed(self) -> Formed | None:
-        """The cluster that this node belongs to, once it does."""
+        """Return the cluster that this node belongs to, if any."""
         return self._kept.me.formed
 
     @property
@@ -163,12 +163,12 @@ class Formation:
         return self._kept.may_vote
 
     def initial_disk(self, node: int) -> bytes | None:
-        """The disk with which a node was one of the first voters, if it was."""
+        """Return the disk with which a node was an initial voter, or None."""
         initial_voters = () if self.formed is None else self.formed.initial_voters
         return next((one.disk for one in initial_voters if one.id == node), None)
 
     def start(self, begun: Begun) -> None:
-        """Have `begun` called with the state to begin with, as soon as there is one."""
+        """Call `begun` with the initial state as soon as there is one."""
         self._begun = begun
         if self.state is not None:
             begun(self.state, self.may_vote)
@@ -181,7 +181,7 @@ class Formation:
         self._round.stop()
 
     def learn(self, nodes: Collection[int]) -> None:
-        """There are these nodes, as discovery has found."""
+        """Add nodes that discovery has found."""
         me = learned(self.me, nodes)
         if me != self.me and self.formed is None:
             self._become(me)
@@ -189,7 +189,7 @@ class Formation:
 
     @property
     def waits_for(self) -> str:
-        """What keeps this node from belonging to a cluster, as a sentence; empty if nothing."""
+        """Return why this node has no cluster yet, as a sentence; empty if it has one."""
         if self.state is not None:
             return ""
         if self._problem:
@@ -200,15 +200,15 @@ class Formation:
         if silent:
             text += f"; nodes that have not answered: {', '.join(silent)}"
         if self.me.joins_only:
-            return f"{text}. It is told to join one and not to found one."
+            return f"{text}. Its settings (cluster.join_only) forbid it to form one."
         needed = max(initial_quorum(self.me), self._nodes_min)
-        return f"{text}. A new cluster takes {needed} of the nodes {_listing(self.me.known)}."
+        return f"{text}. A new cluster needs {needed} of the nodes {_listing(self.me.known)}."
 
     def admit(self) -> None:
-        """The cluster knows this node with this disk, so it may vote when it is made a voter."""
+        """Allow this node to vote: the cluster has registered it with this disk."""
         self._keep(msgspec.structs.replace(self._kept, may_vote=True))
 
-    # Asking
+    # Queries
 
     def _ask(self) -> None:
         if self.state is not None or self._is_stopped:
@@ -232,7 +232,7 @@ class Formation:
         try:
             told = _decoder.decode(answer.head)
         except msgspec.MsgspecError as problem:
-            _log.warning("what node %d is cannot be read: %s", node, problem)
+            _log.warning("the bootstrap state of node %d cannot be decoded: %s", node, problem)
             return
         self._hear(told)
 
@@ -241,7 +241,7 @@ class Formation:
         self._step()
 
     def _step(self) -> None:
-        """Do what the rules say, by all that was answered."""
+        """Take the next step, given all answers."""
         if self.state is not None or self._is_stopped or self._begun is None:
             return
         waited_ms = self._clock.now_ms() - self._asked_ms
@@ -259,49 +259,49 @@ class Formation:
             elif isinstance(step, Found | Join):
                 self._enter(step.formed, is_initial_voter=isinstance(step, Found))
         except GoQueueError as error:
-            # Settings may be corrected, and a full disk may be cleared: there is another time.
+            # Retry later: settings may be corrected, and a full disk may be cleared.
             self._problem = str(error)
 
     def _agreed(self, formed: Formed) -> None:
-        """Enough nodes have accepted this, which may first have been proposed without this one."""
+        """Enter the cluster that enough nodes have accepted, maybe proposed without this one."""
         is_initial_voter = InitialVoter(self.me.id, self.me.disk) in formed.initial_voters
         try:
             self._enter(formed, is_initial_voter=is_initial_voter)
         except GoQueueError as error:
-            # It stays agreed on, so that the next attempt comes to the same end.
+            # It remains agreed on, so the next attempt has the same result.
             self._problem = str(error)
 
     def _enter(self, formed: Formed, *, is_initial_voter: bool) -> None:
         assert self._begun is not None
         self._round.stop()
         is_absent = self._node_id in formed.absent
-        # Who votes from the first entry on is in no entry, so that one of them must know it.
+        # The initial voters are in no log entry, so at least one of them must have the list.
         voters = formed.voters if is_initial_voter or is_absent else ()
         state = self._begin(formed, Members(voters), may_vote=is_initial_voter)
         _log.info("%s cluster %s", "forming" if is_initial_voter else "joining", formed.cluster_id)
         self._begun(state, is_initial_voter)
 
     def _grow(self, metadata: Metadata) -> None:
-        """A node that was alone is a cluster of one, which others may join."""
+        """Turn a single node into a cluster of one, which others may join."""
         if self.me.joins_only:
             raise InvalidSettings(
                 [
-                    "cluster.join_only: the data is that of a single node, which cannot become "
-                    "that of another cluster; use an empty folder, or let this one grow"
+                    "cluster.join_only: the data is that of a single node, which cannot join "
+                    "another cluster; use an empty folder, or unset cluster.join_only"
                 ]
             )
         name = self.me.configured_id or self.me.offered_id
         formed = Formed(name, (InitialVoter(self._node_id, self.me.disk),))
         data = snapshot_of_single_node(metadata, node=self._node_id, cluster_id=name)
         self._begin(formed, Members((self._node_id,)), data, may_vote=True)
-        _log.info("this node was alone until now; it is cluster %s from here on", name)
+        _log.info("this single node is now the first node of cluster %s", name)
 
     def _begin(
         self, formed: Formed, members: Members, data: bytes = b"", *, may_vote: bool
     ) -> RaftState:
-        """Write down which cluster it is, then begin its log; a crash between is gone through."""
+        """Save the cluster's identity, then create its log; a crash in between is recovered."""
         if not data:
-            # What a single node has must be taken over together with the decision to grow.
+            # The data of a single node must be adopted together with the decision to grow.
             me = msgspec.structs.replace(self.me, formed=formed)
             self._keep(_Kept(me, may_vote=may_vote))
         self.state = state = self._storage.begin(members, data)
@@ -310,7 +310,7 @@ class Formation:
         return state
 
     def _answer(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        """Tell what this node is, and promise or accept what it is asked to before."""
+        """Return this node's state, after a promise or an acceptance if one is requested."""
         if head and self.state is None:
             answer = answer_question(self.me, decode_question(head))
             if answer != self.me:
@@ -343,23 +343,23 @@ class Formation:
         kept = read_framed(self._disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
         if kept is None:
             raise StorageFailed(
-                f"{_FILE} cannot be read, so this node does not know which cluster it belongs to. "
-                "Restore the file, or empty the folder meta: the node then joins as a new one."
+                f"{_FILE} cannot be read, so the cluster of this node is unknown. "
+                "Restore the file, or empty the folder meta: the node then joins as a new node."
             )
         return kept
 
 
 def _finished(kept: _Kept) -> _Kept:
-    """A start that was cut short when the quorum's files had just been made."""
+    """Complete a start that was interrupted just after the quorum's files were created."""
     me = kept.me
-    if me.formed is None:  # Only a node that was alone begins before it writes this down.
+    if me.formed is None:  # Only a former single node starts before it saves this.
         formed = Formed(me.configured_id or me.offered_id, (InitialVoter(me.id, me.disk),))
         me = msgspec.structs.replace(me, formed=formed)
     return msgspec.structs.replace(kept, me=me, has_begun=True)
 
 
 def belongs_to_cluster(disk: Disk) -> bool:
-    """Whether the data is that of a node in a cluster, which must not run alone."""
+    """Return whether the data belongs to a cluster member, which must not run as a single node."""
     kept = read_framed(disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
     return kept is not None and kept.me.formed is not None
 

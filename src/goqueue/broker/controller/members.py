@@ -1,8 +1,8 @@
-"""Who belongs to the quorum, as its leader changes it: one node at a time.
+"""Membership of the quorum, changed by its leader one node at a time.
 
-A node that registers gets the log. One that comes back with another disk is removed first, since
-its votes and entries are gone, and added again like any new one. Whoever asks meanwhile is told to
-ask again, so each step waits for the one before.
+A node that registers receives the log. A node that returns with another disk is removed first,
+since its votes and entries are lost, and added again as a new node. Callers get a retryable error
+meanwhile, so each step waits for the one before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from goqueue.model.errors import (
     UnknownNode,
 )
 
-CAUGHT_UP_ENTRIES = 100  # a learner that lacks no more is made a voter where one is wanted
+CAUGHT_UP_ENTRIES = 100  # lag up to which a learner may become a voter
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class QuorumMembers:
         initial_disk: Callable[[int], bytes | None],
         proposed: Callable[[int], None],
     ) -> None:
-        """`metadata` is what is committed; `proposed` is told the index of each change."""
+        """`metadata` is the committed state; `proposed` gets the index of each change."""
         self._raft = raft
         self._metadata = metadata
         self._clock = clock
@@ -53,7 +53,7 @@ class QuorumMembers:
         self._proposed = proposed
 
     def welcome(self, controller: Controller, command: RegisterNode) -> None:
-        """Have a node that registers get the log from now on."""
+        """Add a node that registers as a learner."""
         node = command.node
         controller.check_register(
             node,
@@ -68,20 +68,20 @@ class QuorumMembers:
         if node in raft.members.all and self._has_other_disk(controller, command):
             self._change(MemberChange.REMOVE, node)
             raise RequestTimedOut(
-                f"Node {node} has lost its disk; retry when its former self is removed."
+                f"Node {node} has lost its disk; retry when its former registration is removed."
             )
         if node not in raft.members.all:
             self._change(MemberChange.ADD_LEARNER, node)
 
     def dismiss(self, controller: Controller, node: int) -> None:
-        """Have a node that is to be forgotten belong to the quorum no longer."""
+        """Remove a node that is being unregistered from the quorum."""
         controller.check_unregister(node)
         if node in self._raft().members.all:
             self._change(MemberChange.REMOVE, node)
-            raise RequestTimedOut(f"Node {node} is being removed from the quorum; retry then.")
+            raise RequestTimedOut(f"Node {node} is being removed from the quorum; retry later.")
 
     def change_voter(self, command: ChangeVoter) -> None:
-        """Let a node vote or not; one at a time, and only if the voters can go on deciding."""
+        """Promote or demote a node, one at a time, if the voters keep a live majority."""
         node, voters = command.node, set(self._raft().members.voters)
         if command.is_wanted == (node in voters):
             return
@@ -91,29 +91,29 @@ class QuorumMembers:
             if fact is None:
                 raise UnknownNode(node)
             if fact.is_fenced:
-                raise QuorumAtRisk(f"Node {node} is not running; start it before it votes.")
+                raise QuorumAtRisk(f"Node {node} is not running; start it before you promote it.")
             self._change(MemberChange.PROMOTE, node)
             return
         if fact is not None and fact.takes_leaders and has_too_few_voters(len(voters) - 1):
             raise InvalidRequest(
-                f"Node {node} would be made a voter again at once; drain it first, or promote "
+                f"Node {node} would be promoted again at once; drain it first, or promote "
                 "another one."
             )
         self._change(MemberChange.DEMOTE, node)
 
     def _check_living(self, voters: set[int]) -> None:
-        """Refuse voters of which too few are running: nothing could put that right any more."""
+        """Refuse a set of voters without a live majority: it could not be changed any more."""
         running = sorted(node for node in voters if self._metadata.is_alive(node))
         majority = len(voters) // 2 + 1
         if len(running) < majority:
             silent = ", ".join(str(node) for node in sorted(voters.difference(running)))
             raise QuorumAtRisk(
                 f"Of the voters {', '.join(map(str, sorted(voters)))} only {len(running)} would be "
-                f"running, and {majority} are needed. Start or remove first: {silent}."
+                f"running, but {majority} are needed. Start or remove first: {silent}."
             )
 
     def promote(self) -> None:
-        """Let a learner vote if there are too few voters, once it has nearly everything."""
+        """Promote a learner that has nearly caught up, if there are too few voters."""
         raft = self._raft()
         if not raft.is_settled:
             return
@@ -124,11 +124,11 @@ class QuorumMembers:
             return
         lag = raft.lag_of(chosen)
         if lag is not None and lag <= CAUGHT_UP_ENTRIES:
-            with suppress(RequestTimedOut):  # There will be another time.
+            with suppress(RequestTimedOut):  # Retried at the next tick.
                 self._change(MemberChange.PROMOTE, chosen)
 
     def successor(self) -> int | None:
-        """The voter that could lead soonest, of those that others rely on."""
+        """Return the most up-to-date other voter that takes leaders."""
         raft, nodes = self._raft(), self._metadata.nodes
         able = [
             (raft.lag_of(one) or 0, one)
@@ -143,7 +143,7 @@ class QuorumMembers:
         return before is not None and before != command.disk
 
     def _change(self, change: MemberChange, node: int) -> None:
-        """Have the log say so; raises when that cannot be now, or not at all."""
+        """Propose a membership change; raise if it is refused, for now or for good."""
         raft = self._raft()
         outcome = raft.propose_members(change, node, self._clock.now_ms())
         if isinstance(outcome, NotLeader):

@@ -1,4 +1,4 @@
-"""This node as a member of its cluster: it registers, and says again and again that it lives."""
+"""This node's membership of its cluster: registration and heartbeats."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
-PAUSE_MS_MIN = 20  # between two words to the controller, however long the first has taken
-RETRY_MS = 100  # after one that was not heard, or until this node is trusted
+PAUSE_MS_MIN = 20  # between two calls to the controller, however long the first took
+RETRY_MS = 100  # after a failed call, or until this node is unfenced
 
 _DISK_FILE = "meta/disk"
 _DISK_MAGIC = b"GQDK"
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Membership:
-    """Keeps this incarnation of the node registered for as long as it runs."""
+    """Keeps this incarnation of the node registered while it runs."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class Membership:
         self._settings = settings
         self._disk_id = disk_id
         self._addresses = addresses
-        # Whether this node had better lead nothing until it is started again.
+        # Whether this node should lead nothing until it restarts.
         self.is_ill: Callable[[], bool] = lambda: False
-        # Copies that count as in sync and may have lost something.
+        # In-sync replicas that may have lost records.
         self.integrity: Callable[[], tuple[CopyClaim, ...]] = tuple
         self._wants_drain = False
         self._is_registered = False
         self._is_stopped = False
-        self._next: Handle | None = None  # None while the controller is being asked
+        self._next: Handle | None = None  # None while a call to the controller is in flight
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the cluster counts on this node, as far as it knows itself."""
+        """Return whether this node is registered and not fenced, by its own metadata."""
         fact = self._quorum.metadata.nodes.get(self._quorum.node_id)
         return fact is not None and fact.incarnation == self.incarnation and not fact.is_fenced
 
@@ -62,7 +62,7 @@ class Membership:
         self._beat()
 
     def drain(self) -> None:
-        """Have leaders moved away, so that stopping this node is noticed by nobody."""
+        """Request that leaders move away, so that stopping this node interrupts no client."""
         self._wants_drain = True
         if self._next is not None:
             self._next.cancel()
@@ -73,7 +73,7 @@ class Membership:
         return not self._quorum.metadata.partitions.led_by(self._quorum.node_id)
 
     def leave(self) -> Promise[None]:
-        """Tell the cluster that this node stops, so that nobody waits for its silence."""
+        """Leave the cluster before stopping, so that no session has to expire."""
         self._is_stopped = True
         return self._quorum.ask_once(
             Leave(self._quorum.node_id, self.incarnation), timeout_ms=self._settings.session_ms
@@ -83,8 +83,8 @@ class Membership:
         self._is_stopped = True
 
     def _beat(self) -> None:
-        """Register if need be, else say that this node lives; one word at a time."""
-        # Who cannot follow what the cluster decides must not be counted on by it.
+        """Register if needed, otherwise send a heartbeat; one call at a time."""
+        # A node that cannot apply the cluster's decisions must not be relied on.
         if self._is_stopped or self._quorum.failure is not None:
             return
         self._next = None
@@ -103,12 +103,12 @@ class Membership:
     def _pause_ms(
         self, command: RegisterNode | Heartbeat, error: Exception | None, took_ms: int
     ) -> int:
-        """How long to be silent after something was said."""
+        """Return the pause before the next call."""
         if error is None and isinstance(command, RegisterNode):
-            return 0  # A node that has just registered is trusted at its first heartbeat.
+            return 0  # A newly registered node is unfenced at its first heartbeat.
         if error is None and isinstance(command, Heartbeat) and not command.wants_drain:
             if self._wants_drain:
-                return 0  # Meanwhile this node was told to stop.
+                return 0  # A drain was requested meanwhile.
             is_waiting = not self.is_trusted
         else:
             is_waiting = isinstance(error, GoQueueError) and error.retryable
@@ -124,7 +124,7 @@ class Membership:
         elif not isinstance(error, GoQueueError):
             raise error
         elif isinstance(command, RegisterNode) and not error.retryable:
-            _log.error("this node cannot join its cluster, trying again: %s", error)
+            _log.error("this node cannot join its cluster, retrying: %s", error)
 
     def _registration(self) -> RegisterNode:
         cluster = self._quorum.metadata.cluster
@@ -148,13 +148,13 @@ class Membership:
 
 
 def identify_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
-    """A name that was made together with the data, by which a replaced disk is noticed."""
+    """Return the id created with the data, by which a replaced disk is detected."""
     known = read_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=bytes)
     return rename_disk(disk, new_id) if known is None else known
 
 
 def rename_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
-    """Another name, because something that was promised with this disk is forgotten."""
+    """Create another disk id, because promises made with this disk are lost."""
     disk_id = new_id()
     write_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=disk_id)
     return disk_id

@@ -1,4 +1,4 @@
-"""What the whole cluster must agree on: how a node asks for a change and learns of all of them."""
+"""The metadata log as a broker uses it: requests for changes, and their application."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class FactLog(Protocol):
     """Agrees on decisions. Every node applies the same ones in the same order."""
 
     metadata: Metadata
-    partitions: list[Partition]  # those that it keeps itself in, if it does
+    partitions: list[Partition]  # the partitions in which it is stored, if any
 
     def request(self, command: Command) -> Promise[Result]:
-        """Have something decided; resolves when that is durable and in effect on this node."""
+        """Request a decision; resolves when it is durable and in effect on this node."""
 
     def on_applied(self, applied: Applied) -> None:
-        """Have `applied` called with every decision, right after it took effect."""
+        """Register a callback for every decision, called right after it took effect."""
 
 
 class LocalLog:
-    """The log of a single node: what it decides holds at once, and resolves when it is durable."""
+    """The log of a single node: a decision takes effect at once, and resolves when durable."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class LocalLog:
 
 
 class Facts:
-    """What the parts of a broker write down for the whole cluster, besides topics."""
+    """Cluster-wide state of parts of the broker, besides topics."""
 
     def __init__(self, log: FactLog) -> None:
         self.log = log
@@ -134,7 +134,7 @@ class Facts:
     # Producers
 
     def reserve_producer_id(self) -> Promise[int]:
-        """A producer id that nobody has had before."""
+        """Reserve a producer id that was never used."""
         promise: Promise[int] = Promise()
         self._wanting_ids.append(promise)
         self._hand_out_ids()
@@ -165,11 +165,11 @@ class Facts:
             promise.reject(error)
 
     def producer_named(self, name: str) -> NamedProducer | None:
-        """The producer that a part of the broker was when it last took over."""
+        """Return the producer identity last taken over under this name."""
         return self.log.metadata.producers.get(name)
 
     def take_over_producer(self, name: str) -> Promise[NamedProducer]:
-        """Be this producer from now on; whoever was it before is turned away."""
+        """Take over a named producer; its previous holder is fenced."""
         promise: Promise[NamedProducer] = Promise()
 
         def taken(fact: Result, error: Exception | None) -> None:
@@ -182,19 +182,19 @@ class Facts:
         return promise
 
     def forget_producer(self, name: str) -> Promise[None]:
-        """Nobody will be this producer any more."""
+        """Delete a named producer."""
         return done(self.log.request(ForgetKey(NAMED_PRODUCER_PREFIX + name.encode())))
 
     # Queue groups
 
     def queue_groups(self) -> dict[str, QueueGroupFact]:
-        """The queue groups that exist, by name."""
+        """Return all queue groups by name."""
         return self.log.metadata.queue_groups
 
     def record_queue_group(
         self, fact: QueueGroupFact, *, keeps_known: bool = False
     ) -> Promise[None]:
-        """A queue group exists from now on, or has other settings unless it `keeps_known` ones."""
+        """Create a queue group, or replace its settings unless it `keeps_known` ones."""
         return done(self.log.request(PutQueueGroup(fact, keeps_known)))
 
     def forget_queue_group(self, name: str) -> Promise[None]:
@@ -204,11 +204,11 @@ class Facts:
     # Named queues
 
     def named_queues(self) -> dict[str, NamedQueueFact]:
-        """The queues that have names, by these."""
+        """Return all named queues by name."""
         return self.log.metadata.named_queues
 
     def record_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
-        """A named queue exists from now on, or is as this says; resolves when it is durable."""
+        """Create or change a named queue; resolves when durable."""
         return done(self.log.request(PutNamedQueue(fact)))
 
     def forget_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
@@ -217,11 +217,11 @@ class Facts:
     # Jobs
 
     def jobs(self, kind: str) -> list[JobFact]:
-        """The jobs of a kind that were recorded and not forgotten."""
+        """Return the recorded jobs of a kind."""
         return [fact for fact in self.log.metadata.jobs.values() if fact.kind == kind]
 
     def record_job(self, fact: JobFact) -> Promise[None]:
-        """Write down how a job stands; resolves when it is durable."""
+        """Save the state of a job; resolves when durable."""
         return done(self.log.request(PutJob(fact)))
 
     def forget_job(self, fact: JobFact) -> Promise[None]:
@@ -229,7 +229,7 @@ class Facts:
 
 
 def done(promise: Promise[Result]) -> Promise[None]:
-    """The same promise for those who need no answer."""
+    """Return the same promise without its result."""
     result: Promise[None] = Promise()
     promise.then(lambda _, error: result.settle(None, error))
     return result

@@ -1,9 +1,9 @@
-"""The log of facts that several nodes agree on: Raft and the controller, driven.
+"""The driver of Raft and the controller: the replicated metadata log.
 
-Raft says what to send, to save and to apply; this does it, on the clock, disk and network it is
-given. Where Raft leads, the controller decides commands, and what it decides is proposed. Every
-other node sends its commands there. A command is answered where it was asked when what it brought
-about has been applied there too, so that whoever asked sees it.
+Raft returns what to send, save and apply; this module does it, with the given clock, disk and
+network. On the Raft leader the controller decides commands, and its decisions are proposed. Other
+nodes send their commands there. A command resolves on the calling node when its decision has been
+applied there too, so that the caller sees its effect.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.partition import Partition
 
-SNAPSHOT_ENTRIES = 10_000  # applied since the last snapshot; reading so many again is quick
+SNAPSHOT_ENTRIES = 10_000  # applied since the last snapshot; replaying so many is quick
 
 _log = logging.getLogger(__name__)
 
 
 class Quorum:
-    """This node's part in the quorum: voter, or learner that only follows the log."""
+    """This node's part in the quorum: a voter, or a learner that only receives the log."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Quorum:
         initial_disk: Callable[[int], bytes | None] = lambda node: None,
         raft_settings: RaftSettings | None = None,
     ) -> None:
-        """`contacts` are nodes to ask while no leader is known.
+        """`contacts` are nodes to call while no leader is known.
 
-        `initial_disk` tells with which disk a node was a first voter, if it was.
+        `initial_disk` returns the disk with which a node was an initial voter, or None.
         """
         self.node_id = node_id
         self.metadata = Metadata()
-        self.partitions: list[Partition] = []  # Its log is no partition.
+        self.partitions: list[Partition] = []  # the log is not a partition
         self.applied_index = state.snapshot.last.index
         if state.snapshot.data:
             self.metadata.restore(state.snapshot.data)
@@ -142,11 +142,11 @@ class Quorum:
         peers.on_gone(self._miss)
         self.states = QuorumStates(node_id, lambda: self._raft, clock, peers)
 
-    # What is known
+    # State
 
     @property
     def leader(self) -> int:
-        """Who decides for the cluster, as far as is known here; -1 while nobody is."""
+        """Return the controller, as far as this node knows; -1 if unknown."""
         leader = self._raft.leader_id
         return -1 if leader is None else leader
 
@@ -174,10 +174,10 @@ class Quorum:
     def may_vote(self, is_allowed: bool) -> None:
         self._raft.may_vote = is_allowed
 
-    # Life
+    # Life cycle
 
     def begin(self, state: RaftState) -> None:
-        """Who the first members are was not known when this was made; now it can start."""
+        """Set the initial state, once the initial members are agreed on."""
         assert not self._is_started
         assert not state.snapshot.data
         self._raft = Raft(self.node_id, state, self._raft_settings, self._random)
@@ -190,21 +190,21 @@ class Quorum:
         self._tick_controller()
 
     def stop(self) -> None:
-        """Take no further part. Whoever waits here is told to ask again."""
+        """Stop taking part. Pending calls fail with a retryable error."""
         self._is_stopped = True
         self._saves.stop()
         self._calls.stop()
         self._asked.stop()
         self._reads.give_up()
         self._active.leave()
-        error = RequestTimedOut("The node is stopping; ask another one.")
+        error = RequestTimedOut("The node is stopping; retry on another node.")
         waiting, self._waiting = self._waiting, {}
         for promises in waiting.values():
             for promise in promises:
                 promise.reject(error)
 
     def add_contacts(self, nodes: Iterable[int]) -> None:
-        """These can be asked too while no leader is known."""
+        """Add nodes to call while no leader is known."""
         self._calls.add_contacts(nodes)
 
     def on_applied(self, applied: Applied) -> None:
@@ -221,7 +221,7 @@ class Quorum:
         try:
             message = raft_messages.decode(head)
             if message.sender != sender:
-                raise MalformedRequest(f"It speaks in the name of node {message.sender}.")
+                raise MalformedRequest(f"The message names node {message.sender} as its sender.")
             self._raft.receive(message, self._clock.now_ms())
         except MalformedRequest as error:
             _log.warning("node %d: %s", sender, error)
@@ -229,18 +229,18 @@ class Quorum:
         self._pump()
 
     def _miss(self, node: int) -> None:
-        """Another node is gone: do not wait until its silence proves it."""
+        """Handle a node that is gone, without waiting for time-outs."""
         if self._is_started and not self._is_stopped and self.failure is None:
             self._raft.miss(node, self._clock.now_ms())
             self._active.miss(node)
             self._pump()
 
-    # Raft's work
+    # Raft's output
 
     def _pump(self) -> None:
-        """Do what Raft wants done, until there is nothing left to do at once."""
+        """Perform Raft's output until there is nothing left to do at once."""
         if self._is_pumping:
-            return  # Something that was applied has led here; the loop below goes on.
+            return  # Called from something that was applied; the loop below continues.
         self._is_pumping = True
         try:
             while not (ready := self._raft.take()).is_empty:
@@ -299,7 +299,7 @@ class Quorum:
             applied(decision)
 
     def _restore(self, snapshot: Snapshot) -> None:
-        """This node was too far behind: the whole state has come at once."""
+        """Replace the whole state by a snapshot, because this node was too far behind."""
         before = {topic.id: topic for topic in self.metadata.topics()}
         self.metadata.restore(snapshot.data)
         self.applied_index = self._snapshot_index = snapshot.last.index
@@ -331,7 +331,7 @@ class Quorum:
                 promise.resolve(None)
 
     def when_applied(self, index: int) -> Promise[None]:
-        """Resolves when this node has applied the entry at `index`."""
+        """Return a promise that resolves when this node has applied the entry at `index`."""
         promise: Promise[None] = Promise()
         if index <= self.applied_index:
             promise.resolve(None)
@@ -354,11 +354,11 @@ class Quorum:
     # Commands
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
-        """Have something decided; resolves when that is in effect on this node."""
+        """Request a decision; resolves when it is in effect on this node."""
         return self._asked.request(command)
 
     def ask_once(self, command: ClusterCommand, *, timeout_ms: int) -> Promise[None]:
-        """Tell the controller something that will be told again anyway."""
+        """Send a command once, without retries, because it will be repeated anyway."""
         done: Promise[None] = Promise()
         try:
             asked = self._calls.ask(command, timeout_ms)
@@ -369,7 +369,7 @@ class Quorum:
         return done
 
     def catch_up(self, *, timeout_ms: int) -> Promise[None]:
-        """Resolves when this node knows all that was decided before the call; tried once."""
+        """Resolve when this node has applied everything decided before the call; tried once."""
         done: Promise[None] = Promise()
 
         def answered(decided: Decided | None, error: Exception | None) -> None:
@@ -385,12 +385,12 @@ class Quorum:
             done.reject(error)
         return done
 
-    # Handing over
+    # Leadership transfer
 
     def hand_over(self) -> bool:
-        """Have another voter lead, so that nobody has to notice that none does; False if none can.
+        """Transfer leadership to another voter, without a gap; return False if none can lead.
 
-        What is asked of this node meanwhile is refused and asked again there.
+        Requests to this node meanwhile are refused and retried there.
         """
         successor = self._members.successor()
         if successor is None or not self._raft.is_leader or self._is_stopped:
@@ -399,10 +399,10 @@ class Quorum:
         self._pump()
         return True
 
-    # Voting again
+    # Readmission as a voter
 
     def admit(self, disk: bytes) -> bool:
-        """Vote from now on, if it is known here for good that the cluster has this very disk."""
+        """Allow this node to vote, if its log durably shows that this disk is registered."""
         fact = self.metadata.nodes.get(self.node_id)
         if fact is None or fact.disk != disk or self._raft.log.saved_index < self.applied_index:
             return False
@@ -410,7 +410,7 @@ class Quorum:
         return True
 
     def _decide(self, command: ClusterCommand) -> Promise[Decided] | None:
-        """Have the controller decide, if this node is it."""
+        """Pass a command to the controller, if this node is the controller."""
         if not self.is_controller:
             return None
         return self._reads.ask() if isinstance(command, CatchUp) else self._active.decide(command)

@@ -1,4 +1,4 @@
-"""How far the voters of the metadata log are, as whoever leads it knows."""
+"""Replication state of the quorum's members, as tracked by its leader."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ANSWER_MS = 5_000
 
 
 class QuorumMember(msgspec.Struct, frozen=True, array_like=True):
-    """A node that gets the log; -1 for what is not known of it."""
+    """A member of the quorum; -1 for unknown values."""
 
     node: int
     end_offset: int
-    heard_ms: int  # when it last answered, of the time of day
+    heard_ms: int  # when it last answered, in wall-clock time
     is_voter: bool
 
 
 class QuorumState(msgspec.Struct, frozen=True, array_like=True):
-    """The metadata log: who leads it, in which term, and up to where it is committed."""
+    """The metadata log: leader, term, commit position and members."""
 
     leader: int
     term: int
@@ -34,10 +34,10 @@ class QuorumState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuorumStates:
-    """Finds out how far the members are. Only the leader knows, so other nodes ask it."""
+    """Returns the progress of the members. Only the leader tracks it, so other nodes call it."""
 
     def __init__(self, node_id: int, raft: Callable[[], Raft], clock: Clock, peers: Peers) -> None:
-        """`raft` gives the state machine of now: it is replaced when its members are known."""
+        """`raft` returns the current state machine: it is replaced when the members are known."""
         self._node_id = node_id
         self._raft = raft
         self._clock = clock
@@ -62,7 +62,7 @@ class QuorumStates:
         return result
 
     def _here(self) -> QuorumState:
-        """On the leader."""
+        """Return the state on the leader."""
         raft, wall_ms = self._raft(), self._clock.wall_ms()
         members = []
         for node in raft.members.all:

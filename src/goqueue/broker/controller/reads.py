@@ -1,7 +1,7 @@
-"""Questions to the quorum about how far its log has come, which only a real leader can answer.
+"""Linearizable reads of the quorum's commit index (Raft's ReadIndex).
 
-Raft's leader asks a majority whether it still leads, and only then answers. So whoever has applied
-the log up to the answer knows all that was decided before the question.
+The leader confirms with a majority that it still leads before it answers. So a node that has
+applied the log up to the answer has everything that was decided before the request.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from goqueue.model.errors import NotController
 
 
 class QuorumReads:
-    """The reads that this node, as the leader, has asked the others about."""
+    """Pending reads of this node as the leader."""
 
     def __init__(
         self, raft: Callable[[], Raft], clock: Clock, *, asked: Callable[[], None]
     ) -> None:
-        """`asked` has what Raft wants done carried out soon."""
+        """`asked` is called when Raft has work to do."""
         self._raft = raft
         self._clock = clock
         self._asked = asked
         self._count = 0
-        self._waiting: dict[int, Promise[tuple[int, Result]]] = {}  # no more than Raft takes
+        self._waiting: dict[int, Promise[tuple[int, Result]]] = {}  # bounded by Raft
 
     def ask(self) -> Promise[tuple[int, Result]]:
-        """The index up to which everything was committed when this was called, or later."""
+        """Return an index up to which everything was committed when this was called, or later."""
         done: Promise[tuple[int, Result]] = Promise()
         self._count += 1
         refusal = self._raft().read(self._count, self._clock.now_ms())
@@ -42,7 +42,7 @@ class QuorumReads:
         return done
 
     def settle(self, ready: Ready) -> None:
-        """Answer what Raft has answered; the committed entries that came with it are applied."""
+        """Resolve confirmed reads; the committed entries that came with them are applied."""
         for read in ready.reads:
             self._waiting.pop(read.context).resolve((read.index, None))
         for context in ready.reads_lost:
@@ -51,7 +51,7 @@ class QuorumReads:
                 lost.reject(NotController(-1))
 
     def give_up(self) -> None:
-        """This node leads no more: whoever waits has to ask the next leader."""
+        """Fail all pending reads because this node no longer leads; callers retry elsewhere."""
         waiting, self._waiting = self._waiting, {}
         for done in waiting.values():
             done.reject(NotController(-1))

@@ -1,4 +1,4 @@
-"""Commands of this node, tried until the controller has decided them or it is too late."""
+"""Commands of this node, retried until the controller has decided them or they time out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 
-COMMAND_TIMEOUT_MS = 30_000  # long enough for an election or two
-CALL_TIMEOUT_MS = 5_000  # of one attempt; then perhaps another node leads
+COMMAND_TIMEOUT_MS = 30_000  # long enough for one or two elections
+CALL_TIMEOUT_MS = 5_000  # per attempt; then another node may lead
 RETRY_MS = 100
-WAITING_MAX = 10_000  # commands of this node that are under way
+WAITING_MAX = 10_000  # commands of this node in flight
 
 Ask = Callable[[ClusterCommand, int], Promise[tuple[int, Result]]]
 
@@ -37,7 +37,7 @@ class QuorumRequests:
     def __init__(
         self, clock: Clock, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
     ) -> None:
-        """`ask` makes one attempt: the answer is where in the log it is, and what came of it."""
+        """`ask` makes one attempt and returns the index in the log and the result."""
         self._clock = clock
         self._ask = ask
         self._when_applied = when_applied
@@ -45,13 +45,13 @@ class QuorumRequests:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Try nothing again."""
+        """Stop retrying."""
         self._is_stopped = True
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
         promise: Promise[Result] = Promise()
         if self._count >= WAITING_MAX:
-            promise.reject(RequestTimedOut("Too many changes wait for the controller; retry."))
+            promise.reject(RequestTimedOut("Too many commands wait for the controller; retry."))
             return promise
         self._count += 1
         promise.then(self._done)
@@ -88,7 +88,7 @@ class QuorumRequests:
 
 
 def _is_done_before(request: _Request, error: Exception) -> bool:
-    """Whether an earlier attempt, whose answer was lost, has already done what is refused now."""
+    """Return whether an earlier attempt, whose answer was lost, already did what is refused now."""
     command = request.command
     return request.attempts > 1 and (
         (isinstance(command, DeleteTopic) and isinstance(error, UnknownTopic))

@@ -1,4 +1,4 @@
-"""What Raft wants on disk, written in order; what comes meanwhile makes the next write."""
+"""Ordered writes of Raft's state to disk; what arrives during a write makes the next one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError, StorageFull
 
-RETRY_MS = 100  # until a full disk has room again
+RETRY_MS = 100  # until a full disk has space again
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class QuorumSaves:
         saved: Callable[[list[Ready]], None],
         failed: Callable[[GoQueueError], None],
     ) -> None:
-        """`failed` is told once, after which nothing is written any more."""
+        """`failed` is called once; after it nothing is written any more."""
         self._storage = storage
         self._clock = clock
         self._on_saved = saved
@@ -40,11 +40,11 @@ class QuorumSaves:
         self._unsaved.append(ready)
 
     def stop(self) -> None:
-        """Write nothing more, and tell nobody of what is being written."""
+        """Write nothing more, and report no completion of a write in progress."""
         self._is_over = True
 
     def begin(self) -> None:
-        """Write what has gathered, unless something is being written."""
+        """Write what has accumulated, unless a write is in progress."""
         if self._is_saving or not self._unsaved or self._is_over:
             return
         self._is_saving = True
@@ -56,12 +56,12 @@ class QuorumSaves:
         if self._is_over:
             return
         if isinstance(error, StorageFull):
-            _log.error("the quorum's log cannot be written, trying again: %s", error)
+            _log.error("the quorum's log cannot be written, retrying: %s", error)
             self._unsaved[:0] = readies
             self._clock.call_later(RETRY_MS, self.begin)
         elif isinstance(error, GoQueueError):
-            # What is on the disk is unknown, so no promise can be made until the next start.
-            _log.error("this node takes no further part in the quorum: %s", error)
+            # The content of the disk is unknown, so no promise can be made until the next start.
+            _log.error("this node has stopped taking part in the quorum: %s", error)
             self._is_over = True
             self._on_failed(error)
         elif error is not None:

@@ -1,5 +1,5 @@
-"""The replicas this node keeps: leading, following, integrity, and writing to whoever leads.
+"""The replicas on this node: leading, following, integrity, and writes to partition leaders.
 
-It offers `Leaders`, which finds the leader of a partition, here or on another node. It elects
-nobody: leaders and in-sync replicas are decided by the controller.
+It offers `Leaders`, which finds the leader of a partition, here or on another node. It elects no
+leaders: the controller decides leaders and in-sync replicas.
 """

@@ -1,4 +1,4 @@
-"""A node's part in a cluster: the quorum, its membership, and the copies it keeps."""
+"""A node's part in a cluster: the quorum, its membership, and its replicas."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact, Peers
 from goqueue.storage.disk import Disk
 
-DRAIN_MS_MAX = 10_000  # a node that is told to stop stops, whoever could not take over
+DRAIN_MS_MAX = 10_000  # a stopping node stops then, even if no other node could take over
 DRAIN_LOOK_MS = 20
-HAND_OVER_MS_MAX = 1_000  # then whoever is left elects a successor
+HAND_OVER_MS_MAX = 1_000  # then the remaining nodes elect a successor
 ADMISSION_LOOK_MS = 100
 
 _QUORUM_FOLDER = "meta/quorum"
@@ -34,7 +34,7 @@ Addresses = Callable[[], Mapping[str, str]]
 
 
 class Clustering:
-    """What a node has besides a broker's rooms when it is not alone."""
+    """The parts of a node that only a cluster member has."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Clustering:
     ) -> None:
         """`addresses` are those of this node by listener, once they are bound.
 
-        A new cluster is called `configured_id`, or else what one of the nodes has offered.
-        `single_node` tells what a node that was alone has written down, if this one was.
+        A new cluster is named `configured_id`, or else by the id that one of the nodes has offered.
+        `single_node` returns the metadata of a former single node, if this was one.
         """
         self._settings = settings
         self._clock = clock
@@ -111,7 +111,7 @@ class Clustering:
         peers.on_gone(self._note_gone)
 
     def attach(self, topics: Topics, flusher: Flusher, settings: ReplicationSettings) -> None:
-        """Have the copies of topics kept in their roles; topics must hear of decisions first."""
+        """Start managing replicas; topics must be notified of decisions before this is."""
         timeout_ms = self._settings.session_ms
         self.replicas = Replicas(
             self.quorum.node_id,
@@ -138,7 +138,7 @@ class Clustering:
         self.when_trusted(topics.clear_suspects)
 
     def start(self) -> None:
-        """Take part in the cluster, as soon as there is one."""
+        """Take part in the cluster as soon as there is one."""
         self.replicas.start()
         self.integrity.start()
         self.formation.start(self._begin)
@@ -153,7 +153,7 @@ class Clustering:
             self._look_for_admission()
 
     def _look_for_admission(self) -> None:
-        """Vote again when the cluster has taken note that this is another disk."""
+        """Vote again once the cluster has registered this disk."""
         if self._is_stopped:
             return
         if self.quorum.admit(self.formation.me.disk):
@@ -162,7 +162,7 @@ class Clustering:
         self._clock.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
 
     def discovered(self, nodes: Mapping[int, str]) -> None:
-        """There are these nodes, at these addresses."""
+        """Add nodes and addresses that discovery has found."""
         others = {node: at for node, at in nodes.items() if node != self.quorum.node_id}
         for node, address in others.items():
             self._peers.locate(node, address)
@@ -170,7 +170,7 @@ class Clustering:
         self.formation.learn(others)
 
     def when_trusted(self, done: Callable[[], None]) -> None:
-        """Call `done` once the cluster counts on this node: then it knows what it has to know."""
+        """Call `done` once this node is unfenced: then its metadata is current."""
         is_told = False
 
         def look(_: Decision) -> None:
@@ -183,7 +183,7 @@ class Clustering:
         look(())
 
     def retire(self, done: Callable[[], None]) -> None:
-        """Have others lead what this node leads, if they soon can, and say goodbye."""
+        """Move leadership to other nodes, if they can take it soon, and leave the cluster."""
         deadline_ms = self._clock.now_ms() + DRAIN_MS_MAX
         self.membership.drain()
 
@@ -197,12 +197,12 @@ class Clustering:
         look()
 
     def _has_successors(self) -> bool:
-        """Whether somebody else could lead something; not so when all nodes are told to stop."""
+        """Return whether another node could lead; not so when all nodes are stopping."""
         nodes = self.quorum.metadata.nodes.values()
         return any(one.takes_leaders for one in nodes if one.id != self.quorum.node_id)
 
     def _hand_over(self, done: Callable[[], None]) -> None:
-        """Have another node decide for the cluster, if this one does."""
+        """Transfer the controller to another node, if this is the controller."""
         deadline_ms = self._clock.now_ms() + HAND_OVER_MS_MAX
 
         def look() -> None:
@@ -226,11 +226,11 @@ class Clustering:
         self.integrity.stop()
         self.quorum.stop()
 
-    # What is known
+    # State
 
     @property
     def cluster_id(self) -> str:
-        """Empty until this node belongs to one."""
+        """Return the cluster id; empty until this node belongs to a cluster."""
         cluster = self.quorum.metadata.cluster
         if cluster is not None:
             return cluster.cluster_id
@@ -239,32 +239,32 @@ class Clustering:
 
     @property
     def waits_for(self) -> str:
-        """Why this node cannot serve yet, as a sentence; empty once the cluster counts on it."""
+        """Return why this node cannot serve yet, as a sentence; empty once it is unfenced."""
         if self.membership.is_trusted:
             return ""
         if self.formation.waits_for:
             return self.formation.waits_for
         if self.quorum.leader < 0:
-            voters = ", ".join(map(str, self.quorum.voters)) or "that the cluster has"
-            return f"No controller: this node cannot reach most of the voters {voters}."
-        return "The cluster has not taken this node in yet."
+            voters = ", ".join(map(str, self.quorum.voters)) or "of the cluster"
+            return f"No controller: this node cannot reach a majority of the voters {voters}."
+        return "The cluster has not admitted this node yet."
 
     def nodes(self) -> list[NodeFact]:
-        """The nodes that the cluster counts on."""
+        """Return the nodes that are not fenced."""
         known = self.quorum.metadata.nodes
         return [known[number] for number in sorted(known) if not known[number].is_fenced]
 
     def is_there(self, node: int) -> bool:
-        """Whether it makes sense to ask a node, or to send a client there.
+        """Return whether to call a node or to send a client there.
 
-        Of a node that has just died this one knows before the cluster has decided who leads
-        instead. Whoever is told that nobody leads asks again soon; whoever is told of a node that
-        does not answer may wait for it much longer.
+        This node detects that a peer has died before the cluster has elected other leaders. A
+        client that gets "no leader" retries soon; a client that gets the address of a dead node may
+        wait much longer.
         """
         contact = Contact.OPEN if node == self.quorum.node_id else self._peers.contact(node)
         if contact is not Contact.GONE:
             return contact is Contact.OPEN
-        # Whom the cluster counts on after a session, in spite of that, is there for others.
+        # A node that is still not fenced after a session is reachable for others.
         since_ms = self._clock.now_ms() - self._gone_ms.get(node, 0)
         return since_ms > self._settings.session_ms
 

@@ -1,4 +1,4 @@
-"""The partitions that this node follows, and what it asks and tells their leaders."""
+"""The partitions that this node follows, and its fetches and reports to their leaders."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from goqueue.loop.peers import PeerKind, Peers
 
 
 class CopiedReplicas:
-    """Asks leaders. `flush_soon` has `flush` called at the end of this turn.
+    """Fetches from leaders. `flush_soon` schedules `flush` at the end of this turn.
 
-    `is_behind` tells whether this node's copy is one that is not in sync.
+    `is_behind` returns whether this node's replica is not in sync.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class CopiedReplicas:
         self._is_behind = is_behind
         self._flush_soon = flush_soon
         self._copied: dict[PartitionKey, Copying] = {}
-        self._bucket: TokenBucket | None = None  # for copies that are behind
-        self._meters: dict[PartitionKey, Meter] = {}  # of copies that are behind
+        self._bucket: TokenBucket | None = None  # for replicas not in sync
+        self._meters: dict[PartitionKey, Meter] = {}  # of replicas not in sync
         self._questions: dict[int, dict[PartitionKey, Copying]] = {}
         self._reports: dict[int, dict[PartitionKey, ReplicaReport]] = {}
         peers.listen(PeerKind.LEADER, self._from_leader)
@@ -52,14 +52,14 @@ class CopiedReplicas:
         return self._copied.get(place)
 
     def limit(self, bytes_per_second: int) -> None:
-        """What copies that are behind take all together; nothing means no limit."""
+        """Limit what replicas not in sync fetch all together; 0 is unlimited."""
         if bytes_per_second <= 0:
             self._bucket = None
         elif self._bucket is None or self._bucket.bytes_per_second != bytes_per_second:
             self._bucket = TokenBucket(bytes_per_second, now_ms=self._clock.now_ms())
 
     def bytes_per_second(self, place: PartitionKey) -> int:
-        """How fast a copy that is behind has grown lately."""
+        """Return the recent fetch rate of a replica that is not in sync."""
         meter = self._meters.get(place)
         return 0 if meter is None else meter.per_second(self._clock.now_ms())
 
@@ -71,7 +71,7 @@ class CopiedReplicas:
         self.question(place)
 
     def end(self, place: PartitionKey) -> None:
-        """Follow in a partition no longer."""
+        """Stop following in a partition."""
         self._meters.pop(place, None)
         copying = self._copied.pop(place, None)
         if copying is not None:
@@ -81,10 +81,10 @@ class CopiedReplicas:
         for copying in self._copied.values():
             copying.stop()
 
-    # Questions
+    # Fetches
 
     def question(self, place: PartitionKey) -> None:
-        """Have the next question asked at the end of this turn, if it is time for one."""
+        """Schedule the next fetch for the end of this turn, if one is due."""
         copying = self._copied.get(place)
         if copying is not None:
             self._questions.setdefault(copying.leader, {})[place] = copying
@@ -95,7 +95,7 @@ class CopiedReplicas:
         self._flush_soon()
 
     def flush(self, now_ms: int) -> None:
-        """Send what has gathered in this turn."""
+        """Send what has accumulated in this turn."""
         questions, self._questions = self._questions, {}
         reports, self._reports = self._reports, {}
         for leader in dict.fromkeys((*questions, *reports)):
@@ -111,7 +111,7 @@ class CopiedReplicas:
                 self._peers.notify(leader, PeerKind.FOLLOWER, encode_follower_notice(notice))
 
     def _may_ask(self, place: PartitionKey, now_ms: int) -> bool:
-        """Whether it is not too early; the next tick asks again."""
+        """Return whether the rate limit allows a fetch; otherwise the next tick tries again."""
         bucket = self._bucket
         return bucket is None or bucket.is_open(now_ms) or not self._is_behind(place)
 

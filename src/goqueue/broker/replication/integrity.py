@@ -1,10 +1,10 @@
-"""What this node's copies are worth, told to the controller when somebody has to know.
+"""Integrity of this node's replicas, reported to the controller when it matters.
 
-A power cut tears what was being written, and what is torn is cut off at the next start. So is, now
-and then, something that was acknowledged and has rotted since, because the two look alike. A node
-that has cut something off therefore does not claim to have everything that it had; of all copies
-the one that has most of it is to lead. A copy that turns out to be damaged later is given up in
-favour of one that is not, and had again from there.
+A power failure tears what was being written, and recovery truncates it at the next start. The same
+happens to an acknowledged batch that was corrupted later, because the two look alike. A replica
+that was truncated by recovery is therefore suspect; among suspect replicas the most complete one is
+to lead. A replica that is found damaged later yields leadership to an intact one, and is repaired
+from there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 
 LOOK_MS = 500
-LOOKS_PER_SEARCH = 4  # Damage shows only when somebody reads, and all copies have to be looked at.
-CLAIMS_MAX = 5_000  # in one command; the rest is for the next
+LOOKS_PER_SEARCH = 4  # damage shows only on reads, so all replicas have to be checked
+CLAIMS_MAX = 5_000  # per command; the rest follows in the next
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ Ask = Callable[[ClaimCopies | GiveUpCopy], Promise[None]]
 
 
 class ReplicaIntegrity:
-    """Looks after the copies whose contents are not sure."""
+    """Reports and repairs replicas whose content is not certain."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ReplicaIntegrity:
         *,
         ask: Ask,
     ) -> None:
-        """`ask` hands a command to the controller, once."""
+        """`ask` sends a command to the controller, once."""
         self._node_id = node_id
         self._incarnation = incarnation
         self._log = log
@@ -64,9 +64,10 @@ class ReplicaIntegrity:
         self._is_stopped = True
 
     def of_copies(self) -> tuple[CopyClaim, ...]:
-        """The copies that somebody counts on, and that may lack what was reported as durable.
+        """Return claims for replicas that count as in sync and may lack durable records.
 
-        That is so only where nobody leads: elsewhere nobody counts on who has just started.
+        That is so only for partitions without a leader: elsewhere a node that has just started is
+        not in sync.
         """
         return tuple(
             self._claim(fact)
@@ -75,14 +76,14 @@ class ReplicaIntegrity:
         )
 
     def role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
-        """Look at a partition as soon as it is led, when whoever coordinates by it has read it."""
+        """Check a partition as soon as it is led, when its coordinator has read it."""
         if leads:
             self._clock.call_soon(partial(self._look_at, (topic.id, partition.name.partition)))
 
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
-        """Whether this node's copy is known to have a hole, and is not the last hope.
+        """Return whether this node's replica has a gap and is not the last resort.
 
-        Another can lead in its place, or has to be in sync before anything counts here.
+        Another node can lead instead, or must be in sync before anything is committed here.
         """
         fact = self._metadata.partitions.get(topic_id, number)
         partition = None if fact is None else self._copy(fact)
@@ -91,9 +92,9 @@ class ReplicaIntegrity:
         return partition.shortage is not None or self._to_give_up(fact) is not None
 
     def is_curable(self, topic_id: bytes, number: int) -> bool:
-        """Whether what cannot be read now of a partition will be, for another copy may have it.
+        """Return whether unreadable records of a partition may be recovered from another replica.
 
-        Whoever reads here reads the copy of this node, or asks the leader where there is none.
+        Reads on this node use its own replica, or the leader's where there is none.
         """
         fact = self._metadata.partitions.get(topic_id, number)
         if fact is None or len(fact.members) == 1:
@@ -120,7 +121,7 @@ class ReplicaIntegrity:
             self._give_up_damaged()
 
     def _answer(self) -> None:
-        """Tell what this node has where those in sync are in doubt, once it can open its copy."""
+        """Claim this node's replicas of leaderless partitions where suspect replicas wait."""
         asked = [
             fact
             for fact in self._metadata.partitions.leaderless()
@@ -144,8 +145,8 @@ class ReplicaIntegrity:
         if partition is None:
             return
         _log.error(
-            "%s: offset %d cannot be read here; another node is to lead, if it does not yet, and "
-            "this one to have it again from there",
+            "%s: offset %d cannot be read here; another node should lead, and this replica is "
+            "then repaired from it",
             partition.name,
             partition.first_damage,
         )
@@ -155,16 +156,16 @@ class ReplicaIntegrity:
 
     def _tell(self, command: ClaimCopies | GiveUpCopy) -> None:
         def answered(_: None, error: Exception | None) -> None:
-            # Whatever was not heard, or came too late, is said again if it is still to be said.
+            # A lost or late report is repeated while it still applies.
             if error is not None and not isinstance(error, GoQueueError):
                 raise error
 
         self._ask(command).then(answered)
 
-    # Copies
+    # Replicas
 
     def _to_give_up(self, fact: PartitionFact) -> Partition | None:
-        """The copy of a partition, if it has a hole and another can lead in its place."""
+        """Return the replica of a partition, if it has a gap and another node can lead instead."""
         partition = self._copy(fact)
         if partition is None or partition.first_damage is None:
             return None
@@ -181,7 +182,7 @@ class ReplicaIntegrity:
         return CopyClaim(fact.topic_id, fact.number, claim)
 
     def _copy(self, fact: PartitionFact) -> Partition | None:
-        """The copy of a partition; None when there is no room for it, or it cannot be read."""
+        """Return the replica of a partition; None if the disk is full or it cannot be read."""
         topic = self._topics.find_by_id(fact.topic_id)
         partition = None if topic is None else topic.partition(fact.number)
         return partition if partition is not None and self._topics.keeps(partition) else None

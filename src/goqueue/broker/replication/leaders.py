@@ -1,9 +1,9 @@
-"""Whoever leads a partition, here or on another node: where it is, and writing to it.
+"""Access to the leader of a partition, here or on another node.
 
-Parts of the broker write to partitions of other topics: delayed messages that are due, dead
-letters, the markers that end transactions. They need not know on which node such a partition is
-led. A write whose answer is lost is repeated until it is known to be done, so whoever writes here
-must be a producer with an identity, by which the leader knows a repeated batch.
+Parts of the broker write to partitions of other topics: due delayed messages, dead letters, and
+transaction markers. They do not depend on where such a partition is led. A write whose answer is
+lost is repeated until it is confirmed, so every writer must be an idempotent producer, by which the
+leader recognises a duplicate batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from goqueue.model.errors import GoQueueError, NotLeader, StorageFull, UnknownTo
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended, Partition
 
-CALL_TIMEOUT_MS = 10_000  # of one attempt
+CALL_TIMEOUT_MS = 10_000  # per attempt
 RETRY_MS = 100
 
 _NO_LEADER = -1
@@ -50,8 +50,8 @@ class Marker(msgspec.Struct, frozen=True, array_like=True):
     producer_epoch: ProducerEpoch
     is_commit: bool
     coordinator_epoch: LeaderEpoch
-    turn: Version  # which of the transactions that this coordinator ends
-    leader_epoch: LeaderEpoch  # of the partition: it is for this leader and no other
+    turn: Version  # sequence number among the transactions that this coordinator ends
+    leader_epoch: LeaderEpoch  # of the partition: fences other leaders
 
 
 _place_decoder = msgspec.msgpack.Decoder(_Place)
@@ -75,41 +75,41 @@ class Leaders:
         self._clock = clock
         self._cluster = cluster
         self._peers = peers
-        self.is_full: Callable[[], bool] = lambda: False  # the disk of this node
-        # Whoever ends transactions in partitions that are led here.
+        self.is_full: Callable[[], bool] = lambda: False  # of this node's disk
+        # Ends transactions in partitions that are led here.
         self.mark: Callable[[Partition, Marker], Promise[Appended]]
         if peers is not None:
             peers.serve(PeerKind.APPEND, self._serve_append)
             peers.serve(PeerKind.MARKER, self._serve_marker)
 
     def serve(self, kind: PeerKind, handler: Handler) -> None:
-        """Have calls of other nodes answered, if there are any."""
+        """Register a handler for calls of other nodes, if there are any."""
         if self._peers is not None:
             self._peers.serve(kind, handler)
 
-    # Where
+    # Location
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node leads everything there is."""
+        """Return whether this is a single node, which leads everything."""
         return self._cluster is None
 
     def node_of(self, topic: Topic, number: int) -> int:
-        """The node that leads a partition; -1 while nobody does."""
+        """Return the node that leads a partition; -1 if none does."""
         if self._cluster is None:
             return self.node_id
         fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
         return _NO_LEADER if fact is None else fact.leader
 
     def epoch_of(self, topic: Topic, number: int) -> int:
-        """The epoch of the leader that `node_of` tells."""
+        """Return the leader epoch of the leader that `node_of` returns."""
         if self._cluster is None:
             return topic.partition(number).leader_epoch
         fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
         return _NO_LEADER if fact is None else fact.leader_epoch
 
     def copies_of(self, topic: Topic) -> int:
-        """How many nodes are to have a copy of each partition; the most of them, if it varies."""
+        """Return the replication factor of a topic; the largest, if its partitions differ."""
         if self._cluster is None:
             return 1
         facts = self._cluster.quorum.metadata.partitions.of_topic(topic.id)
@@ -119,17 +119,17 @@ class Leaders:
         return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
 
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
-        """Whether a partition is led here by a copy with a hole that others need not have."""
+        """Return whether a partition is led here with a gap that another replica may not have."""
         return self._cluster is not None and self._cluster.integrity.is_unfit(topic_id, number)
 
     def is_curable(self, topic_id: bytes, number: int) -> bool:
-        """Whether what has rotted of a partition will be had again from another copy."""
+        """Return whether corrupted records are recoverable from another replica."""
         return self._cluster is not None and self._cluster.integrity.is_curable(topic_id, number)
 
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
     ) -> Promise[Answered]:
-        """Ask the node that leads a partition, which is not this one, for something, once."""
+        """Call the node that leads a partition, which must be another node, once."""
         assert self._peers is not None
         node = self.node_of(topic, number)
         if node in (_NO_LEADER, self.node_id):
@@ -141,19 +141,19 @@ class Leaders:
         )
 
     def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
-        """Ask a node about partitions that it leads, once."""
+        """Call a node about partitions that it leads, once."""
         assert self._peers is not None
         return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
 
-    # Writing
+    # Writes
 
     def append(
         self, topic: Topic, number: int, batch: bytes, *, timeout_ms: int
     ) -> Promise[Appended]:
-        """Have a batch stored by whoever leads the partition; resolves when it is committed.
+        """Append a batch on the leader of the partition; resolves when it is committed.
 
-        It is tried again until `timeout_ms` have passed; afterwards nobody knows whether it was
-        stored, unless the error is of those that the leader itself raised.
+        It is retried until `timeout_ms` have passed; afterwards it is unknown whether it was
+        stored, unless the error was raised by the leader itself.
         """
         head = _encode(_Place(topic.id, number))
         return self._persist(topic, number, PeerKind.APPEND, head, batch, timeout_ms)
@@ -161,7 +161,7 @@ class Leaders:
     def end_transaction(
         self, topic: Topic, marker: Marker, *, timeout_ms: int
     ) -> Promise[Appended]:
-        """Have a marker written by whoever leads the partition; resolves when it is committed."""
+        """Write a marker on the leader of the partition; resolves when it is committed."""
         head = _encode(marker)
         return self._persist(topic, marker.number, PeerKind.MARKER, head, b"", timeout_ms)
 
@@ -224,8 +224,8 @@ class Leaders:
         place = _place_decoder.decode(head)
         partition = self._leading(place.topic_id, place.number)
         if self.is_full():
-            raise StorageFull("The disk of the leader is full; retry when there is room again.")
-        # The partition stamps what it stores, and the bytes are not ours to change.
+            raise StorageFull("The disk of the leader is full; free space there, then retry.")
+        # The partition stamps what it stores, so append a copy of the caller's bytes.
         now_ms = self._clock.wall_ms()
         appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
         stored: Promise[Appended] = Promise()

@@ -1,8 +1,8 @@
-"""The partitions that this node leads, and the answers that their followers get.
+"""The partitions that this node leads, and the answers to their followers.
 
-A follower in sync is answered at once, because writers wait for it; a question that has no answer
-yet is kept until there is one. One at which somebody waits for messages is told of each that is
-committed as well. Copies that are behind are answered after those, at their own pace.
+In-sync followers are answered at once, because producers wait for them; a fetch at the end of the
+log is parked until there is something new. Followers with waiting consumers also get every advance
+of the high watermark. Replicas that are behind are answered after those, at their own pace.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotLeader, RequestTimedOut
 from goqueue.partition import Partition
 
-ANSWER_BYTES_MAX = 4 << 20  # of one notice; the next one takes the rest
-CATCH_UP_BYTES_MAX = 1 << 20  # of one turn; whatever else there is to do comes in between
-DELETION_TIMEOUT_MS = 30_000  # long enough for a silent copy to lose its place among those in sync
-PARKED_MS_MAX = 5_000  # a question at the end of an idle log waits so long, or less
-UNTOLD_MS_MAX = 100  # or so long, if the follower does not know the high watermark yet
+ANSWER_BYTES_MAX = 4 << 20  # per notice; the next one takes the rest
+CATCH_UP_BYTES_MAX = 1 << 20  # per turn; other work comes in between
+DELETION_TIMEOUT_MS = 30_000  # long enough for an unresponsive replica to leave the in-sync set
+PARKED_MS_MAX = 5_000  # longest time that a fetch at the end of an idle log is parked
+UNTOLD_MS_MAX = 100  # the same, if the follower does not have the high watermark yet
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a follower wants to know, in one of its lives."""
+    """A follower's fetch, with its incarnation."""
 
     incarnation: bytes
     fetch: ReplicaFetch
@@ -48,16 +48,16 @@ class _Question:
 
 @dataclass(slots=True)
 class _Parked:
-    """A question that cannot be answered yet."""
+    """A fetch that cannot be answered yet."""
 
     question: _Question
     since_ms: int
-    mark: int  # the high watermark that the follower was told last
+    mark: int  # the high watermark last sent to the follower
 
 
 @dataclass(slots=True)
 class _Deletion:
-    """Somebody waits until no copy that could lead has the records before `offset`."""
+    """A wait until no in-sync replica has the records before `offset`."""
 
     offset: int
     deadline_ms: int
@@ -66,20 +66,20 @@ class _Deletion:
 
 @dataclass(slots=True)
 class Led:
-    """A partition that this node leads, and the followers that wait for news of it."""
+    """A partition that this node leads, and its parked fetches."""
 
     place: PartitionKey
     leading: Leading
     adding: tuple[int, ...] = ()  # nodes to which the partition is being moved
-    throttle: int = NO_THROTTLE  # of their copies
+    throttle: int = NO_THROTTLE  # of their replicas
     parked: dict[int, _Parked] = field(default_factory=dict)
-    told: dict[int, int] = field(default_factory=dict)  # node: the last high watermark it was told
+    told: dict[int, int] = field(default_factory=dict)  # by node: the last high watermark sent
     deletions: list[_Deletion] = field(default_factory=list)
     has_news: bool = False
 
 
 class _Answers:
-    """What one follower is to be told at the end of this turn."""
+    """The answers to one follower at the end of this turn."""
 
     __slots__ = ("batches", "bytes", "heads")
 
@@ -90,7 +90,7 @@ class _Answers:
 
 
 class LedReplicas:
-    """Answers followers. `flush_soon` has `flush` called at the end of this turn."""
+    """Answers followers. `flush_soon` schedules `flush` at the end of this turn."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class LedReplicas:
         self._clock = clock
         self._settings = settings
         self._flush_soon = flush_soon
-        # A follower that waits for news must be heard of several times before it counts as lagging.
+        # A follower with a parked fetch must answer several times before it counts as lagging.
         self.parked_ms = min(PARKED_MS_MAX, settings.lag_ms // 4)
         self._led: dict[PartitionKey, Led] = {}
         self._answers: dict[int, _Answers] = {}
         self._news: list[Led] = []
-        self._marks: dict[Partition, Led] = {}  # those whose followers want to know of each message
-        self._risen: dict[Partition, None] = {}  # of those, the ones that have more committed
+        self._marks: dict[Partition, Led] = {}  # those whose followers want every advance
+        self._risen: dict[Partition, None] = {}  # of those, the ones that have advanced
         self._is_flushing = False
         self._stragglers: Stragglers[_Question] = Stragglers(
             settings.catch_up_bytes_per_second, now_ms=clock.now_ms()
@@ -124,7 +124,7 @@ class LedReplicas:
         return self._led.get(place)
 
     def limit(self, bytes_per_second: int) -> None:
-        """What copies that are behind get all together; nothing leaves that to the settings."""
+        """Limit what replicas not in sync get all together; 0 means the limit of the settings."""
         rate = bytes_per_second or self._settings.catch_up_bytes_per_second
         self._stragglers.limit(rate, now_ms=self._clock.now_ms())
 
@@ -135,7 +135,7 @@ class LedReplicas:
         led.leading.partition.on_written = lambda: self._note_news(led)
 
     def end(self, place: PartitionKey) -> Led | None:
-        """Lead a partition no longer."""
+        """Stop leading a partition."""
         led = self._led.pop(place, None)
         if led is None:
             return None
@@ -156,7 +156,7 @@ class LedReplicas:
             one.done.reject(NotLeader(led.leading.partition.name, NO_LEADER))
 
     def changed(self, led: Led, *, adding: tuple[int, ...], throttle: int) -> None:
-        """Others may be in sync than before: whoever is waited for must not be kept waiting."""
+        """Answer at once the followers that the in-sync set now waits for."""
         now_ms = self._clock.now_ms()
         if (adding, throttle) != (led.adding, led.throttle):
             led.adding, led.throttle = adding, throttle
@@ -166,22 +166,22 @@ class LedReplicas:
         self._look_at_deletions(led, now_ms)
 
     def _line_up_again(self, led: Led) -> None:
-        """Those who wait for their turn do so under another throttle from now on."""
+        """Queue waiting fetches again under the changed throttle."""
         for node in led.leading.replicas.replicas:
             question = self._stragglers.withdraw(node, led.place)
             if question is not None:
                 self._line_up(led, node, question)
 
     def _line_up(self, led: Led, node: int, question: _Question) -> None:
-        """Have a copy that is behind answered when it has its turn."""
+        """Queue the fetch of a replica that is behind."""
         throttle = led.throttle if node in led.adding else NO_THROTTLE
         if led.leading.replicas.is_short:
-            # Too few are in sync for anybody to write, so that this one is what all wait for.
+            # Too few replicas are in sync for acks=all writes, so producers wait for this one.
             throttle = EXEMPT
         self._stragglers.ask(node, led.place, question, throttle=throttle)
         self._flush_soon()
 
-    # Questions
+    # Fetches
 
     def _from_follower(self, node: int, head: bytes, _: memoryview) -> None:
         notice = decode_follower_notice(head)
@@ -210,14 +210,14 @@ class LedReplicas:
         self._serve(led, node, question, now_ms)
 
     def _hurry(self, led: Led, node: int, now_ms: int) -> None:
-        """A copy that was behind counts now, so it has waited long enough."""
+        """Answer the queued fetch of a replica that counts as in sync now."""
         if self._stragglers.has_waiting and _counts(led.leading, node):
             question = self._stragglers.withdraw(node, led.place)
             if question is not None:
                 self._serve(led, node, question, now_ms)
 
     def _serve(self, led: Led, node: int, question: _Question, now_ms: int) -> int:
-        """Answer a question, or keep it until there is an answer; how many bytes it took."""
+        """Answer a fetch, or park it; return how many bytes were sent."""
         leading = led.leading
         answer, batches = leading.serve(node, question.incarnation, question.fetch, now_ms)
         if led.deletions:
@@ -236,7 +236,7 @@ class LedReplicas:
         return len(batches)
 
     def _serve_behind(self, now_ms: int) -> None:
-        """Answer copies that are behind; what this turn has no room for, the next one takes."""
+        """Answer replicas that are behind, as many as this turn allows."""
         left = CATCH_UP_BYTES_MAX
         while left > 0:
             turn = self._stragglers.take(now_ms)
@@ -255,7 +255,7 @@ class LedReplicas:
             left -= count
         self._flush_soon()
 
-    # News
+    # New records
 
     def _note_news(self, led: Led) -> None:
         if led.parked and not led.has_news:
@@ -272,12 +272,12 @@ class LedReplicas:
                 self._asked(node, one.question, now_ms)
 
     def partition_advanced(self, partition: Partition) -> None:
-        """Messages are committed that followers may wait for."""
+        """Note that messages are committed that followers may wait for."""
         self._risen[partition] = None
         self._flush_soon()
 
     def _tell_marks(self, now_ms: int) -> None:
-        """Tell the high watermark to followers that want to know it at once."""
+        """Send the high watermark to followers that want every advance."""
         risen, self._risen = self._risen, {}
         for partition in risen:
             led = self._marks.get(partition)
@@ -294,7 +294,7 @@ class LedReplicas:
         partition.watchers.pop(self, None)
 
     def _end_waits(self, led: Led, now_ms: int) -> None:
-        """Answer those who have waited long enough, if only to tell the high watermark."""
+        """Answer fetches that have been parked long enough, at least with the high watermark."""
         for node, parked in list(led.parked.items()):
             is_told = parked.mark >= led.leading.partition.high_watermark
             if now_ms - parked.since_ms >= (self.parked_ms if is_told else UNTOLD_MS_MAX):
@@ -309,14 +309,15 @@ class LedReplicas:
     # Deleting records
 
     def when_deleted(self, led: Led, offset: int, *, timeout_ms: int) -> Promise[int]:
-        """Resolves when no copy in sync has records before `offset`: they cannot come back then.
+        """Resolve when no in-sync replica has records before `offset`: they cannot come back then.
 
-        The answer is where the copy begins that begins first.
+        The result is the lowest start offset of these replicas.
         """
         now_ms = self._clock.now_ms()
         done: Promise[int] = Promise()
         led.deletions.append(_Deletion(offset, now_ms + timeout_ms, done))
-        # Whoever waits for news is told at once where the log begins, and repeats it when it asks.
+        # Parked followers are sent the new start offset at once, and confirm it with their next
+        # fetch.
         for node in list(led.parked):
             self._end_wait(led, node, now_ms)
         self._look_at_deletions(led, now_ms)
@@ -337,7 +338,7 @@ class LedReplicas:
                 one.done.reject(
                     RequestTimedOut(
                         f"Records of {led.leading.partition.name} before {one.offset} are deleted, "
-                        "but not every copy has said so; retry to find out."
+                        "but not every replica has confirmed it; retry to find out."
                     )
                 )
             else:
@@ -364,7 +365,7 @@ class LedReplicas:
     # Turns
 
     def flush(self, now_ms: int) -> None:
-        """Send what has gathered in this turn, that for copies in sync first."""
+        """Send what has accumulated in this turn, for in-sync replicas first."""
         self._is_flushing = True
         self._serve_news(now_ms)
         if self._risen:
@@ -396,7 +397,7 @@ def _eager(led: Led) -> list[tuple[int, _Parked]]:
 
 
 def _counts(leading: Leading, node: int) -> bool:
-    """Whether records are committed only when a node has them, so that it must not be held up."""
+    """Return whether commits wait for a node, so that it must not be delayed."""
     replicas = leading.replicas
     return node in replicas.in_sync or node in replicas.counting
 

@@ -1,7 +1,7 @@
-"""Reading from the nearest replica: which follower serves a consumer, and whether this one may.
+"""Reads from the nearest replica: which follower serves a consumer, and whether this one may.
 
-A consumer names its rack. The leader sends it to a follower in that rack that is in sync. Such a
-follower has all that is committed, so that no offset the leader knows is out of its range.
+A consumer names its rack. The leader redirects it to an in-sync follower in that rack. Such a
+follower has everything that is committed, so no offset that the leader returns is out of its range.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from goqueue.cluster.facts import PartitionFact
 
 
 class NearestReplicas:
-    """Chooses followers for consumers; a node that is alone has none."""
+    """Chooses followers for consumers; a single node has none."""
 
     def __init__(self, node_id: int, cluster: Clustering | None, rack: str) -> None:
         self._node_id = node_id
@@ -22,7 +22,7 @@ class NearestReplicas:
         self._rack = rack
 
     def racks(self, rack: str) -> Mapping[int, str]:
-        """The racks of nodes to which a consumer of a rack may be sent; none if it is this one."""
+        """Return the racks of nodes to redirect a consumer to; none if it is in this rack."""
         if self._cluster is None or not rack or rack == self._rack:
             return {}
         return {
@@ -32,7 +32,7 @@ class NearestReplicas:
         }
 
     def find(self, topic: Topic, number: int, racks: Mapping[int, str]) -> int | None:
-        """The follower that a consumer should read from instead of this node, which leads."""
+        """Return the follower that a consumer should read from instead of this leader, or None."""
         fact = self._fact(topic, number)
         if fact is None or fact.leader != self._node_id:
             return None
@@ -40,10 +40,10 @@ class NearestReplicas:
         return near[number % len(near)] if near else None
 
     def may_serve(self, topic: Topic, number: int) -> bool:
-        """Whether this node, a follower, may serve consumers.
+        """Return whether this node, a follower, may serve consumers.
 
-        It must be in sync, know who decides for the cluster, and have nothing damaged. One that is
-        cut off, or behind, would keep its consumers waiting while the leader has more.
+        It must be in sync, have a controller, and have nothing damaged. A node that is cut off or
+        behind would keep its consumers waiting while the leader has more.
         """
         fact = self._fact(topic, number)
         return (

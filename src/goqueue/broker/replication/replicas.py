@@ -1,9 +1,8 @@
-"""The copies that this node keeps, in the roles that the cluster has decided for them.
+"""The replicas on this node, in the roles that the cluster has decided for them.
 
-Who leads and who follows comes from the facts. What a role means in practice is told by
-`replicas_led` and `replicas_copied`. A follower's questions and a leader's answers about many
-partitions travel together; each of them stands for itself, so that one may be lost, late or doubled
-without harm.
+Leaders and followers come from the metadata. `led` and `followed` implement the two roles. Fetches
+of a follower and answers of a leader for many partitions share a message; each is independent, so
+that one may be lost, late or duplicated without harm.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ RoleChanged = Callable[[Topic, Partition, bool], None]
 
 
 class Replicas:
-    """Leads and follows."""
+    """Leads and follows partitions."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Replicas:
         *,
         ask: Callable[[ChangeInSync], Promise[None]],
     ) -> None:
-        """`ask` hands a proposal to the controller, once."""
+        """`ask` sends a proposal to the controller, once."""
         self.node_id = node_id
         self._incarnation = incarnation
         self._log = log
@@ -76,7 +75,7 @@ class Replicas:
             is_behind=self._is_behind,
             flush_soon=self._flush_soon,
         )
-        self._unkept: dict[PartitionKey, None] = {}  # for lack of room
+        self._unkept: dict[PartitionKey, None] = {}  # for lack of disk space
         self._role_changed: list[RoleChanged] = []
         self._is_flushing = False
         self._is_registered = False
@@ -85,17 +84,17 @@ class Replicas:
         log.on_applied(self._apply)
 
     def on_role(self, changed: RoleChanged) -> None:
-        """Have `changed` called when this node begins or ceases to lead a partition."""
+        """Register a callback for when this node starts or stops leading a partition."""
         self._role_changed.append(changed)
 
     def start(self) -> None:
-        # Answers to an earlier life of this node must not be taken for answers to this one.
+        # Answers to an earlier incarnation of this node must not be taken for answers to this one.
         self._first_request = int.from_bytes(self._incarnation[:5], "big") << 20
         self._note_throttles()
         self._tick()
 
     def stop(self) -> None:
-        """Lead and follow no more; the partitions are about to be closed."""
+        """Stop leading and following; the partitions are about to be closed."""
         self._is_stopped = True
         self.led.stop()
         self.copied.stop()
@@ -104,17 +103,17 @@ class Replicas:
         return self.led.get((topic_id, number)) is not None
 
     def has_failed(self) -> bool:
-        """Whether a partition that this node leads can be written no more: its disk has failed."""
+        """Return whether a partition led here can no longer be written because its disk failed."""
         return any(led.leading.partition.failure is not None for led in self.led)
 
     def when_deleted(self, place: PartitionKey, offset: int, *, timeout_ms: int) -> Promise[int]:
-        """Resolves when no replica in sync has records before `offset`; here they are deleted."""
+        """Resolve when no in-sync replica has records before `offset`; here they are deleted."""
         led = self.led.get(place)
         if led is None:
-            raise NoEligibleLeader("This node does not know yet what it leads; retry.")
+            raise NoEligibleLeader("This node has not taken over the partition yet; retry.")
         return self.led.when_deleted(led, offset, timeout_ms=timeout_ms)
 
-    # What the cluster decides
+    # Decisions of the cluster
 
     @property
     def _metadata(self) -> Metadata:
@@ -142,11 +141,11 @@ class Replicas:
         self._forget_gone()
 
     def _note_registration(self) -> None:
-        """What was decided before this life of the node began is not for it to act on.
+        """Start to act on decisions when this incarnation is registered.
 
-        A node that starts reads decisions again that were overtaken long ago. By them it would
-        throw a copy away that went elsewhere and came back, or that is of a topic made anew. With
-        its registration it knows how things stand, and does at once all that follows.
+        A starting node replays decisions that were superseded long ago. Acting on them, it would
+        delete a replica that was moved away and back, or that belongs to a recreated topic. At its
+        registration the metadata is current, and all roles are assumed at once.
         """
         fact = self._metadata.nodes.get(self.node_id)
         is_registered = fact is not None and fact.incarnation == self._incarnation
@@ -178,9 +177,9 @@ class Replicas:
             is_sole = len(fact.members) == 1
             partition = self._topics.keep(topic, fact.number, is_sole=is_sole)
         except OSError as error:
-            # A disk that is full, say. Nobody else reminds this node of what it has to keep.
+            # For example a full disk. Nothing else triggers another attempt, so `_tick` retries.
             if fact.place not in self._unkept:
-                _log.error("%s/%d cannot be kept, trying again: %s", topic.name, fact.number, error)
+                _log.error("%s/%d cannot be opened, retrying: %s", topic.name, fact.number, error)
             self._unkept[fact.place] = None
             return
         self._unkept.pop(fact.place, None)
@@ -257,7 +256,7 @@ class Replicas:
         self.copied.begin(fact.place, copying)
 
     def _leave(self, place: PartitionKey, topic: Topic | None) -> None:
-        """End whatever role this node has in a partition."""
+        """End the role of this node in a partition."""
         self.copied.end(place)
         led = self.led.end(place)
         if led is not None and topic is not None:
@@ -265,7 +264,7 @@ class Replicas:
                 changed(topic, led.leading.partition, False)
 
     def _keep_again(self) -> None:
-        """Try again to keep what there was no room for."""
+        """Retry to open replicas for which there was no disk space."""
         for place in list(self._unkept):
             fact = self._metadata.partitions.get(*place)
             if fact is None or self.node_id not in fact.members:
@@ -274,7 +273,7 @@ class Replicas:
                 self._assign(fact)
 
     def _forget_gone(self) -> None:
-        """Topics that were deleted have no roles left."""
+        """End the roles in deleted topics."""
         places = [*(led.place for led in self.led), *self.copied.places()]
         for place in [one for one in places if self._is_gone(one)]:
             self._leave(place, None)
@@ -310,7 +309,7 @@ class Replicas:
 
         def answered(_: None, error: Exception | None) -> None:
             led = self.led.get(place)
-            # A proposal that got lost is repeated; one that is outdated has been overtaken.
+            # A lost proposal is repeated; a stale one has been superseded.
             if led is None or error is None or getattr(error, "retryable", False):
                 return
             if not isinstance(error, GoQueueError):
@@ -333,7 +332,7 @@ class Replicas:
             self._clock.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send what has gathered in this turn."""
+        """Send what has accumulated in this turn."""
         self._is_flushing = False
         if self._is_stopped:
             return

@@ -1,4 +1,4 @@
-"""A node that was alone becomes the first of a cluster, with everything it has."""
+"""Conversion of a single node into the first node of a cluster, with all its data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def facts_of_single_node(
     commit_journal: CommitJournal,
     files: PartitionFiles,
 ) -> Metadata | None:
-    """What a node that was alone has written down; None if it was not, or has nothing.
+    """Return the metadata of a former single node; None if this was none or has nothing.
 
-    Its folders are marked with the ids of their topics, as those in a cluster are: by that the
-    start which follows finds what the commit journal still has for them.
+    Its folders are marked with the ids of their topics, as in a cluster: by these the following
+    start finds what the commit journal still has for them.
     """
     if not disk.exists(_LOG_FOLDER):
         return None

@@ -1,6 +1,6 @@
-"""What coordinators share: their internal topics, and who leads the partitions of these.
+"""What coordinators share: internal topics, and the leadership of their partitions.
 
-Groups, transactions, queues, schedules and schemas keep their state in internal topics. This room
-creates those topics, starts and stops coordinators with leadership, and reads back what the broker
-wrote last. It does not interpret the records of a coordinator.
+Groups, transactions, queues, schedules and schemas keep their state in internal topics. This
+package starts and stops coordinators with leadership, and reads back what the broker wrote last. It
+does not interpret the records of a coordinator.
 """

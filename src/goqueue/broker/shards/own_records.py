@@ -1,9 +1,9 @@
-"""What the broker itself has written last, as it is read back after a crash.
+"""Recovery of what the broker itself wrote last before a crash.
 
 Parts of the broker move messages from one log to another in two steps: append the message there,
-and, when that is committed, note here that it is done. They write as idempotent producers of their
-own, one batch at a time for each partition. So whatever a crash has left between the two steps is
-in the newest batches of that producer.
+and, when that is committed, record here that it is done. They write as idempotent producers, one
+batch at a time per partition. So whatever a crash left between the two steps is in the newest
+batches of that producer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 def readable_batches(partition: Partition, *, name: str) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All batches of an internal topic's partition, but for damaged ones, which are reported.
+    """Yield all intact batches of an internal partition, and log the damaged ones.
 
-    `name` says what they hold.
+    `name` describes their content.
     """
     offset, end = partition.start_offset, partition.end_offset
     while offset < end:
@@ -40,7 +40,7 @@ def readable_batches(partition: Partition, *, name: str) -> Iterator[tuple[Batch
 
 
 def newest_records(topics: Topics, producer: NamedProducer) -> Iterator[tuple[Topic, Record]]:
-    """The records of a producer's newest batches, in all partitions of all topics."""
+    """Yield the records of a producer's newest batches, in all partitions of all topics."""
     known = {producer.producer_id, producer.producer_id_before} - {-1}
     for topic in topics:
         for partition in topic.partitions:
@@ -58,5 +58,5 @@ def _read(partition: Partition, first: int, last: int) -> list[Record]:
         for _, batch in partition.log.batches(start, until_offset=last + 1):
             records += decode_batch(batch)
     except CorruptBatch as error:
-        _log.error("what the broker wrote to %s cannot be read: %s", partition.name, error)
+        _log.error("a batch of the broker in %s cannot be read: %s", partition.name, error)
     return records

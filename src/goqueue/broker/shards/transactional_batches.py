@@ -1,8 +1,7 @@
-"""Batches that the broker makes for a transaction, in the name of its producer.
+"""Batches that the broker builds for a transaction, on behalf of its producer.
 
-Clients of other front ends than the one that speaks in batches leave the sequence numbers to the
-broker. They follow from what the partition knows of the producer, so that they go on where they
-were after a restart.
+Clients of protocols without batches leave the sequence numbers to the broker. They continue from
+the producer state of the partition, also after a restart.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def append_records(
     *,
     now_ms: int,
 ) -> Appended:
-    """Store records of a transaction in a topic as its rules ask for; raise what they refuse."""
+    """Append records of a transaction to a topic by its rules; raise if they are refused."""
     return partition.append(_batch(partition, records, identity), now_ms=now_ms)
 
 
@@ -32,12 +31,12 @@ def write_records(
     *,
     now_ms: int,
 ) -> Appended:
-    """Store records of a transaction in an internal topic."""
+    """Append records of a transaction to an internal topic."""
     return write_batch(partition, _batch(partition, records, identity), now_ms=now_ms)
 
 
 def write_batch(partition: Partition, batch: memoryview, *, now_ms: int) -> Appended:
-    """Store a batch of the broker's making; raise when its producer has been fenced here."""
+    """Append a batch built by the broker; raise if its producer has been fenced."""
     if partition.failure is not None:
         raise partition.failure
     header = read_header(batch)

@@ -1,7 +1,7 @@
-"""The metadata quorum's consensus: one log that a majority keeps, whatever crashes or is cut off.
+"""Consensus of the metadata quorum: one log, replicated to a majority.
 
-This room decides who may write, what is committed and who belongs to the quorum. It knows nothing
-of what the entries mean, opens no connection and reads no clock; `broker` runs it.
+This package decides who may write, what is committed and who belongs to the quorum. Entries are
+opaque here. It opens no connection and reads no clock; `broker` runs it.
 """
 
 from goqueue.cluster.raft.core import Raft, Role

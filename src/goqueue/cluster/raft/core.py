@@ -1,12 +1,11 @@
 """Raft as a pure state machine: time and messages in, work to be done out.
 
-It keeps one log the same on all members, and never lets two nodes lead in one term. It opens no
-file and no connection and reads no clock: whoever runs it calls an input, then `take`, and does
-what the `Ready` says. Nothing it decides depends on the clocks of two nodes agreeing; time only
-decides when to try.
+It keeps the log identical on all members, and never lets two nodes lead in one term. It opens no
+file and no connection and reads no clock: the driver calls an input, then `take`, and performs the
+`Ready`. No decision depends on the clocks of two nodes agreeing; time only decides when to try.
 
-A promise (a vote, "I have this entry") leaves the node after it is on disk, and the node counts
-its own promise only then. A crash therefore looks to the others like a delay.
+A promise (a vote, or the acknowledgement of an entry) is sent only after it is on disk, and the
+node counts its own promise only then. So a crash looks to the others like a delay.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ from goqueue.model.errors import MalformedRequest
 
 class Role(StrEnum):
     FOLLOWER = "follower"
-    PRE_CANDIDATE = "pre_candidate"  # asks whether it could win, without disturbing anyone
+    PRE_CANDIDATE = "pre_candidate"  # checks whether it could win, without disrupting the leader
     CANDIDATE = "candidate"
     LEADER = "leader"
 
 
 @dataclass(slots=True)
 class _Saving:
-    """A Ready that is on its way to the disk."""
+    """A Ready that is being written to disk."""
 
     token: int
     hard_state: HardState
@@ -78,8 +77,8 @@ class Raft:
         self.log = RaftLog(state)
         self.role = Role.FOLLOWER
         self.leader_id: int | None = None
-        # One that has lost its disk was a voter with promises it cannot keep. Its caller lets it
-        # vote again when it has read that its former self was removed.
+        # A node that has lost its disk was a voter and may have lost its promises. Its driver lets
+        # it vote again once the removal of its former registration is in the log.
         self.may_vote = True
         self._random = random
         self._hard = self._hard_taken = self._hard_saved = state.hard
@@ -91,11 +90,11 @@ class Raft:
         self._saving: deque[_Saving] = deque()
         self._token = 0
         self._now_ms: int | None = None
-        self._clock_behind_ms = 0  # how far the caller's clock has been set back in all
+        self._clock_behind_ms = 0  # total amount by which the caller's clock has been set back
         self._heard_leader_ms = 0
         self._election_due_ms = 0
 
-    # What is known
+    # State
 
     @property
     def term(self) -> int:
@@ -119,7 +118,7 @@ class Raft:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it leads, hands over to nobody, and its members may be changed."""
+        """Return whether this node leads and may change the members, without a transfer."""
         leadership = self._leadership
         return (
             leadership is not None
@@ -130,25 +129,25 @@ class Raft:
 
     @property
     def due_ms(self) -> int:
-        """When `tick` has something to do next."""
+        """Return when `tick` has something to do next."""
         if self._leadership is not None:
             return self._leadership.heartbeat_due_ms - self._clock_behind_ms
         return self._election_due_ms - self._clock_behind_ms
 
     def lag_of(self, node: int) -> int | None:
-        """How many committed entries a member lacks, if this node leads and knows."""
+        """Return how many committed entries a member lacks; None unless this node leads it."""
         if self._leadership is None or node not in self._leadership.followers:
             return None
         return self._leadership.lag_of(node)
 
     def progress_of(self, node: int) -> Progress | None:
-        """How far a member is, if this node leads and knows."""
+        """Return the progress of a member, if this node leads and has it."""
         return None if self._leadership is None else self._leadership.followers.get(node)
 
     # Inputs
 
     def tick(self, now_ms: int) -> None:
-        """Let time go by. A sole voter need not wait for anyone."""
+        """Advance the time. A sole voter stands for election at once."""
         is_first = self._now_ms is None
         now_ms = self._advance(now_ms)
         if self._leadership is not None:
@@ -165,15 +164,16 @@ class Raft:
         now_ms = self._advance(now_ms)
         if message.to != self.node_id:
             raise MalformedRequest(
-                f"A message for node {message.to} has reached node {self.node_id}; check the "
+                f"Node {self.node_id} received a message for node {message.to}; check the "
                 "addresses of the peers."
             )
         self._check_jump(message)
         if isinstance(message, PreVote):
             self._answer_pre_vote(message)
         elif isinstance(message, Vote) and self._is_led() and not message.is_transfer:
-            pass  # A node that lost touch, or was removed, does not unseat a leader that works.
-        # Who would help may never have heard of this term; its answer says what was asked.
+            pass  # A disconnected or removed node does not depose a working leader.
+        # A voter that grants a pre-vote may not have reached this term; its answer names the asked
+        # term.
         elif message.term < self.term and not isinstance(message, PreVoteAnswer):
             self._answer_latecomer(message)
         else:
@@ -182,25 +182,25 @@ class Raft:
             self._receive_in_term(message, now_ms)
 
     def _check_jump(self, message: Message) -> None:
-        """Refuse what no cluster can have come to while this node was away."""
+        """Refuse terms and indexes that no cluster can have reached while this node was away."""
         if self.term and message.term > self.term + COUNTER_JUMP_MAX:
             raise MalformedRequest(
-                f"Node {message.sender} speaks in term {message.term}, and this node is in term "
-                f"{self.term}; that many elections cannot have been held."
+                f"Node {message.sender} sent term {message.term}, but this node is in term "
+                f"{self.term}; so many elections are not possible."
             )
         if isinstance(message, SnapshotChunk) and self.log.last_index:
             jump = message.last.index - self.log.last_index
             if jump > COUNTER_JUMP_MAX:
                 raise MalformedRequest(
-                    f"Node {message.sender} has a snapshot of entry {message.last.index}, and this "
-                    f"node has {self.log.last_index}; that many cannot have been made."
+                    f"Node {message.sender} sent a snapshot up to {message.last.index}, but this "
+                    f"node has {self.log.last_index}; so many entries are not possible."
                 )
 
     def miss(self, node: int, now_ms: int) -> None:
-        """A node seems to be gone. If it leads, do not wait until its silence proves it.
+        """Note that a node seems to be gone. If it leads, start an election early.
 
-        Should it be there all the same, its next word makes it the leader here again, and until
-        then those who hear it refuse to elect another.
+        If the leader is alive after all, its next message makes it the leader here again, and until
+        then the nodes that receive its heartbeats refuse to elect another.
         """
         now_ms = self._advance(now_ms)
         if self._leadership is None and node == self.leader_id:
@@ -219,15 +219,15 @@ class Raft:
     def propose_members(
         self, change: MemberChange, node: int, now_ms: int
     ) -> Proposal | NotLeader | Refused:
-        """Change one member. The new list counts as soon as it is in the log."""
+        """Propose a change of one member. The new list takes effect once it is in the log."""
         self._advance(now_ms)
         leadership = self._leadership
         if leadership is None:
             return NotLeader(self.leader_id)
-        # A leader of an earlier term may have begun a change that this one does not know to be
-        # committed, and two changes at once could have majorities that do not meet.
+        # An earlier leader may have started a change whose commit is not known here, and two
+        # changes at once could have majorities that do not overlap.
         if not leadership.has_committed or self.log.members_index > self.log.commit_index:
-            return Refused("A change of the members is not committed yet; retry when it is.")
+            return Refused("Another membership change is not committed yet; retry when it is.")
         members = change_members(self.members, change, node, voters_max=self.settings.voters_max)
         if isinstance(members, Refused):
             return members
@@ -239,14 +239,14 @@ class Raft:
         return leadership.refusal(len(payload)) or leadership.append(EntryKind.MEMBERS, payload)
 
     def read(self, context: int, now_ms: int) -> NotLeader | Refused | None:
-        """Ask from which index on a state is new enough; the answer is in a `Ready` to come."""
+        """Request a read index; a later `Ready` has the answer."""
         self._advance(now_ms)
         if self._leadership is None:
             return NotLeader(self.leader_id)
         return self._leadership.read(context)
 
     def transfer(self, to: int, now_ms: int) -> NotLeader | Refused | None:
-        """Hand the leadership over; it stays here if that takes longer than an election."""
+        """Transfer the leadership; it stays here if that takes longer than an election timeout."""
         now_ms = self._advance(now_ms)
         if self._leadership is None:
             return NotLeader(self.leader_id)
@@ -256,9 +256,9 @@ class Raft:
         return None
 
     def compact(self, index: int, data: bytes) -> None:
-        """Let `data`, the state after the entry at `index`, take the place of the log until there.
+        """Replace the log up to `index` by `data`, the state after the entry at `index`.
 
-        Only what was handed out as committed can be compacted.
+        Only entries that were handed out as committed can be compacted.
         """
         if len(data) > self.settings.snapshot_bytes_max:
             raise ValueError(
@@ -270,7 +270,7 @@ class Raft:
             self.log.compact(index, data, entries_kept=self.settings.entries_kept)
 
     def saved(self, token: int) -> None:
-        """The Ready with this token, and all before it, are on disk."""
+        """Note that the Ready with this token, and all before it, are on disk."""
         while self._saving and self._saving[0].token <= token:
             saving = self._saving.popleft()
             self._hard_saved = saving.hard_state
@@ -282,7 +282,7 @@ class Raft:
             self._resign_if_removed()
 
     def take(self) -> Ready:
-        """Everything to be done since the last time."""
+        """Return everything to be done since the last call."""
         ready = Ready()
         if self._leadership is not None:
             self._leadership.flush()
@@ -306,7 +306,7 @@ class Raft:
     # Elections
 
     def _seek_election(self) -> None:
-        """Ask whether an election could be won before disturbing anyone with one."""
+        """Start a pre-vote: check whether an election could be won before disrupting the leader."""
         self.leader_id = None
         self._postpone_election()
         if not self._may_stand():
@@ -319,9 +319,9 @@ class Raft:
         self._count_aye(self.node_id)
 
     def _may_stand(self) -> bool:
-        """Whether this node is a voter, or was one until a change that may not be committed.
+        """Return whether this node is a voter, or was one until a change that may be uncommitted.
 
-        It may be the only one that has the entry that removes it, and then nobody else can win.
+        It may be the only node that has the entry that removes it, and then no other can win.
         """
         has_room = self.term < COUNTER_MAX and self.log.last_index < COUNTER_MAX
         return (self.may_vote and has_room) and any(
@@ -329,7 +329,7 @@ class Raft:
         )
 
     def _stand(self, *, is_transfer: bool) -> None:
-        """Become a candidate in a new term. The own vote counts when it is on disk."""
+        """Become a candidate in a new term. The node's own vote counts once it is on disk."""
         self._hard = HardState(self.term + 1, self.node_id)
         self.role = Role.CANDIDATE
         self.leader_id = None
@@ -374,7 +374,7 @@ class Raft:
         self.leader_id = leader_id
 
     def _is_led(self) -> bool:
-        """Whether there is a leader that was heard of lately, as far as this node knows."""
+        """Return whether this node leads or has received a message of a leader recently."""
         assert self._now_ms is not None
         if self._leadership is not None:
             return True
@@ -382,7 +382,7 @@ class Raft:
         return self.leader_id is not None and silent_ms < self.settings.election_ms
 
     def _is_blank(self) -> bool:
-        """A node that knows nothing cannot tell whether it has forgotten what it promised."""
+        """Return whether the node has no state, so that it may have lost promises it made."""
         return not self.may_vote or (not self.members.all and self.log.last == START)
 
     def _answer_pre_vote(self, message: PreVote) -> None:
@@ -441,7 +441,7 @@ class Raft:
             self._resign_if_removed()
 
     def _answer_latecomer(self, message: Message) -> None:
-        """Tell a leader or candidate of an earlier term that its time is over."""
+        """Inform a leader or candidate of an earlier term that its term is over."""
         if isinstance(message, Append | SnapshotChunk):
             refused = message.previous.index if isinstance(message, Append) else 0
             self._outbox.send_now(
@@ -454,7 +454,7 @@ class Raft:
         if self._leadership is not None:
             raise AssertionError(
                 f"Nodes {leader_id} and {self.node_id} both lead in term {self.term}; one of them "
-                "has lost what it had promised. Stop it and replace it under a new id."
+                "has lost its persisted vote. Stop it and replace it under a new id."
             )
         self._become_follower(self.term, leader_id)
         self._heard_leader_ms = now_ms
@@ -466,7 +466,7 @@ class Raft:
         return self._hard_saved == self._hard
 
     def _resign_if_removed(self) -> None:
-        """A leader that has led its own removal to the end hands over to a voter."""
+        """Step down once the leader's own removal is committed, and transfer to another voter."""
         leadership = self._leadership
         if leadership is None or self.log.members_index > self.log.commit_index:
             return
@@ -479,10 +479,10 @@ class Raft:
         return [voter for voter in self.members.voters if voter != self.node_id]
 
     def _advance(self, now_ms: int) -> int:
-        """Take note of the time and return it as counted here.
+        """Advance the time and return it as counted here.
 
-        The caller's clock may be set back, by an hour if need be. Then no time has gone by, and
-        from there on it counts as before.
+        The caller's clock may be set back, even by an hour. Then no time passes at that moment, and
+        time advances normally from there.
         """
         if self._now_ms is None:
             self._now_ms = now_ms

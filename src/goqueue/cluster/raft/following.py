@@ -1,4 +1,4 @@
-"""What a node does with what a leader sends: it takes entries and snapshots over, and says so."""
+"""The follower's side: store the leader's entries and snapshots, and acknowledge them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goqueue.cluster.raft.snapshot_intake import SnapshotIntake
 
 
 class Following:
-    """It knows nothing of terms: `Raft` lets through only what the leader of its term sends."""
+    """Handles the leader's messages; `Raft` passes only those of the current term's leader."""
 
     def __init__(self, node_id: int, log: RaftLog, outbox: Outbox, settings: RaftSettings) -> None:
         self._node_id = node_id
@@ -44,7 +44,7 @@ class Following:
         )
 
     def _refuse(self, message: Append) -> None:
-        """Say that the logs differ before the entries, and where they may still be the same."""
+        """Refuse entries because the logs differ before them; hint where they may match."""
         previous = message.previous
         hint = self._log.hint_for(previous.index, previous.term)
         self._outbox.send_now(
@@ -63,10 +63,10 @@ class Following:
     def _answer(
         self, message: Append | SnapshotChunk, matched: int, round: int, *, is_term_saved: bool
     ) -> None:
-        """Say up to where the logs agree, once that is on disk.
+        """Acknowledge up to where the logs match, once that is on disk.
 
-        A mere sign of life is answered at once too, with what is on disk now: a slow disk must not
-        look like a dead node.
+        A heartbeat is also answered at once, with what is on disk now: a slow disk must not look
+        like a dead node.
         """
 
         def answer(index: int) -> AppendAnswer:

@@ -1,7 +1,7 @@
-"""Frames of the quorum's log: how one is written so that a torn one shows, and is not rot.
+"""Frames of the quorum's log, written so that a torn write can be distinguished from corruption.
 
-A frame has a length, a sequence number and checksums. Between the frames and the disk stand marks:
-the last byte of each sector of the file. Where a mark is missing, that sector was never written.
+A frame has a length, a sequence number and checksums. In the file, the last byte of each sector is
+a mark. If a mark is missing, that sector was never written.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from goqueue.cluster.raft.messages import COUNTER_MAX, Entry, Position
 from goqueue.cluster.raft.ready import HardState
 
 _MAGIC = b"\xf1QRF"
-_HEAD = struct.Struct(">4sIQII")  # magic, length of the body, sequence, two checksums
-_HEAD_CHECKED = struct.Struct(">4sIQ")  # what the first one is of; the second is of the body
-_END = b"\xf2"  # not zero, so that a frame whose end was never written shows
-_SECTOR_BYTES = 512  # The least that a disk writes as a whole.
+_HEAD = struct.Struct(">4sIQII")  # magic, body length, sequence, two checksums
+_HEAD_CHECKED = struct.Struct(">4sIQ")  # covered by the first checksum; the second covers the body
+_END = b"\xf2"  # not zero, so that a frame whose end was never written is detected
+_SECTOR_BYTES = 512  # the smallest unit that a disk writes atomically
 SECTOR_END = b"\xf3"
 
 
 class DamagedQuorumFile(Exception):
-    """Something was stored and cannot be read back, so that promises may be forgotten."""
+    """Stored data cannot be read back, so that promises may be lost."""
 
     def __init__(self, path: str, what: str) -> None:
         self.path = path
         super().__init__(
-            f"{path}: {what}. The node may have forgotten a vote or an entry, so it must not start "
+            f"{path}: {what}. The node may have lost a vote or an entry, so it must not start "
             "with this folder. Restore the file, or empty the folder: the node then joins again "
             "as one that has lost its disk."
         )
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """What one save adds. An entry takes the place of all from its index on."""
+    """What one save adds. An entry replaces all entries from its index on."""
 
     hard_state: HardState | None
     entries: list[Entry]
-    base: Position | None = None  # in the first frame: where the log begins
+    base: Position | None = None  # in the first frame: the start of the log
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -48,7 +48,7 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def encode_frame(frame: Frame | None, sequence: int) -> bytes:
-    """The bytes of a frame; ValueError for one that could not be read back."""
+    """Encode a frame; raise ValueError if it could not be read back."""
     if frame is not None:
         _check_readable(frame)
     body = b"" if frame is None else _encoder.encode(frame)
@@ -64,18 +64,18 @@ def _check_readable(frame: Frame) -> None:
         if place is not None:
             counters += [place.index, place.term]
     if counters and not 0 <= min(counters) <= max(counters) <= COUNTER_MAX:
-        raise ValueError(f"A term or an index is not from 0 to {COUNTER_MAX}: {max(counters)}.")
+        raise ValueError(f"A term or index is not from 0 to {COUNTER_MAX}: {max(counters)}.")
 
 
 def decode_frame(path: str, body: bytes) -> Frame:
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise DamagedQuorumFile(path, f"A frame cannot be read: {error}") from error
+        raise DamagedQuorumFile(path, f"A frame cannot be decoded: {error}") from error
 
 
 def frame_at(data: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Sequence, body and end of the frame that begins at `at`; None if it is not whole."""
+    """Return sequence, body and end of the frame that starts at `at`; None if it is incomplete."""
     head = _head_at(data, at)
     if head is None or head.end > len(data):
         return None
@@ -89,12 +89,12 @@ class _Head(NamedTuple):
     sequence: int
     body_start: int
     end: int
-    checksum: int  # of the body, continued from the one of the head
+    checksum: int  # of the body, continued from that of the head
     head_checksum: int
 
 
 def _head_at(data: bytes, at: int) -> _Head | None:
-    """The head of a frame that may begin at `at`, if it is whole."""
+    """Return the head of a frame that may start at `at`, if it is intact."""
     if at + _HEAD.size > len(data):
         return None
     magic, length, sequence, head_checksum, checksum = _HEAD.unpack_from(data, at)
@@ -110,7 +110,7 @@ def _head_at(data: bytes, at: int) -> _Head | None:
 
 
 def marked(data: bytes, position: int) -> bytes:
-    """What `data` is at this position of a file, with a mark at the end of each sector."""
+    """Insert a mark at the end of each sector, for `data` at this position of a file."""
     parts, at = [], 0
     room = _SECTOR_BYTES - 1 - position % _SECTOR_BYTES
     while at < len(data):
@@ -121,21 +121,21 @@ def marked(data: bytes, position: int) -> bytes:
 
 
 def unmarked(stored: bytes) -> bytes:
-    """What a file says, without the marks."""
+    """Return the content of a file without the marks."""
     step = _SECTOR_BYTES - 1
     return b"".join(stored[at : at + step] for at in range(0, len(stored), _SECTOR_BYTES))
 
 
 def position_of(at: int) -> int:
-    """Where in the file the byte `at` of what it says stands."""
+    """Return the position in the file of the content byte `at`."""
     return at + at // (_SECTOR_BYTES - 1)
 
 
-# What is not whole
+# Incomplete frames
 
 
 def check_is_torn(path: str, data: bytes, at: int, stored: bytes | None) -> None:
-    """Raise unless the bytes from `at` on are what a write leaves that the power cut short.
+    """Raise unless the bytes from `at` on can result from a write cut short by a power failure.
 
     `stored` is the file with its marks; None if it has none.
     """
@@ -143,7 +143,7 @@ def check_is_torn(path: str, data: bytes, at: int, stored: bytes | None) -> None
     while found >= 0:
         if frame_at(data, found) is not None:
             raise DamagedQuorumFile(
-                path, f"It is damaged at byte {at}, before what was written later at {found}"
+                path, f"It is damaged at byte {at}, before an intact later frame at {found}"
             )
         found = data.find(_MAGIC, found + 1)
     if not _looks_torn(data, at, stored):
@@ -151,7 +151,7 @@ def check_is_torn(path: str, data: bytes, at: int, stored: bytes | None) -> None
 
 
 def _looks_torn(data: bytes, at: int, stored: bytes | None) -> bool:
-    """Whether the file ends within the frame at `at`, or the end of a sector was never written."""
+    """Return whether the file ends within the frame at `at`, or a sector end was never written."""
     head = _head_at(data, at)
     end = len(data) if head is None else head.end
     if end > len(data) or at + _HEAD.size > len(data) or data[end - 1] == 0:

@@ -1,7 +1,7 @@
-"""What a node does while it leads: it feeds its followers, commits, and answers reads.
+"""The leader's side: replicate to followers, commit, and confirm reads.
 
-One `Leadership` lives as long as one term's leader does. It decides nothing about terms; `Raft`
-ends it when it loses its majority.
+A `Leadership` exists for the leader of one term. It decides nothing about terms; `Raft` ends it
+when it loses its majority.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Leadership:
         self._reads_waiting = 0
         self._reads_done: list[ReadDone] = []
         self._meet_followers()
-        # Entries of earlier terms are committed by this one, never by being counted.
+        # Entries of earlier terms are committed through this one, never by counting replicas.
         self.append(EntryKind.NOTHING, b"")
 
     # Time
@@ -76,7 +76,7 @@ class Leadership:
             self._hand_over()
 
     def has_majority(self, now_ms: int) -> bool:
-        """Whether enough voters have answered within the time after which they would leave."""
+        """Return whether a majority of voters has answered within the election timeout."""
         oldest_ms = now_ms - self._settings.election_ms
         heard = sum(
             voter == self.node_id or self.followers[voter].heard_ms > oldest_ms
@@ -94,27 +94,27 @@ class Leadership:
         return Proposal(entry.index, entry.term)
 
     def refusal(self, payload_bytes: int) -> Refused | None:
-        """Why nothing can be proposed now, if so."""
+        """Return why nothing can be proposed now, or None."""
         settings = self._settings
         if self._log.last_index >= COUNTER_MAX:
-            return Refused("The log of the quorum is full; its cluster cannot decide any more.")
+            return Refused("The quorum's log has reached its maximum index; nothing can be added.")
         if payload_bytes > settings.payload_bytes_max:
             return Refused(
                 f"A proposal of {payload_bytes} bytes is larger than the "
-                f"{settings.payload_bytes_max} that are allowed; split it."
+                f"{settings.payload_bytes_max} allowed; split it."
             )
         if self.transfer_to is not None:
-            return Refused(f"Leadership is being handed to node {self.transfer_to}; retry there.")
+            return Refused(f"Leadership moves to node {self.transfer_to}; retry there.")
         if self._uncommitted_bytes + payload_bytes > settings.uncommitted_bytes_max:
             return Refused(
-                f"{self._uncommitted_bytes} bytes wait for a majority of the voters; retry when "
-                "they answer again."
+                f"{self._uncommitted_bytes} bytes are uncommitted without a majority; retry when "
+                "a majority of the voters answers again."
             )
         return None
 
     @property
     def has_committed(self) -> bool:
-        """Whether an entry of this term is committed, so that `commit_index` is up to date."""
+        """Return whether an entry of this term is committed, so that `commit_index` is current."""
         return self._log.term_at(self._log.commit_index) == self.term
 
     def lag_of(self, node: int) -> int:
@@ -128,7 +128,7 @@ class Leadership:
             return
         if answer.round > self._round or answer.match_index > self._log.last_index:
             raise MalformedRequest(
-                f"Node {answer.sender} answers what was not asked: it has entry "
+                f"Node {answer.sender} sent an impossible acknowledgement: entry "
                 f"{answer.match_index} of {self._log.last_index}."
             )
         progress.hear(now_ms, answer.round)
@@ -166,7 +166,7 @@ class Leadership:
 
     def read(self, context: int) -> Refused | None:
         if self._reads_waiting >= self._settings.reads_waiting_max:
-            return Refused(f"{self._reads_waiting} reads wait for a majority; retry later.")
+            return Refused(f"{self._reads_waiting} reads are waiting for a majority; retry later.")
         self._reads_waiting += 1
         self._reads_new.append(context)
         return None
@@ -179,7 +179,7 @@ class Leadership:
         asked = [context for _, _, contexts in self._reads_asked for context in contexts]
         return asked + self._reads_new
 
-    # Handing over
+    # Leadership transfer
 
     def transfer(self, to: int, now_ms: int) -> None:
         self.transfer_to = to
@@ -187,7 +187,7 @@ class Leadership:
         self._hand_over()
 
     def resign(self) -> None:
-        """Ask the voter that has most to take over at once."""
+        """Request the most up-to-date voter to take over at once."""
         voters = [voter for voter in self._log.members.voters if voter != self.node_id]
         if voters:
             best = max(voters, key=lambda voter: self.followers[voter].match_index)
@@ -227,7 +227,7 @@ class Leadership:
             progress.in_flight.append(entries[-1].index)
 
     def _send_empty(self, node: int, progress: Progress) -> None:
-        """A sign of life, which also finds out what got lost."""
+        """Send a heartbeat, which also detects lost messages."""
         if progress.pace is Pace.SNAPSHOT:
             assert progress.snapshot is not None
             previous = progress.snapshot.last
@@ -248,7 +248,7 @@ class Leadership:
         )
 
     def _send_chunk(self, node: int, progress: Progress) -> None:
-        """One chunk at a time; one that is not answered for long is sent again."""
+        """Send one chunk at a time; resend one that is not answered for long."""
         snapshot, sent_ms = progress.snapshot, progress.chunk_sent_ms
         assert snapshot is not None
         patience_ms = _CHUNK_PATIENCE_HEARTBEATS * self._settings.heartbeat_ms
@@ -273,7 +273,7 @@ class Leadership:
     # Helpers
 
     def _meet_followers(self) -> None:
-        """Feed exactly the members; a removed one is fed until its removal is committed."""
+        """Replicate to exactly the members; a removed one until its removal is committed."""
         log = self._log
         wanted = set(log.members.all) | set(log.members_at(log.commit_index).all)
         wanted.discard(self.node_id)
@@ -283,11 +283,11 @@ class Leadership:
             del self.followers[node]
 
     def _majority_of(self, values: Iterator[int]) -> int:
-        """The largest value that a majority of the voters has reached."""
+        """Return the largest value that a majority of the voters has reached."""
         return sorted(values, reverse=True)[self._log.members.majority - 1]
 
     def _ask_reads(self) -> None:
-        """Give the reads since the last time one round of appends, once reading makes sense."""
+        """Start one round of appends for the new reads, once an entry of this term is committed."""
         if self._reads_new and self.has_committed:
             self._round += 1
             self._reads_asked.append((self._round, self._log.commit_index, self._reads_new))
@@ -295,7 +295,7 @@ class Leadership:
             self._settle_reads()
 
     def _settle_reads(self) -> None:
-        """Finish the reads after whose asking a majority still followed this leader."""
+        """Complete the reads whose round was confirmed by a majority."""
         if not self._reads_asked:
             return
         confirmed = self._majority_of(
@@ -308,7 +308,7 @@ class Leadership:
             self._reads_done += [ReadDone(context, index) for context in contexts]
 
     def _hand_over(self) -> None:
-        """Tell the successor to stand as soon as it has everything."""
+        """Request the successor to stand for election as soon as it has the whole log."""
         if self.transfer_to is None:
             return
         progress = self.followers.get(self.transfer_to)

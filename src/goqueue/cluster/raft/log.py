@@ -1,8 +1,8 @@
-"""The log as one node holds it in memory: entries, what stands before them, and how far they got.
+"""The in-memory log of one node: entries, the position before them, and their progress.
 
-`committed` entries are the quorum's and never change; `saved` ones are on this node's disk. Either
-may be ahead of the other. Between `base` and the snapshot's end entries are kept for followers
-that are only a little late.
+`committed` entries are agreed on by the quorum and never change; `saved` ones are on this node's
+disk. Either may be ahead of the other. Entries between `base` and the end of the snapshot are
+retained for followers that are only slightly behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTRY_OVERHEAD_BYTES = 32
 
 
 def entry_bytes(entry: Entry) -> int:
-    """About as much as it takes on the wire, so that empty ones count too."""
+    """Return the approximate size on the wire, so that empty entries count too."""
     return len(entry.payload) + _ENTRY_OVERHEAD_BYTES
 
 
@@ -32,16 +32,16 @@ class RaftLog:
         self.commit_index = state.snapshot.last.index
         self.handed_out_index = self.commit_index
         self.saved_index = self.last_index
-        self.generation = 0  # grows whenever entries are taken back
-        self._untaken_index = self.last_index + 1  # first entry not yet given out for saving
+        self.generation = 0  # raised whenever entries are truncated
+        self._untaken_index = self.last_index + 1  # first entry not yet handed out for saving
         self._truncate_from: int | None = None
         self._has_new_snapshot = False
         self._restored: Snapshot | None = None
-        # Each list of members counts from its entry on, committed or not.
+        # Each list of members takes effect at its entry, committed or not.
         self._members = [(self.snapshot.last.index, self.snapshot.members)]
         self._note_members(self.entries)
 
-    # What is in it
+    # Content
 
     @property
     def last_index(self) -> int:
@@ -60,19 +60,19 @@ class RaftLog:
 
     @property
     def members_index(self) -> int:
-        """The entry that made `members` what they are."""
+        """Return the index of the entry that set `members`."""
         return self._members[-1][0]
 
     def members_at(self, index: int) -> Members:
         return next(members for at, members in reversed(self._members) if at <= index)
 
     def possible_members(self) -> list[Members]:
-        """All lists that the quorum may have agreed on by now, as far as this node knows."""
+        """Return all lists that the quorum may have agreed on by now, by this node's log."""
         later = [members for at, members in self._members if at > self.commit_index]
         return [self.members_at(self.commit_index), *later]
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry; None where there is no entry (any more)."""
+        """Return the term of an entry; None if it is not, or no longer, in the log."""
         if index == self.base.index:
             return self.base.term
         if self.base.index < index <= self.last_index:
@@ -85,7 +85,7 @@ class RaftLog:
         return Position(index, term)
 
     def read(self, start: int, *, entries_max: int, bytes_max: int) -> list[Entry]:
-        """Entries from `start` on, at least one if there is one."""
+        """Return entries from `start` on, at least one if there is one."""
         first = start - self.base.index - 1
         assert first >= 0, f"entry {start} is not kept any more"
         found: list[Entry] = []
@@ -98,7 +98,7 @@ class RaftLog:
         return found
 
     def hint_for(self, index: int, term: int) -> Position:
-        """The newest own entry that could also be in a log that has `term` at `index`."""
+        """Return the newest own entry that could also be in a log that has `term` at `index`."""
         at = min(index, self.last_index)
         while at > self.base.index:
             own = self.entries[at - self.base.index - 1].term
@@ -108,22 +108,22 @@ class RaftLog:
         return self.base
 
     def is_behind_or_equal(self, other: Position) -> bool:
-        """Whether a log that ends at `other` holds everything that this one might have promised."""
+        """Return whether a log that ends at `other` is at least as up to date as this one."""
         last = self.last
         return (other.term, other.index) >= (last.term, last.index)
 
-    # Changing it
+    # Changes
 
     def append(self, term: int, kind: EntryKind, payload: bytes) -> Entry:
-        """Add an entry of the leader's own."""
+        """Append an entry of the leader itself."""
         entry = Entry(self.last_index + 1, term, kind, payload)
         self._extend([entry])
         return entry
 
     def accept(self, previous: Position, entries: list[Entry]) -> int | None:
-        """Take over a leader's entries; up to where the logs agree now, or None if they do not."""
+        """Store a leader's entries; return the index up to which the logs match, or None."""
         if previous.index < self.commit_index:
-            # The leader has all that is committed, so the logs agree at least until there.
+            # The leader has everything that is committed, so the logs match at least up to there.
             entries = entries[self.commit_index - previous.index :]
             previous = self.position_at(self.commit_index)
         elif self.term_at(previous.index) != previous.term:
@@ -136,7 +136,7 @@ class RaftLog:
         return previous.index + len(entries)
 
     def commit_to(self, index: int) -> bool:
-        """Whether this was news."""
+        """Advance the commit index; return whether it moved."""
         assert index <= self.last_index, "what is not in the log cannot be committed"
         if index <= self.commit_index:
             return False
@@ -144,7 +144,7 @@ class RaftLog:
         return True
 
     def compact(self, index: int, data: bytes, *, entries_kept: int) -> None:
-        """Let `data` stand for everything up to `index`."""
+        """Replace everything up to `index` by the snapshot `data`."""
         members = self.members_at(index)
         self.snapshot = Snapshot(self.position_at(index), members, data)
         base_index = max(self.base.index, index - entries_kept)
@@ -158,11 +158,12 @@ class RaftLog:
         self._has_new_snapshot = True
 
     def install(self, snapshot: Snapshot) -> None:
-        """Become what a leader sent, which is ahead of everything known to be committed here."""
+        """Install a leader's snapshot, which is ahead of the commit index of this node."""
         last = snapshot.last
         assert last.index > self.commit_index
         if self.term_at(last.index) == last.term:
-            # The log runs through it, so what follows may be needed and is kept.
+            # The log contains the snapshot's last entry, so later entries may be needed and are
+            # kept.
             del self.entries[: last.index - self.base.index]
             later = [(at, members) for at, members in self._members if at > last.index]
         else:
@@ -178,7 +179,7 @@ class RaftLog:
         self._has_new_snapshot = True
         self._restored = snapshot
 
-    # Handing it out
+    # Output
 
     def take(self, ready: Ready, *, committed_max: int) -> None:
         """Fill in what is to be saved and what is to be applied."""
@@ -198,9 +199,9 @@ class RaftLog:
             self.handed_out_index += len(ready.committed)
 
     def note_saved(self, generation: int, last_index: int) -> None:
-        """A Ready that was taken when the log ended at `last_index` is on disk."""
-        # Of an older generation some entries were taken back; the Ready that did it comes later
-        # and counts for all of them.
+        """Note that a Ready taken when the log ended at `last_index` is on disk."""
+        # In an older generation some entries were truncated; the Ready that did it comes later and
+        # counts for all of them.
         if generation == self.generation:
             self.saved_index = max(self.saved_index, last_index)
 

@@ -1,7 +1,7 @@
-"""What the voters of the metadata quorum tell each other, as bytes and as values.
+"""Messages between the members of the metadata quorum, and their encoding.
 
-A message is one version byte and a msgpack array whose first element names its kind. Who sends
-bytes that do not follow this gets `MalformedRequest`, whatever the bytes are.
+A message is one version byte and a msgpack array whose first element names its kind. Bytes that do
+not follow this raise `MalformedRequest`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from goqueue.model.errors import MalformedRequest
 
 VERSION = 1
 MEMBERS_MAX = 1_000
-ENTRIES_MAX = 100_000  # of one message
+ENTRIES_MAX = 100_000  # per message
 # Terms and indexes count elections and decisions, so no cluster comes near this. What is stored has
-# the same bound as what is received, so whatever was accepted can be read back; and nobody stands
+# the same bound as what is received, so whatever was accepted can be read back; and no node stands
 # for election or adds an entry beyond it.
 COUNTER_MAX = 1 << 48
-# How far ahead of a node's own term or log the word of another may be. A node that was away lacks
-# thousands of elections, not thousands of millions. A new one knows nothing, and believes any.
+# How far ahead of a node's own term or log a received one may be. A node that was away lacks
+# thousands of elections, not billions. A new node has no log and accepts any.
 COUNTER_JUMP_MAX = 1 << 32
 
 NodeNumber = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -31,13 +31,13 @@ NodeNumbers = Annotated[tuple[NodeNumber, ...], Meta(max_length=MEMBERS_MAX)]
 
 
 class EntryKind(IntEnum):
-    NOTHING = 0  # the first entry of a term, by which earlier terms' entries are committed
+    NOTHING = 0  # the first entry of a term, through which entries of earlier terms are committed
     PAYLOAD = 1
     MEMBERS = 2
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One place in the log."""
+    """One entry of the log."""
 
     index: Counter
     term: Counter
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True):
-    """Who belongs to the quorum: voters decide, learners only receive the log."""
+    """The members of the quorum: voters decide, learners only receive the log."""
 
     voters: NodeNumbers
     learners: NodeNumbers = ()
@@ -61,14 +61,14 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A place in the log, which only one entry can ever have."""
+    """An index and a term, which identify one entry."""
 
     index: Counter
     term: Counter
 
 
 class PreVote(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Would you vote for me in the term after `term`? Nobody's state is changed by the question."""
+    """Asks whether the receiver would vote in the term after `term`; changes no state."""
 
     sender: NodeNumber
     to: NodeNumber
@@ -79,8 +79,8 @@ class PreVote(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class PreVoteAnswer(msgspec.Struct, frozen=True, array_like=True, tag=2):
     sender: NodeNumber
     to: NodeNumber
-    term: Counter  # of the one who answers
-    asked_term: Counter  # of the one who asked, so that late answers are told apart
+    term: Counter  # of the sender
+    asked_term: Counter  # of the request, so that late answers are recognised
     is_granted: bool
 
 
@@ -89,7 +89,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=3):
     to: NodeNumber
     term: Counter
     last: Position
-    is_transfer: bool  # the leader itself wishes it, so having a leader is no reason to refuse
+    is_transfer: bool  # requested by the leader itself, so having a leader is no reason to refuse
 
 
 class VoteAnswer(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -100,7 +100,7 @@ class VoteAnswer(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Entries that follow `previous`; without entries, a sign of life and a question."""
+    """Entries that follow `previous`; without entries, a heartbeat that checks the match."""
 
     sender: NodeNumber
     to: NodeNumber
@@ -112,15 +112,15 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class AppendAnswer(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Up to which index the logs agree durably, or where to try next."""
+    """The index up to which the logs match durably, or where to try next."""
 
     sender: NodeNumber
     to: NodeNumber
     term: Counter
-    round: Counter  # repeated from the question: the sender was followed then
+    round: Counter  # repeated from the request: the sender was followed then
     is_accepted: bool
-    match_index: Counter  # when accepted
-    refused_index: Counter  # when not: `previous.index` of the question, and a hint
+    match_index: Counter  # if accepted
+    refused_index: Counter  # if refused: `previous.index` of the request, and a hint
     hint: Position
 
 
@@ -128,7 +128,7 @@ class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=7):
     sender: NodeNumber
     to: NodeNumber
     term: Counter
-    last: Position  # of what the snapshot stands for
+    last: Position  # last entry contained in the snapshot
     members: Members
     total_bytes: Counter
     offset: Counter
@@ -140,11 +140,11 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, array_like=True, tag=8):
     to: NodeNumber
     term: Counter
     last: Position
-    offset: Counter  # where the next chunk has to begin
+    offset: Counter  # where the next chunk must start
 
 
 class StandNow(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """The leader asks a follower that has everything to take over."""
+    """Requests a fully caught-up follower to take over leadership."""
 
     sender: NodeNumber
     to: NodeNumber
@@ -174,7 +174,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Message:
-    """The message in `data`; `MalformedRequest` when there is none."""
+    """Decode a message; raise `MalformedRequest` if that is not possible."""
     if not data or data[0] != VERSION:
         found = f"version {data[0]}" if data else "nothing"
         raise MalformedRequest(
@@ -184,7 +184,7 @@ def decode(data: bytes | memoryview) -> Message:
     try:
         message = _decoder.decode(memoryview(data)[1:])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise MalformedRequest(f"A quorum message cannot be read: {error}") from error
+        raise MalformedRequest(f"A quorum message cannot be decoded: {error}") from error
     if isinstance(message, Append):
         _check_entries(message)
     elif isinstance(message, SnapshotChunk):
@@ -200,7 +200,7 @@ def decode_members(data: bytes) -> Members:
     try:
         members = _members_decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise MalformedRequest(f"A list of quorum members cannot be read: {error}") from error
+        raise MalformedRequest(f"A list of quorum members cannot be decoded: {error}") from error
     if len(set(members.all)) != len(members.all):
         raise MalformedRequest(f"A list of quorum members names a node twice: {members}.")
     return members
@@ -221,6 +221,6 @@ def _check_entries(message: Append) -> None:
 
 def _check_chunk(message: SnapshotChunk) -> None:
     if message.offset + len(message.data) > message.total_bytes:
-        raise MalformedRequest("A chunk of a snapshot reaches beyond the end of the snapshot.")
+        raise MalformedRequest("A snapshot chunk extends beyond the end of the snapshot.")
     if message.last.term > message.term:
         raise MalformedRequest("A snapshot is newer than the term of its sender.")

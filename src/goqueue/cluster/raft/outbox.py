@@ -1,4 +1,4 @@
-"""Messages on their way out, in two trays."""
+"""Outgoing messages, in two queues."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from goqueue.cluster.raft.messages import Message
 
 
 class Outbox:
-    """Those that promise something wait until it is on disk; the others go at once."""
+    """Messages that make a promise wait until it is on disk; the others are sent at once."""
 
     def __init__(self) -> None:
         self._now: list[Message] = []
@@ -19,7 +19,7 @@ class Outbox:
         self._after_saving.append(message)
 
     def take(self) -> tuple[list[Message], list[Message]]:
-        """Messages to send now, and after saving."""
+        """Return the messages to send now, and those to send after saving."""
         taken = self._now, self._after_saving
         self._now, self._after_saving = [], []
         return taken

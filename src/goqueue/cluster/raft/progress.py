@@ -1,4 +1,4 @@
-"""How far one follower has got, as its leader knows it, and what it may be sent next."""
+"""Progress of one follower as seen by its leader, and what to send it next."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from goqueue.cluster.raft.ready import Snapshot
 
 
 class Pace(Enum):
-    PROBING = auto()  # where the logs part is sought with empty appends, one at a time
-    STREAMING = auto()  # entries are sent ahead of their answers
-    SNAPSHOT = auto()  # the follower needs what the log does not hold any more
+    PROBING = auto()  # empty appends, one at a time, find where the logs diverge
+    STREAMING = auto()  # entries are sent ahead of their acknowledgements
+    SNAPSHOT = auto()  # the follower needs entries that the log no longer has
 
 
 class Progress:
-    """A leader begins by trusting each follower to have what it has, and is told otherwise."""
+    """The leader first assumes that a follower's log matches its own, until that is refused."""
 
     def __init__(self, *, next_index: int, now_ms: int) -> None:
         self.pace = Pace.STREAMING
-        self.match_index = 0  # durably the same up to here
+        self.match_index = 0  # durably identical up to here
         self.next_index = next_index
-        self.in_flight: deque[int] = deque()  # the last index of each append without answer
+        self.in_flight: deque[int] = deque()  # last index of each unacknowledged append
         self.commit_index_sent = 0
         self.round_sent = 0
         self.round_answered = 0
         self.heard_ms = now_ms
         self.snapshot: Snapshot | None = None
         self.snapshot_offset = 0
-        self.chunk_sent_ms: int | None = None  # None: the next chunk may go
+        self.chunk_sent_ms: int | None = None  # None: the next chunk may be sent
 
     def hear(self, now_ms: int, round_answered: int = 0) -> None:
         self.heard_ms = now_ms
         self.round_answered = max(self.round_answered, round_answered)
 
     def accept(self, answer: AppendAnswer) -> bool:
-        """Note how far the logs agree; whether that is further than was known."""
+        """Note how far the logs match; return whether that is further than before."""
         is_news = answer.match_index > self.match_index
         self.match_index = max(self.match_index, answer.match_index)
         while self.in_flight and self.in_flight[0] <= self.match_index:
@@ -48,7 +48,7 @@ class Progress:
         return is_news
 
     def refuse(self, answer: AppendAnswer, *, try_index: int) -> bool:
-        """Step back to try whether the logs agree at `try_index`; False for an answer too late."""
+        """Step back to probe at `try_index`; return False for an answer that is too late."""
         is_late = answer.refused_index <= self.match_index
         if self.pace is Pace.PROBING:
             is_late = answer.refused_index != self.next_index - 1
@@ -67,7 +67,7 @@ class Progress:
         self.chunk_sent_ms = None
 
     def accept_chunk(self, answer: SnapshotAnswer) -> None:
-        """The follower says where the next chunk begins, be that ahead or behind."""
+        """Note where the next chunk must start, ahead or behind."""
         snapshot = self.snapshot
         if snapshot is None or answer.last != snapshot.last:
             return

@@ -1,4 +1,4 @@
-"""What goes in and out of the core: the state that was stored, and the work it asks for."""
+"""Input and output of the core: the stored state, and the work to be done."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NOBODY = Members(())
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True):
-    """What a node must never forget, or it could vote twice in one term."""
+    """What a node must not lose, or it could vote twice in one term."""
 
     term: Counter
     vote: NodeNumber | None
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state machine after the entry at `last`, and who was a member then."""
+    """The state machine after the entry at `last`, and the members at that point."""
 
     last: Position
     members: Members
@@ -29,7 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(slots=True)
 class RaftState:
-    """What storage found. `entries` follow `base`, which is not after the snapshot."""
+    """The state loaded from storage. `entries` follow `base`, which is not after the snapshot."""
 
     hard: HardState
     snapshot: Snapshot
@@ -38,13 +38,13 @@ class RaftState:
 
     @classmethod
     def new(cls, members: Members = NOBODY) -> RaftState:
-        """A node that has never run: one of the first voters, or nobody until it is added."""
+        """Return the state of a new node: an initial voter, or not a member until it is added."""
         return cls(HardState(0, None), Snapshot(START, members, b""), START)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Committed when the entry at `index` is, with this `term`; lost if with any other."""
+    """Committed when the entry at `index` is committed with this `term`; lost if with another."""
 
     index: int
     term: int
@@ -52,19 +52,19 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class NotLeader:
-    leader_id: int | None  # who is thought to lead
+    leader_id: int | None  # the presumed leader
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The leader cannot do this now; the text says why and what to do."""
+    """The leader cannot do this now; the text gives the reason and what to do."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDone:
-    """Whoever has applied everything up to `index` may answer the read."""
+    """A node that has applied everything up to `index` may answer the read."""
 
     context: int
     index: int
@@ -75,9 +75,8 @@ class Ready:
     """Work to be done, in this order for each part:
 
     1. Send `messages_now`.
-    2. Save the Readies in the order of their tokens, several at once if you like; then send their
-       `messages` and call `saved` with the last token. A Ready that `needs_saving` says False of
-       is done already.
+    2. Save the Readies in the order of their tokens, several at once if possible; then send their
+       `messages` and call `saved` with the last token. Skip a Ready whose `needs_saving` is False.
     3. Replace the state machine by `restored` if there is one, apply `committed`, then answer
        `reads`. This need not wait for 2.
     """
@@ -85,7 +84,7 @@ class Ready:
     token: int = 0
     hard_state: HardState | None = None
     snapshot: Snapshot | None = None
-    base: Position | None = None  # with a snapshot: the log is to be this and `entries` alone
+    base: Position | None = None  # with a snapshot: the log becomes this and `entries` only
     truncate_from: int | None = None
     entries: list[Entry] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -101,7 +100,7 @@ class Ready:
 
     @property
     def needs_saving(self) -> bool:
-        """Whether it must pass through storage, if only to let `messages` wait their turn."""
+        """Return whether it must pass through storage, if only to keep `messages` in order."""
         return self.has_writes or bool(self.messages)
 
     @property

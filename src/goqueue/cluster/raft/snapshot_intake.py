@@ -1,4 +1,4 @@
-"""A snapshot that arrives in pieces."""
+"""Assembly of a snapshot that arrives in chunks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from goqueue.cluster.raft.ready import Snapshot
 
 
 class SnapshotIntake:
-    """Pieces of one snapshot, in order. A piece of another one begins anew."""
+    """Chunks of one snapshot, in order. A chunk of another snapshot starts over."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -15,7 +15,7 @@ class SnapshotIntake:
         self._data = bytearray()
 
     def add(self, chunk: SnapshotChunk) -> Snapshot | None:
-        """The whole snapshot, when this was the last piece that lacked."""
+        """Add a chunk; return the snapshot when it is complete."""
         if self._of != (chunk.term, chunk.last):
             self.clear()
             self._of = (chunk.term, chunk.last)
@@ -29,7 +29,7 @@ class SnapshotIntake:
 
     @property
     def offset(self) -> int:
-        """Where the next piece has to begin."""
+        """Return where the next chunk must start."""
         return len(self._data)
 
     def clear(self) -> None:

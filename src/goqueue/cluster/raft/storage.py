@@ -1,13 +1,13 @@
-"""The quorum's promises on one disk: term, vote, log and snapshot.
+"""Durable state of the quorum on one disk: term, vote, log and snapshot.
 
-A folder holds `snapshot`, which is replaced as a whole, and one log file, `log-N`. The log grows by
-one frame for each save; when a snapshot comes, the log is written anew under the next number and
-the old one goes.
+A folder holds `snapshot`, which is replaced as a whole, and one log file, `log-N`. Each save
+appends one frame to the log; with a snapshot, the log is rewritten under the next number and the
+old one is removed.
 
-A frame is written only after the one before it was synced. So a bad frame with a good one after it
-is damage, and the node must not start: it could have forgotten a vote. After each sync an empty
-frame is added, unsynced, so that the last frame is nearly always proven in the same way. Only a bad
-frame at the very end, which also looks as if the power had failed while it was written, is cut off.
+A frame is written only after the previous one was synced. So a bad frame followed by a good one is
+corruption, and the node must not start: it could have lost a vote. After each sync an empty frame
+is appended, unsynced, so that the last real frame is nearly always proven in the same way. A bad
+frame is cut off only at the very end, and only if it looks like a write torn by a power failure.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from goqueue.storage.disk import Disk, File
 
 _SNAPSHOT_VERSION = 1
 _LOG_VERSION = 2
-_LOG_VERSION_UNMARKED = 1  # Its sectors have no marks; it is written anew at the next start.
+_LOG_VERSION_UNMARKED = 1  # without sector marks; rewritten at the next start
 
 _LOG_MAGIC = b"GQRL"
 _SNAPSHOT_MAGIC = b"GQRS"
 _HEADER = struct.Struct(">4sHI")  # magic, version, checksum of the body
 _LOG_NAME = re.compile(r"log-(\d{8,})")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# Where a log begins that something was known before. It is not the start, or members that join
-# later would take themselves for up to date without it.
+# Start of a log that begins with existing data. It is not START, or members that join later would
+# consider themselves up to date without the data.
 _AFTER_FIRST_DATA = Position(1, 1)
 
 
@@ -57,7 +57,7 @@ _snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
 class RaftStorage:
-    """All methods block; `save` belongs into a thread, one call at a time."""
+    """All methods block; call `save` in a thread, one call at a time."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -65,16 +65,16 @@ class RaftStorage:
         self._snapshot_path = f"{folder}/snapshot"
         self._file: File | None = None
         self._number = 0
-        self._size = 0  # of what is whole in the log file
-        self._is_marked = True  # the log file has marks at the ends of its sectors
+        self._size = 0  # of the intact part of the log file
+        self._is_marked = True  # the log file has sector marks
         self._sequence = 0
         self._owes_snapshot = False  # the last save failed before its snapshot was stored
         self._failure: str | None = None
 
-    # At start
+    # Start-up
 
     def load(self) -> RaftState | None:
-        """What was saved; None when this folder was never used."""
+        """Load what was saved; None if this folder was never used."""
         numbers = self._log_numbers()
         has_snapshot = self._disk.exists(self._snapshot_path)
         if not numbers and not has_snapshot:
@@ -86,7 +86,7 @@ class RaftStorage:
         found = _replay(self._read_log(path), path)
         if not has_snapshot:
             if found in _UNUSED:
-                return None  # The first start was cut short before anything could be promised.
+                return None  # The first start was interrupted before any promise was made.
             raise DamagedQuorumFile(self._snapshot_path, "It is missing, though a log exists")
         snapshot = self._read_snapshot()
         log = _join(found, snapshot, path)
@@ -95,23 +95,23 @@ class RaftStorage:
         for number in numbers[:-1]:
             self._disk.remove(self._log_path(number))
         for name in self._disk.list(self._folder):
-            if name.endswith(".new"):  # a replacement that was cut short
+            if name.endswith(".new"):  # an interrupted replacement
                 self._disk.remove(f"{self._folder}/{name}")
         return RaftState(log.hard, snapshot, log.base, log.entries)
 
     def secure(self, state: RaftState) -> None:
-        """Write what was loaded anew, before anything is promised on the grounds of it.
+        """Rewrite what was loaded before any promise is based on it.
 
-        It may never have reached the disk: a sync that failed in an earlier life leaves it in the
-        page cache, where no later sync takes it for news.
+        It may never have reached the disk: after a failed sync in an earlier process it may exist
+        only in the page cache, as clean pages that no later sync writes.
         """
         self._write_snapshot(state.snapshot)
         self._write_log(state.hard, state.base, state.entries)
 
     def begin(self, members: Members, data: bytes = b"") -> RaftState:
-        """Start a folder that was never used; without members, to be added by others later.
+        """Initialise an unused folder; without members, the node is added by others later.
 
-        `data` is a state that all members are to begin with, and that only this node has.
+        `data` is an initial state for all members, which only this node has.
         """
         state = RaftState.new(members)
         if data:
@@ -121,13 +121,13 @@ class RaftStorage:
         self._write_snapshot(state.snapshot)
         return state
 
-    # While running
+    # Running
 
     def save(self, readies: Sequence[Ready]) -> None:
-        """Make everything in these durable, in their order.
+        """Make all of these durable, in their order.
 
-        After `StorageFull` the same call has to be tried again, before any other. After
-        `StorageFailed` it is unknown what is on the disk; the node has to start anew from `load`.
+        After `StorageFull` the same call must be retried before any other. After `StorageFailed`
+        the content of the disk is unknown; the node must restart from `load`.
         """
         if self._failure is not None:
             raise StorageFailed(self._failure)
@@ -158,15 +158,18 @@ class RaftStorage:
         try:
             self._file.sync()
         except OSError as error:
-            # After a failed sync the system may drop what it could not write and say nothing the
-            # next time, so only reading the file again tells what is there.
+            # After a failed sync the operating system may drop dirty pages and report success the
+            # next time, so only reading the file again shows what is there.
             raise self._failed("synced", error) from error
         self._sequence += 1
         self._size += len(data)
         self._mark_synced()
 
     def _mark_synced(self) -> None:
-        """Prove by an empty frame that all before it was synced. Nothing is lost with the mark."""
+        """Append an empty frame that proves that everything before it was synced.
+
+        Losing the mark loses nothing.
+        """
         assert self._file is not None
         data = self._placed(encode_frame(None, self._sequence + 1))
         try:
@@ -178,19 +181,19 @@ class RaftStorage:
         self._size += len(data)
 
     def _take_back(self, error: OSError, *, is_only_a_mark: bool = False) -> None:
-        """Remove what a write that failed may have left at the end."""
+        """Truncate what a failed write may have left at the end."""
         assert self._file is not None
         try:
             self._file.truncate(self._size)
         except OSError as second:
-            raise self._failed("cut", second) from second
+            raise self._failed("truncated", second) from second
         if not is_only_a_mark:
             raise self._unwritten("written", error) from error
 
     def _unwritten(self, what: str, error: OSError) -> StorageFull | StorageFailed:
         if error.errno in _FULL:
             return StorageFull(
-                f"The quorum's files in {self._folder} could not be {what}: {error}; make room."
+                f"The quorum's files in {self._folder} could not be {what}: {error}; free space."
             )
         return self._failed(what, error)
 
@@ -204,7 +207,7 @@ class RaftStorage:
     def _replace(
         self, snapshot: Snapshot, hard: HardState, base: Position, entries: list[Entry]
     ) -> None:
-        # Between the two writes a crash leaves a new snapshot with an old log, which `load` joins.
+        # A crash between the two writes leaves a new snapshot with an old log, which `load` joins.
         self._owes_snapshot = True
         try:
             self._write_snapshot(snapshot)
@@ -216,7 +219,7 @@ class RaftStorage:
     # Files
 
     def _placed(self, data: bytes) -> bytes:
-        """The bytes to be written for `data` at the end of the log file."""
+        """Return the bytes to write for `data` at the end of the log file."""
         return marked(data, self._size) if self._is_marked else data
 
     def _log_path(self, number: int) -> str:
@@ -228,7 +231,7 @@ class RaftStorage:
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
         if max(snapshot.last.index, snapshot.last.term) > COUNTER_MAX:
-            raise ValueError(f"A snapshot ends at {snapshot.last}, which could not be read back.")
+            raise ValueError(f"A snapshot ends at {snapshot.last}, beyond the limit {COUNTER_MAX}.")
         body = _encoder.encode(snapshot)
         head = _HEADER.pack(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, crc32c(body))
         self._disk.replace_whole(self._snapshot_path, head + body)
@@ -239,10 +242,10 @@ class RaftStorage:
         try:
             return _snapshot_decoder.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise DamagedQuorumFile(self._snapshot_path, f"It cannot be read: {error}") from error
+            raise DamagedQuorumFile(self._snapshot_path, f"It is malformed: {error}") from error
 
     def _write_log(self, hard: HardState, base: Position, entries: list[Entry]) -> None:
-        """Begin the next log file, whole from the start, and remove the one before it."""
+        """Write the next log file as a whole, and remove the previous one."""
         old = self._log_path(self._number) if self._file is not None else None
         path = self._log_path(self._number + 1)
         number = struct.pack(">Q", self._number + 1)
@@ -281,7 +284,7 @@ class RaftStorage:
             self._file.truncate(self._size)
             self._file.sync()
         elif self._size > len(stored):
-            self._file.append(SECTOR_END)  # Only that was torn off; it is synced with the next.
+            self._file.append(SECTOR_END)  # only the mark is torn off; the next sync covers it
         return frames
 
 
@@ -291,10 +294,10 @@ def _checked_body(path: str, data: bytes, magic: bytes, versions: tuple[int, ...
     found_magic, version, checksum = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     if found_magic != magic:
-        raise DamagedQuorumFile(path, "It does not begin like such a file")
+        raise DamagedQuorumFile(path, "Its magic number is wrong")
     if version not in versions:
         raise DamagedQuorumFile(
-            path, f"It has version {version}, and this release reads up to {max(versions)}"
+            path, f"It has version {version}, and this release supports up to {max(versions)}"
         )
     if crc32c(body) != checksum:
         raise DamagedQuorumFile(path, "Its checksum is wrong")
@@ -303,7 +306,7 @@ def _checked_body(path: str, data: bytes, magic: bytes, versions: tuple[int, ...
 
 @dataclass(slots=True)
 class _Log:
-    """What a log file says."""
+    """The content of a log file."""
 
     hard: HardState
     base: Position
@@ -317,10 +320,10 @@ _UNUSED = (
 
 
 def _replay(frames: list[Frame], path: str) -> _Log:
-    """The log after all frames."""
+    """Return the log after all frames."""
     base = frames[0].base
     if base is None or frames[0].hard_state is None:
-        raise DamagedQuorumFile(path, "Its first frame does not say where the log begins")
+        raise DamagedQuorumFile(path, "Its first frame lacks the start of the log")
     log = _Log(frames[0].hard_state, base, [])
     for frame in frames:
         log.hard = frame.hard_state or log.hard
@@ -335,21 +338,21 @@ def _replay(frames: list[Frame], path: str) -> _Log:
 
 
 def _join(log: _Log, snapshot: Snapshot, path: str) -> _Log:
-    """The log itself, or what has to take its place because the snapshot is not of its past.
+    """Return the log, or its replacement if the snapshot is not part of its history.
 
-    That is so when a crash came after a leader's snapshot was stored, and before the log was.
+    That happens if a crash came after a leader's snapshot was stored and before the log was.
     """
     last = snapshot.last
     if log.base.index > last.index:
         raise DamagedQuorumFile(
-            path, f"It begins after entry {log.base.index}, and the snapshot ends at {last.index}"
+            path, f"It starts after entry {log.base.index}, but the snapshot ends at {last.index}"
         )
     at = last.index - log.base.index
     if at <= len(log.entries):
         term = log.entries[at - 1].term if at else log.base.term
         if term == last.term:
             return log
-    # In the snapshot's term this node has promised nothing that it could have forgotten, because
-    # promises wait for the log.
+    # In the snapshot's term this node has made no promise that could be lost, because promises wait
+    # for the log.
     hard = log.hard if log.hard.term >= last.term else HardState(last.term, None)
     return _Log(hard, last, [])

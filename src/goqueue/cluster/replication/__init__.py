@@ -1,8 +1,8 @@
-"""Copies of one partition on several nodes: who has what, and what that allows.
+"""Replication of one partition: progress of its replicas, and what is committed.
 
-The leader takes the writes and counts which followers have them; followers pull, and cut off what
-the leader does not have. Decisions are made here from offsets and epochs alone, never from two
-nodes' clocks. Nothing here knows the network: messages are values, and whoever calls sends them.
+The leader takes the writes and tracks which followers have them; followers pull, and truncate what
+the leader does not have. Decisions depend only on offsets and epochs, never on the clocks of two
+nodes. The network is outside: messages are values, and the caller sends them.
 """
 
 from goqueue.cluster.replication.copying import Copying

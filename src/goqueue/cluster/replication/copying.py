@@ -1,4 +1,4 @@
-"""A follower's copy of a partition, and the carrying out of what following its leader takes."""
+"""A follower's replica of a partition, and the execution of what following its leader requires."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class Copying:
-    """Applies a leader's answers to the own copy. The partition must be a follower already.
+    """Applies a leader's answers to the local replica. The partition must already be a follower.
 
-    `clear_journal` has the commit journal forget what it holds, and says whether it has. `tell`
-    sends a report; `resume` is called when there may be a question to ask again.
+    `clear_journal` clears the commit journal and reports whether it succeeded. `tell` sends a
+    report; `resume` is called when there may be a fetch to send again.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Copying:
         resume: Callable[[], None],
         is_in_sync: bool = False,
     ) -> None:
-        """`is_in_sync` says that the copy counts as one that has everything, as it begins."""
+        """`is_in_sync` is whether the replica counts as in sync at the start."""
         assert partition.is_following
         self.partition = partition
         self.following = following
@@ -52,26 +52,26 @@ class Copying:
         self._resume = resume
         self._is_in_sync = is_in_sync
         self._is_stopped = False
-        self._cut_due: Truncate | Restart | None = None  # the journal is clear for it
+        self._cut_due: Truncate | Restart | None = None  # the journal is cleared for it
         partition.on_durable = self._durable
 
     def start(self, now_ms: int) -> None:
-        """Before the first question, drop what is damaged and all after it: the leader has it.
+        """Before the first fetch, truncate at the first damage: the leader has the rest.
 
-        Not so while others rely on this copy: it could be the next to lead. Whoever comes back from
-        a crash is not in sync, and whoever gives its copy up ceases to be.
+        Not while the replica is in sync: it could be the next leader. A replica that returns from a
+        crash is not in sync, and one that is given up leaves the in-sync set.
         """
         if self.partition.damaged_from is not None and not self._is_in_sync:
             self._cut(self.following.repair(self.partition.damaged_from), now_ms)
 
     def stop(self) -> None:
-        """The partition gets another leader; what is under way here must not touch it any more."""
+        """Stop because the leader changes; pending operations no longer touch the partition."""
         self._is_stopped = True
         if self.partition.on_durable == self._durable:
             self.partition.on_durable = None
 
     def fetch(self, now_ms: int) -> ReplicaFetch | None:
-        """The next question to the leader, if it is time for one. Ask this now and then."""
+        """Return the next fetch for the leader, if one is due. Call this periodically."""
         if self._is_stopped or self.partition.failure is not None:
             return None
         self._cut_if_due(now_ms)
@@ -81,7 +81,7 @@ class Copying:
         return fetch
 
     def received(self, answer: ReplicaFetched, batches: bytes, now_ms: int) -> None:
-        """Carry out what an answer means."""
+        """Apply an answer of the leader."""
         if self._is_stopped:
             return
         for effect in self.following.received(answer, batches, now_ms):
@@ -110,7 +110,7 @@ class Copying:
             self._tell(report)
 
     def _cut(self, effect: Truncate | Restart, now_ms: int) -> None:
-        """Have the journal cleared first: a crash would bring back what it holds."""
+        """Clear the journal first: after a crash its content would be replayed."""
         partition = self.partition
         partition.begin_truncation()
 
@@ -118,7 +118,7 @@ class Copying:
             if self._is_stopped or partition.is_gone:
                 return
             if not is_clear:
-                partition.fail(OSError(0, "the commit journal has failed and holds old records"))
+                partition.fail(OSError(0, "the commit journal failed and still holds old records"))
                 return
             self._cut_due = effect
             self._cut_if_due(now_ms)
@@ -126,15 +126,15 @@ class Copying:
         self._clear_journal(cleared)
 
     def _cut_if_due(self, now_ms: int) -> None:
-        """Do it when no thread is at the files, which may take long with a slow disk."""
+        """Truncate when no thread uses the files, which can take long with a slow disk."""
         partition, effect = self.partition, self._cut_due
         if effect is None or partition.is_flushing:
             return
         self._cut_due = None
         if effect.offset < partition.high_watermark and partition.damaged_from is None:
             _log.warning(
-                "%s: node %d, which leads now, does not have records from offset %d on that were "
-                "committed; they are dropped here as well",
+                "%s: node %d, the new leader, lacks committed records from offset %d on; "
+                "they are truncated here as well",
                 partition.name,
                 self.leader,
                 effect.offset,
@@ -146,7 +146,7 @@ class Copying:
             else:
                 partition.restart(effect.offset, now_ms=now_ms)
         except OSError as error:
-            # Half of it may be done. What the disk holds is found out at the next start.
+            # It may be half done. The next start finds out what the disk holds.
             partition.fail(error)
             return
         self.following.truncated()

@@ -1,9 +1,9 @@
-"""The follower's side: pull what comes after the own end, and cut off what the leader has not.
+"""The follower's side: fetch what follows its own end, and truncate what the leader lacks.
 
-Each question names the epoch of the last batch and the offset after it. By these two alone the
-leader can tell whether the follower's log is a part of its own, because no two leaders share an
-epoch and none of them rewrites what it has written. If it is not, the leader says up to where the
-newest epoch that both may know goes, and the follower drops what is beyond it and asks again.
+Each fetch names the epoch of the last batch and the offset after it. These two show the leader
+whether the follower's log is a prefix of its own, because no two leaders share an epoch and none
+rewrites what it has written. If it is not, the leader returns the end of the newest epoch that both
+may have, and the follower truncates its log there and fetches again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goqueue.cluster.replication.messages import (
 
 
 class FollowerLog(Protocol):
-    """What is to be known of the follower's own copy."""
+    """The view of the local replica that following needs."""
 
     @property
     def start_offset(self) -> int: ...
@@ -40,7 +40,7 @@ class FollowerLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Store these batches of the leader at the end."""
+    """Append these batches of the leader."""
 
     batches: bytes
 
@@ -54,14 +54,14 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Drop the whole log and begin anew at `offset`; `truncated` must follow."""
+    """Drop the whole log and start again at `offset`; `truncated` must follow."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """What the leader says of the part of the log that both have."""
+    """The leader's high watermark and start offset."""
 
     high_watermark: int
     start_offset: int
@@ -91,11 +91,11 @@ class Following:
         first_request: int = 0,
         version: int = 0,
     ) -> None:
-        """`first_request` differs from life to life, so that old answers are not taken for new."""
+        """`first_request` differs per process, so that old answers are not taken for new ones."""
         self.leader_epoch = leader_epoch
-        self.version = version  # of the partition, as it is known here
+        self.version = version  # of the partition, in this node's metadata
         self.state = State.FETCHING
-        self.is_matching = False  # the leader has said that it has all that is here
+        self.is_matching = False  # the leader has confirmed that it has everything that is here
         self._log = log
         self._topic_id = topic_id
         self._partition = partition
@@ -109,14 +109,14 @@ class Following:
         self._told_durable = -1
 
     def repair(self, offset: int) -> Truncate:
-        """From `offset` on the own log cannot be trusted; have that part again from the leader."""
+        """Truncate at `offset`, from where the local log is damaged, to fetch the rest again."""
         self.state = State.TRUNCATING
         return Truncate(offset)
 
-    # Asking
+    # Requests
 
     def fetch(self, now_ms: int) -> ReplicaFetch | None:
-        """The next question; None while one is out or there is something else to do first."""
+        """Return the next fetch; None while one is in flight or something else comes first."""
         if self.state is not State.FETCHING or now_ms < self._not_before_ms:
             return None
         if self._asked is not None and now_ms - self._asked_ms < self._timeout_ms:
@@ -139,9 +139,10 @@ class Following:
         return self._asked
 
     def report(self) -> ReplicaReport | None:
-        """More is durable than the last question said; None when the next one will say it.
+        """Report that more is durable than the last fetch said; None if the next fetch will say it.
 
-        Before the leader has compared the logs, what is durable here may not be the leader's.
+        Before the leader has compared the logs, what is durable here may not be in the leader's
+        log.
         """
         durable = self._log.durable_offset
         if not self.is_matching or self._asked is None or durable <= self._told_durable:
@@ -158,7 +159,7 @@ class Following:
     # Answers
 
     def received(self, answer: ReplicaFetched, batches: bytes, now_ms: int) -> list[Effect]:
-        """What to do with an answer; one to another question than the last is passed over."""
+        """Return the effects of an answer; one to an earlier fetch is ignored."""
         if not self._is_awaited(answer):
             return []
         self._asked = None
@@ -170,17 +171,17 @@ class Following:
             return [self._cut(answer)]
         if answer.status is FetchStatus.BELOW_START:
             return [self._restart(answer)]
-        # The view of one of the two is not the newest; metadata will put that right.
+        # One of the two nodes has stale metadata; that resolves itself as it applies the log.
         self._not_before_ms = now_ms + self._retry_ms
         return []
 
     def failed(self, now_ms: int) -> None:
-        """The question could not be asked, or its answer not be stored; ask again in a while."""
+        """Retry later: the fetch could not be sent, or its answer could not be stored."""
         self._asked = None
         self._not_before_ms = now_ms + self._retry_ms
 
     def truncated(self) -> None:
-        """What the last answer asked for is done."""
+        """Note that the truncation of the last answer is done."""
         assert self.state is State.TRUNCATING
         self.state = State.FETCHING
 
@@ -194,11 +195,11 @@ class Following:
         ) == (asked.request, asked.leader_epoch, asked.last_epoch, asked.offset)
 
     def _cut(self, answer: ReplicaFetched) -> Effect:
-        """Keep what both logs say of the newest epoch that both may know, and nothing after it.
+        """Truncate to where both logs agree on the newest epoch that both may have.
 
-        A log that begins later than that keeps its place, empty: what was deleted there was
-        committed, and its offsets are not given again. Only a leader that never had those offsets,
-        or that has deleted more, makes a follower begin anew.
+        A log that starts later than that keeps its start offset, empty: what was deleted before it
+        was committed, and its offsets are not reused. A follower starts over only if the leader
+        never had those offsets or has deleted more.
         """
         log = self._log
         own_epoch, own_end = log.epoch_end(answer.diverging_epoch)

@@ -1,4 +1,4 @@
-"""A leader's copy of a partition together with what it knows of the others."""
+"""A leader's replica of a partition, with the progress of the followers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class Leading:
-    """Answers followers, and carries out what the replica set decides.
+    """Answers followers, and performs what the replica set decides.
 
-    The partition must lead already. `propose` hands a proposal to the controller.
+    The partition must already lead. `propose` sends a proposal to the controller.
     """
 
     def __init__(self, partition: Partition, replicas: ReplicaSet, propose: Propose) -> None:
@@ -39,22 +39,22 @@ class Leading:
         assert partition.leader_epoch == replicas.leader_epoch
         self.partition = partition
         self.replicas = replicas
-        # A follower has asked for what cannot be read here, and that has been reported.
+        # A follower has fetched what cannot be read here, and that has been reported.
         self.is_damaged = False
-        self._served: dict[int, int] = {}  # by node: from which offset it was sent something last
+        self._served: dict[int, int] = {}  # by node: the offset of the last non-empty answer
         self._propose = propose
         partition.on_durable = self._durable
         self._perform(replicas.begin())
 
     def stop(self) -> None:
-        """Another leads now, or nobody."""
+        """Stop: another node leads now, or none."""
         if self.partition.on_durable == self._durable:
             self.partition.on_durable = None
 
     # Followers
 
     def serve(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
-        """The answer to a follower, which has batches unless it is at the end."""
+        """Return the answer to a follower, with batches unless it is at the end."""
         partition = self.partition
         status = self._standing(node, incarnation, fetch)
         if status is not FetchStatus.OK:
@@ -68,7 +68,7 @@ class Leading:
         return self._read(node, incarnation, fetch, now_ms)
 
     def reported(self, node: int, incarnation: bytes, report: ReplicaReport, now_ms: int) -> None:
-        """A follower has made durable what it was sent."""
+        """Process a report that a follower has made more durable."""
         is_meant = report.leader_epoch == self.partition.leader_epoch
         if is_meant and self.replicas.is_about_this(node, report.version):
             effects = self.replicas.follower_durable(
@@ -96,13 +96,14 @@ class Leading:
     def _read(self, node: int, incarnation: bytes, fetch: ReplicaFetch, now_ms: int) -> Served:
         partition, data = self.partition, b""
         if self._served.get(node) == fetch.offset:
-            # The answer was lost, or what was sent unread is not what was written once.
+            # The answer was lost, or the bytes sent without verification differ from what was
+            # written.
             partition.log.distrust(fetch.offset)
         try:
             batches = partition.read_uncommitted(fetch.offset, bytes_max=fetch.bytes_max)
             if batches is not None and batches.offset < fetch.offset:
-                # Compaction has made one batch of several. A follower in the middle of it was not
-                # in sync, so it can drop its own version of the beginning and have this instead.
+                # Compaction has merged several batches. A follower in the middle of them was not in
+                # sync, so it can drop its own version of the beginning and fetch this instead.
                 return self._diverging(fetch, fetch.last_epoch, batches.offset)
             data = b"" if batches is None else batches.read()
         except (CorruptBatch, StorageFailed, OSError) as error:
@@ -124,9 +125,9 @@ class Leading:
         return Served(self._answer(fetch, FetchStatus.OK, batches_bytes=len(data)), data)
 
     def _note_damage(self, node: int, offset: int, error: Exception) -> None:
-        """Take note of what keeps a follower from going on, and say it once.
+        """Record what prevents a follower from continuing, and log it once.
 
-        A checksum that is wrong the log has noted itself. Other errors may pass, except for one.
+        The log itself records wrong checksums. Other errors may be transient, except for EIO.
         """
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and cause.errno == errno.EIO:
@@ -134,8 +135,8 @@ class Leading:
         if not self.is_damaged:
             self.is_damaged = True
             _log.error(
-                "%s: node %d cannot be sent what cannot be read here: %s Another replica in sync "
-                "will lead; if there is none, start its node, or delete the records up to there.",
+                "%s: follower %d needs records that are unreadable: %s Another in-sync replica "
+                "will lead; if there is none, start its node, or delete records up to there.",
                 self.partition.name,
                 node,
                 error,
@@ -151,9 +152,10 @@ class Leading:
         return Served(self._answer(fetch, status, restart_offset=restart_offset, **diverging))
 
     def _first_offset(self) -> int | None:
-        """Where the batch begins that holds the start of the log; None when it is damaged.
+        """Return the start of the batch that contains the log's start offset; None if damaged.
 
-        Records can be deleted up to the middle of a batch, but only whole ones can be copied.
+        Records can be deleted up to the middle of a batch, but only whole batches can be
+        replicated.
         """
         partition = self.partition
         try:
@@ -228,6 +230,6 @@ class Leading:
         if not effect.is_short:
             return None
         return NotEnoughReplicas(
-            f"{self.partition.name} has {effect.in_sync_count} replicas in sync and needs "
-            f"{effect.in_sync_min}; retry when more nodes are back."
+            f"{self.partition.name} has {effect.in_sync_count} replicas in sync but needs "
+            f"{effect.in_sync_min}; retry when more replicas are in sync."
         )

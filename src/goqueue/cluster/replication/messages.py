@@ -1,8 +1,8 @@
-"""What followers and leaders say to each other, and the notices in which it travels.
+"""Messages between followers and leaders, and their encoding.
 
-A follower's questions and a leader's answers about many partitions share a notice; each of them
-stands for itself. The bytes of batches travel beside a notice, in the order of the answers. What is
-not a notice, or has numbers that no log can have, raises `MalformedRequest` here.
+Fetches of a follower and answers of a leader for many partitions share a notice; each is
+independent. The batches follow a notice, in the order of the answers. Data that is not a notice, or
+has numbers that no log can have, raises `MalformedRequest`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = 1
 
 TopicId = Annotated[bytes, Meta(max_length=16)]
 Incarnation = Annotated[bytes, Meta(max_length=64)]
-# In each of these, -1 stands for none.
+# -1 means none in each of these.
 Number = Offset
 Epoch = LeaderEpoch
 
@@ -30,33 +30,33 @@ class FetchStatus(IntEnum):
     """Why an answer has batches or has none."""
 
     OK = 0
-    DIVERGING = 1  # The follower has what the leader has not; `diverging_*` say up to where.
-    BELOW_START = 2  # The leader's log begins later than the follower's ends.
-    FENCED_EPOCH = 3  # The follower believes in an earlier leader.
-    UNKNOWN_EPOCH = 4  # The follower knows of a later leader.
+    DIVERGING = 1  # The leader lacks records of the follower; `diverging_*` give the agreed end.
+    BELOW_START = 2  # The leader's log starts after the follower's ends.
+    FENCED_EPOCH = 3  # The follower names an earlier leader epoch.
+    UNKNOWN_EPOCH = 4  # The follower names a later leader epoch.
     NOT_LEADER = 5
-    UNKNOWN_REPLICA = 6  # Not a replica, or in another incarnation than the leader knows of.
+    UNKNOWN_REPLICA = 6  # Not a replica, or not in the incarnation that the leader's metadata has.
     DAMAGED = 7  # The leader cannot read its own log there.
 
 
 class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A follower asks for what comes after the end of its log, and says how far it has come."""
+    """A follower's request for what follows the end of its log, with its progress."""
 
     topic_id: TopicId
     partition: Number
-    request: Number  # the answer repeats it
+    request: Number  # repeated in the answer
     leader_epoch: Epoch
-    last_epoch: Epoch  # of the last batch before `offset`; -1 when there is none
+    last_epoch: Epoch  # of the last batch before `offset`; -1 if there is none
     offset: Number
     durable_offset: Number
     start_offset: Number
     bytes_max: Number
-    version: Number = 0  # of the partition, as the follower knows it
-    is_eager: bool = False  # to know the high watermark: somebody there waits for messages
+    version: Number = 0  # of the partition, in the follower's metadata
+    is_eager: bool = False  # return the high watermark at once: consumers wait for messages there
 
 
 class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """The leader's answer. `request`, `last_epoch` and `offset` are those of the question."""
+    """The leader's answer. `request`, `last_epoch` and `offset` repeat those of the fetch."""
 
     topic_id: TopicId
     partition: Number
@@ -69,13 +69,13 @@ class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True)
     start_offset: Number
     diverging_epoch: Epoch = -1
     diverging_end: Number = -1
-    # Where a follower that shares nothing begins: the leader's first batch.
+    # Where a follower with no common history starts: the leader's first batch.
     restart_offset: Number = -1
     batches_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A follower has made durable what it was sent; said when its next question is already out."""
+    """Reports that a follower has made more durable while its next fetch is already in flight."""
 
     topic_id: TopicId
     partition: Number
@@ -85,7 +85,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class FollowerNotice(msgspec.Struct, frozen=True, array_like=True):
-    """What a follower has to say to one leader at one time."""
+    """What a follower sends to one leader at one time."""
 
     incarnation: Incarnation
     fetches: list[ReplicaFetch] = []
@@ -93,7 +93,7 @@ class FollowerNotice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Served(NamedTuple):
-    """A leader's answer, and the batches that go with it."""
+    """A leader's answer and its batches."""
 
     answer: ReplicaFetched
     batches: bytes = b""
@@ -115,15 +115,15 @@ def decode_follower_notice(data: bytes) -> FollowerNotice:
 
 
 def encode_answers(answers: Sequence[ReplicaFetched]) -> bytes:
-    """The head of a leader's notice; the body is the batches of all answers in their order."""
+    """Encode the head of a leader's notice; its body is the batches of all answers in order."""
     return bytes((VERSION,)) + _encoder.encode(answers)
 
 
 def decode_answers(head: bytes, body: memoryview) -> Iterator[Served]:
-    """The answers of a leader's notice, each with its batches."""
+    """Decode the answers of a leader's notice, each with its batches."""
     answers = _decode(head, _leader_decoder)
     if sum(answer.batches_bytes for answer in answers) != len(body):
-        raise MalformedRequest("The answers of a leader do not account for the batches with them.")
+        raise MalformedRequest("The answers of a leader do not match the size of their batches.")
     return _with_batches(answers, body)
 
 
@@ -136,8 +136,8 @@ def _with_batches(answers: list[ReplicaFetched], body: memoryview) -> Iterator[S
 
 def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[NoticeT]) -> NoticeT:
     if data[:1] != bytes((VERSION,)):
-        raise MalformedRequest("A notice between replicas is of a version that is not known here.")
+        raise MalformedRequest("A replication message has an unknown version; upgrade all nodes.")
     try:
         return decoder.decode(memoryview(data)[1:])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedRequest(f"A notice between replicas cannot be read: {error}.") from error
+        raise MalformedRequest(f"A replication message cannot be decoded: {error}.") from error

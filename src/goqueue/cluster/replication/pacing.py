@@ -1,8 +1,8 @@
-"""How fast copies that are not in sync are fed, so that those who wait for others do not notice.
+"""Back-pressure for replicas that are not in sync, so that they do not slow down the others.
 
-Writers wait for the copies in sync, so these are answered at once and never slowed down. A copy
-that is behind, because it is new or its node was away, is answered after them, piece by piece, with
-few bytes on the way to each node, and no faster than its throttles allow.
+Producers wait for in-sync replicas, so these are answered at once and never throttled. A replica
+that is behind, because it is new or its node was down, is answered after them, piece by piece, with
+a bounded number of bytes in flight per node, and within its throttles.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from math import exp
 from typing import Generic, TypeVar
 
-PIECE_BYTES = 512 << 10  # of one answer to a copy that is behind; reading it takes a moment
-UNDERWAY_BYTES_MAX = 2 << 20  # on the way to one node; what is live has to queue up behind it
+PIECE_BYTES = 512 << 10  # per answer to a replica that is behind; reading it takes a moment
+UNDERWAY_BYTES_MAX = 2 << 20  # in flight to one node; live traffic queues behind it
 UNDERWAY_MS_MAX = 5_000  # then an answer counts as lost
-SAVED_MS = 250  # of a throttle's bytes that can be used later; several looks fit into it
-METER_MS = 10_000  # a third of what happened so long ago still counts
+SAVED_MS = 250  # of unused throttle that can be used later; several polls fit into it
+METER_MS = 10_000  # after so long an event still counts for about a third
 
-NO_THROTTLE = 0  # but that which is for all of this node
-EXEMPT = -1  # from that one too
+NO_THROTTLE = 0  # none except the node's common one
+EXEMPT = -1  # from the common one too
 
 QuestionT = TypeVar("QuestionT")
-Place = Hashable  # the partition that a question is about
+Place = Hashable  # the partition of a fetch
 
 
 class TokenBucket:
-    """Lets so many bytes pass in a second.
+    """A rate limit in bytes per second.
 
-    A piece is not cut up for it. What it takes too much must come in again before the next.
+    A piece is not split for it. An overdraft must be earned back before the next piece.
     """
 
     __slots__ = ("_at_ms", "_balance", "_saved_max", "bytes_per_second")
@@ -42,16 +42,16 @@ class TokenBucket:
 
     @property
     def piece_bytes(self) -> int:
-        """How large pieces should be, so that the bytes of a second do not come all at once."""
+        """Return how large pieces should be, so that a second's bytes do not come all at once."""
         return int(self._saved_max)
 
     def is_open(self, now_ms: int) -> bool:
-        """Whether something may pass now."""
+        """Return whether a piece may pass now."""
         self._earn(now_ms)
         return self._balance > 0
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether it is as if nothing had ever passed."""
+        """Return whether the bucket is full, as if nothing had ever passed."""
         self._earn(now_ms)
         return self._balance >= self._saved_max
 
@@ -65,7 +65,7 @@ class TokenBucket:
 
 
 class Meter:
-    """How many bytes per second there were lately, without remembering when each of them was."""
+    """An exponentially decaying average of bytes per second."""
 
     __slots__ = ("_at_ms", "_began_ms", "_per_second")
 
@@ -78,7 +78,7 @@ class Meter:
         self._at_ms = now_ms
 
     def per_second(self, now_ms: int) -> int:
-        # What began a moment ago has not had the time that the sum stands for.
+        # Correct for a short history: a new meter has not covered the whole window yet.
         age_ms = max(1_000, now_ms - self._began_ms)
         return int(self._faded(now_ms) / (1 - exp(-age_ms / METER_MS)))
 
@@ -88,7 +88,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[QuestionT]):
-    """A question that is to be answered now, with about so many bytes."""
+    """A fetch to answer now, and the approximate number of bytes."""
 
     node: int
     place: Place
@@ -98,24 +98,24 @@ class Turn(Generic[QuestionT]):
 
 
 class Stragglers(Generic[QuestionT]):
-    """The questions of copies that are behind, until each has its turn.
+    """Queued fetches of replicas that are behind.
 
-    Questions with one throttle share it, whichever nodes they are of. A copy has one question at a
-    time: a later one takes the place of the one before.
+    Fetches with the same throttle share it, across nodes. A replica has one fetch at a time: a
+    later one replaces the one before.
     """
 
     def __init__(self, bytes_per_second: int, *, now_ms: int) -> None:
-        """`bytes_per_second` is for all copies together; nothing at all means no limit."""
+        """`bytes_per_second` is for all replicas together; 0 is unlimited."""
         self._common: TokenBucket | None = None
         self.limit(bytes_per_second, now_ms=now_ms)
         self._buckets: dict[int, TokenBucket] = {}
         self._lines: dict[tuple[int, int], dict[Place, QuestionT]] = {}  # by node and throttle
-        self._throttles: dict[tuple[int, Place], int] = {}  # of those who wait
+        self._throttles: dict[tuple[int, Place], int] = {}  # of the queued fetches
         self._underway: dict[tuple[int, Place], tuple[int, int]] = {}  # bytes, and since when
         self._underway_bytes: dict[int, int] = {}
 
     def limit(self, bytes_per_second: int, *, now_ms: int) -> None:
-        """Let all copies together have so much from now on; nothing at all means no limit."""
+        """Set the limit for all replicas together; 0 is unlimited."""
         if bytes_per_second <= 0:
             self._common = None
         elif self._common is None or self._common.bytes_per_second != bytes_per_second:
@@ -132,7 +132,7 @@ class Stragglers(Generic[QuestionT]):
         self._throttles[node, place] = throttle
 
     def heard(self, node: int, place: Place) -> None:
-        """A copy asks again, so what was on the way to it has come or is lost."""
+        """Note a new fetch of a replica, so the answer in flight to it has arrived or is lost."""
         count, _ = self._underway.pop((node, place), (0, 0))
         if count:
             left = self._underway_bytes[node] - count
@@ -142,7 +142,7 @@ class Stragglers(Generic[QuestionT]):
                 del self._underway_bytes[node]
 
     def withdraw(self, node: int, place: Place) -> QuestionT | None:
-        """The question of a copy, which waits here no longer; None if it has none."""
+        """Remove and return the queued fetch of a replica; None if it has none."""
         throttle = self._throttles.pop((node, place), None)
         if throttle is None:
             return None
@@ -153,13 +153,13 @@ class Stragglers(Generic[QuestionT]):
         return question
 
     def forget(self, place: Place, nodes: Iterable[int]) -> None:
-        """The copies on these nodes get no more answers from here."""
+        """Drop the state of the replicas on these nodes."""
         for node in nodes:
             self.withdraw(node, place)
             self.heard(node, place)
 
     def take(self, now_ms: int) -> Turn[QuestionT] | None:
-        """The question whose turn it is; None when none can be answered now."""
+        """Return the next fetch to answer; None if none can be answered now."""
         for node, throttle in self._lines:
             if self._underway_bytes.get(node, 0) >= UNDERWAY_BYTES_MAX:
                 continue
@@ -169,7 +169,7 @@ class Stragglers(Generic[QuestionT]):
         return None
 
     def sent(self, turn: Turn[QuestionT], count: int, now_ms: int) -> None:
-        """A question was answered with so many bytes."""
+        """Account for an answer of so many bytes."""
         if not count:
             return
         for bucket in self._buckets_of(turn.throttle, now_ms):
@@ -179,7 +179,7 @@ class Stragglers(Generic[QuestionT]):
         self._underway_bytes[turn.node] = self._underway_bytes.get(turn.node, 0) + count
 
     def tick(self, now_ms: int) -> None:
-        """Count on no more news of answers that went out long ago; forget throttles not in use."""
+        """Treat old unacknowledged answers as lost, and drop unused throttles."""
         old_ms = now_ms - UNDERWAY_MS_MAX
         for node, place in [one for one, (_, at_ms) in self._underway.items() if at_ms < old_ms]:
             self.heard(node, place)
@@ -192,7 +192,7 @@ class Stragglers(Generic[QuestionT]):
         question = line[place]
         self.withdraw(node, place)
         if line:
-            # Others who wait have their turn first.
+            # Other waiting queues come first.
             self._lines[node, throttle] = self._lines.pop((node, throttle))
         bytes_max = min([PIECE_BYTES, *(bucket.piece_bytes for bucket in buckets)])
         return Turn(node, place, question, throttle, bytes_max)

@@ -1,9 +1,9 @@
-"""The leader's side: which replica has what, who is in sync, and what is committed.
+"""The leader's side: progress of each replica, the in-sync set, and what is committed.
 
-A record is committed when every replica in sync has it as durably as promised. Who is in sync the
-controller decides, because it chooses the next leader among them; the leader only proposes. Between
-a proposal and its answer the controller may have agreed already or not at all. So until the version
-of the partition tells, whoever is in sync by either view must have a record before it counts.
+A record is committed when every in-sync replica has it as durably as promised. The controller
+decides who is in sync, because it chooses the next leader among them; the leader only proposes.
+Between a proposal and its answer the controller may already have accepted it or not. So until the
+version of the partition shows which, a record must be on the in-sync replicas of both views.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ NOT_KNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
-    """All replicas in sync have what is before `offset`."""
+    """All in-sync replicas have what is before `offset`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeInSync:
-    """Ask the controller to let these be in sync, if nothing has changed since `version`.
+    """Requests this in-sync set from the controller, if nothing has changed since `version`.
 
-    It must refuse one that is not alive in the incarnation named here: what the leader knows of it
-    is about that one. A set that is no other than the present one still raises the version, which
-    is how earlier proposals are made void.
+    It must refuse a member that is not alive in the named incarnation: the leader's progress is
+    about that one. A set equal to the current one still raises the version, which voids earlier
+    proposals.
     """
 
     in_sync: tuple[int, ...]
@@ -38,7 +38,7 @@ class ProposeInSync:
 
 @dataclass(frozen=True, slots=True)
 class SetShortage:
-    """Too few replicas are in sync for writers who want all of them, or enough again."""
+    """Too few replicas are in sync for acks=all producers, or enough again."""
 
     is_short: bool
     in_sync_count: int
@@ -50,17 +50,17 @@ Effect = AdvanceHighWatermark | ProposeInSync | SetShortage
 
 @dataclass(slots=True)
 class Progress:
-    """How far a follower has come in this leader's epoch, in one incarnation."""
+    """Progress of a follower in this leader's epoch, in one incarnation."""
 
     incarnation: bytes
-    caught_up_ms: int  # the last time for which it is sure that it had everything
+    caught_up_ms: int  # the last time at which it certainly had everything
     mark_ms: int
-    mark_offset: int  # where the log ended at `mark_ms`; durable from there on, it had everything
+    mark_offset: int  # end of the log at `mark_ms`; once durable there, it had everything then
     offset: int = NOT_KNOWN
     durable_offset: int = NOT_KNOWN
     start_offset: int = NOT_KNOWN
-    # The version of the partition with which it became a replica in this epoch, if it did. What it
-    # says before it knows of that is about a copy that it had before, and has to throw away.
+    # The version of the partition in which it became a replica, if that was in this epoch. What it
+    # sends before it has that version is about a former replica, which it has to delete.
     since_version: int = NOT_KNOWN
 
 
@@ -100,26 +100,26 @@ class ReplicaSet:
         self._alive = dict(alive)
         self._pending: ProposeInSync | None = None
         self._pending_ms = 0
-        self._quiet_until_ms = now_ms  # after a refusal, lest the same is asked at every turn
-        # Members of proposals that were refused. A copy of one may still be on its way, so they
-        # count until the version has changed.
+        self._quiet_until_ms = now_ms  # no new proposals before this, after a refusal
+        # Members of refused proposals. A duplicate of one may still be in flight, so they count
+        # until the version has changed.
         self._withdrawn: frozenset[int] = frozenset()
         self._progress = {one: self._fresh(one, now_ms) for one in self.replicas - {node}}
 
-    # What is known
+    # State
 
     @property
     def counting(self) -> frozenset[int]:
-        """Everyone whom the controller may believe to be in sync."""
+        """Return all nodes that the controller may consider in sync."""
         proposed = () if self._pending is None else self._pending.in_sync
         return self.in_sync.union(proposed, self._withdrawn)
 
     @property
     def low_watermark(self) -> int | None:
-        """Where of all followers in sync the log begins that begins first; None without any.
+        """Return the lowest start offset of the in-sync followers; None if there are none.
 
-        What was deleted before it does not come back with another leader. Of a follower that has
-        not asked yet that is `NOT_KNOWN`, which is before everything.
+        What was deleted below it does not come back with another leader. For a follower that has
+        not fetched yet it is `NOT_KNOWN`, which is below everything.
         """
         followers = (self._progress.get(node) for node in self.counting - {self.node})
         return min(
@@ -130,22 +130,22 @@ class ReplicaSet:
         return self._progress.get(node)
 
     def knows(self, node: int, incarnation: bytes) -> bool:
-        """Whether a replica in this incarnation is one to listen to."""
+        """Return whether a node has a replica and is alive in this incarnation."""
         return node in self._progress and self._alive.get(node) == incarnation
 
     def is_about_this(self, node: int, version: int) -> bool:
-        """Whether a follower that knows this version speaks of the copy that it is to have now."""
+        """Return whether a message with this version is about the follower's current replica."""
         progress = self._progress.get(node)
         return progress is not None and version >= progress.since_version
 
-    # What happens
+    # Events
 
     def begin(self) -> list[Effect]:
-        """What follows from the state in which the leader has found things."""
+        """Return the effects of the initial state."""
         return self._judge()
 
     def local_durable(self, offset: int) -> list[Effect]:
-        """The leader's own copy is durable up to `offset`."""
+        """Note that the leader's own replica is durable up to `offset`."""
         self.durable_offset = max(self.durable_offset, offset)
         return self._advance()
 
@@ -160,9 +160,9 @@ class ReplicaSet:
         end_offset: int,
         now_ms: int,
     ) -> list[Effect]:
-        """A follower whose log is a part of the leader's has asked for what comes after `offset`.
+        """Note a fetch at `offset` by a follower whose log is a prefix of the leader's.
 
-        Within an epoch it never goes back, so a question that comes late changes nothing.
+        Within an epoch its position never decreases, so a fetch that arrives late changes nothing.
         """
         if not self.knows(node, incarnation):
             return []
@@ -174,13 +174,13 @@ class ReplicaSet:
     def follower_durable(
         self, node: int, incarnation: bytes, *, durable_offset: int, end_offset: int, now_ms: int
     ) -> list[Effect]:
-        """A follower has made more durable; of one that has not fetched yet nothing is believed."""
+        """Note that a follower has made more durable; ignored before its first fetch."""
         if not self.knows(node, incarnation) or self._progress[node].offset == NOT_KNOWN:
             return []
         return self._note_durable(node, self._progress[node], durable_offset, end_offset, now_ms)
 
     def nodes_changed(self, alive: Mapping[int, bytes], *, now_ms: int) -> list[Effect]:
-        """These nodes are alive, in these incarnations; of a new one nothing is known."""
+        """Note the live nodes and their incarnations; progress of a new incarnation is reset."""
         self._alive = dict(alive)
         for node, progress in self._progress.items():
             if alive.get(node, progress.incarnation) != progress.incarnation:
@@ -191,14 +191,14 @@ class ReplicaSet:
     def in_sync_changed(
         self, *, replicas: Iterable[int], in_sync: Iterable[int], version: int, now_ms: int
     ) -> list[Effect]:
-        """The controller has decided; decisions that are older than the known one are passed over.
+        """Apply a decision of the controller; ignore those that are older than the current one.
 
-        Whatever was proposed on the grounds of an older version can no longer be accepted.
+        Proposals made at an older version can no longer be accepted.
         """
         if version <= self.version:
             return []
-        # What happened in between is not known. Who is not in sync may have been taken away, and
-        # have thrown its copy away, and be new.
+        # The changes in between are unknown. A replica not in sync may have been removed, with its
+        # data, and added again.
         has_missed = version > self.version + 1
         self.version = version
         self.replicas, self.in_sync = frozenset(replicas), frozenset(in_sync)
@@ -216,10 +216,10 @@ class ReplicaSet:
         return self._judge()
 
     def proposal_refused(self, *, version: int, now_ms: int) -> list[Effect]:
-        """The controller has refused a proposal and says which version it knows.
+        """Note that the controller has refused a proposal, and the version it has.
 
-        If that is a later one, the change will come to be known here. Else the proposal may still
-        be accepted when it comes a second time, so `tick` makes it void by another one.
+        If that version is newer, the change will arrive here. Otherwise the proposal may still be
+        accepted when a duplicate arrives, so `tick` voids it by another proposal.
         """
         if version != self.version or self._pending is None:
             return []
@@ -229,12 +229,12 @@ class ReplicaSet:
         return []
 
     def in_sync_min_changed(self, in_sync_min: int) -> list[Effect]:
-        """The topic's settings have changed."""
+        """Apply a changed setting of the topic."""
         self.in_sync_min = in_sync_min
         return self._judge()
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Give up those who lag; repeat a proposal that nobody has answered."""
+        """Propose to remove lagging replicas; repeat an unanswered proposal."""
         if self._pending is not None:
             if now_ms - self._pending_ms < self._retry_ms:
                 return []
@@ -242,7 +242,7 @@ class ReplicaSet:
             return [self._pending]
         return self._repropose(now_ms) if now_ms >= self._quiet_until_ms else []
 
-    # What follows
+    # Consequences
 
     def _fresh(self, node: int, now_ms: int, *, since_version: int = NOT_KNOWN) -> Progress:
         return Progress(
@@ -271,9 +271,9 @@ class ReplicaSet:
         return effects
 
     def _may_join(self, node: int) -> bool:
-        """Whether a follower has all that is committed, and all that was before this epoch.
+        """Return whether a follower has all that is committed, and all from before this epoch.
 
-        The latter matters when the leader itself was chosen without being in sync.
+        The latter matters if the leader was elected without being in sync.
         """
         progress = self._progress[node]
         return (
@@ -291,7 +291,7 @@ class ReplicaSet:
         }
         wanted = (self.in_sync - lagging) | joining
         if self._withdrawn:
-            wanted = self.in_sync  # First of all nobody may be waited for who was refused.
+            wanted = self.in_sync  # void the refused proposals first
         elif wanted == self.in_sync:
             return []
         return self._propose(wanted, now_ms)
@@ -306,7 +306,7 @@ class ReplicaSet:
         return [self._pending]
 
     def _judge(self) -> list[Effect]:
-        """Whether enough are in sync, and what is committed by that."""
+        """Return the effects of the current in-sync set: shortage and commits."""
         effects: list[Effect] = []
         is_short = len(self.in_sync) < self.in_sync_min
         if is_short != self.is_short:
@@ -315,8 +315,8 @@ class ReplicaSet:
         return effects + self._advance()
 
     def _advance(self) -> list[Effect]:
-        # With fewer than the least number in sync nothing is committed: the last one of them could
-        # lose it. Where there are not so many replicas at all, all of them have to do.
+        # With fewer in sync than the minimum nothing is committed: the last of them could lose it.
+        # If the partition has fewer replicas than the minimum, all of them suffice.
         if len(self.in_sync) < min(self.in_sync_min, len(self.replicas)):
             return []
         offset = self.durable_offset

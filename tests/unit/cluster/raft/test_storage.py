@@ -330,7 +330,7 @@ def test_a_full_disk_refuses_and_the_same_save_works_when_there_is_room() -> Non
     ready = Ready(hard_state=HardState(1, 1), entries=[_entry(2, payload=bytes(500))])
     for left in (0, 10, 300):
         disk.fill_after(left)
-        with pytest.raises(StorageFull, match="make room"):
+        with pytest.raises(StorageFull, match="free space"):
             storage.save([ready])
     disk.make_room()
     storage.save([ready])
