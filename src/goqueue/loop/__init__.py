@@ -1,5 +1,5 @@
-"""Promises, timers and the environment: what the core has instead of an event loop of its own.
+"""Promises, timers and the environment: what the core uses instead of an event loop of its own.
 
-Time, threads and other nodes are small protocols here (`clock.Clock`, `peers.Peers`), real in
-`runtime` and simulated in tests. The room knows nothing about messages.
+Time, threads and other nodes are small protocols here (`clock.Clock`, `peers.Peers`), with real
+implementations in `runtime` and simulated ones in tests. The room has no notion of messages.
 """

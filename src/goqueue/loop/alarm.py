@@ -1,4 +1,4 @@
-"""Wakes a state machine when its next deadline has come."""
+"""Calls a state machine when its next deadline has passed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Alarm:
         self._timer_at: int | None = None
 
     def set(self) -> None:
-        """Look when the next deadline is."""
+        """Set the timer for the next deadline."""
         deadline = self._next_deadline_ms()
         if deadline == self._timer_at:
             return
@@ -44,7 +44,7 @@ class Alarm:
             self._timer = self._clock.call_later(delay, self._fire)
 
     def stop(self) -> None:
-        """Ring no more."""
+        """Cancel the timer for good."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._timer_at = None
@@ -54,7 +54,7 @@ class Alarm:
         try:
             self._ring(self._clock.now_ms())
         except Exception:
-            # One fault must not stop the clock of all the others.
+            # One failure must not stop the timers of all the others.
             _log.exception("a deadline in %s failed", self._name)
             self._timer_at = self._clock.now_ms() + RETRY_MS
             self._timer = self._clock.call_later(RETRY_MS, self._fire)

@@ -1,4 +1,4 @@
-"""How a caller tells that it does not wait for an answer any more."""
+"""Lets a caller signal that it no longer waits for a result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 
 class Cancellation:
-    """Passed to what may wait; cancelled when the client has gone or the node stops."""
+    """Passed to operations that may wait; cancelled when the client disconnects or the node
+    stops.
+    """
 
     __slots__ = ("_action", "is_cancelled")
 
@@ -15,7 +17,7 @@ class Cancellation:
         self._action: Callable[[], None] | None = None
 
     def on_cancel(self, action: Callable[[], None]) -> None:
-        """Have `action` called at cancellation, instead of any that was given before."""
+        """Call `action` on cancellation, replacing any action set before."""
         self._action = action
 
     def cancel(self) -> None:

@@ -1,11 +1,11 @@
-"""Time and threads, as the broker sees them; real in `runtime`, virtual in tests.
+"""Time and threads as the broker uses them; real in `runtime`, virtual in tests.
 
-There are two clocks. How long something lasts is measured with `now_ms`, which nobody can set; what
-is stored, shown or promised for a time of day is said by `wall_ms`, which may jump. What deletes
-goes by `earlier_ms`, so that no clock that is set ahead by mistake costs anything.
+There are two clocks. Durations are measured with `now_ms`, which cannot be set. Times that are
+stored, displayed or due at a time of day are given by `wall_ms`, which may jump. Deletions use
+`earlier_ms`, so that a clock set ahead by mistake deletes nothing.
 
-`now_ms` follows a wall clock that was set, slowly. Leases must not notice even that: queues go by
-`monotonic_ms`, and their journal carries it from one owner's clock to the next.
+`now_ms` slowly follows a wall clock that was set. Leases must not be affected even by that: queues
+use `monotonic_ms`, and their journal converts it from one owner's clock to the next.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Handle(Protocol):
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """For whatever lasts: it never goes back or jumps, and is near the wall clock's time."""
+        """For durations: it never goes back or jumps, and stays near the wall clock's time."""
 
     def monotonic_ms(self) -> int:
-        """For leases: it begins as `now_ms` does, and passes exactly as fast as time."""
+        """For leases: it starts as `now_ms` does, and advances exactly at the rate of time."""
 
     def wall_ms(self) -> int:
-        """The time of day, for timestamps and what is due at one; it may be set at any time."""
+        """The time of day, for timestamps and due times; it may be set at any time."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """After everything that is already due."""
+        """Call `action` after everything that is already due."""
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Handle: ...
 
@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """A scheduler whose `now_ms` is monotonic time, for those who measure leases."""
+    """A clock whose `now_ms` is monotonic time, for measuring leases."""
 
     def __init__(self, clock: Clock) -> None:
         self.now_ms = self.monotonic_ms = clock.monotonic_ms
@@ -51,5 +51,5 @@ class MonotonicClock:
 
 
 def earlier_ms(clock: Clock) -> int:
-    """A time that both clocks agree has come."""
+    """A time that has passed on both clocks."""
     return min(clock.now_ms(), clock.wall_ms())

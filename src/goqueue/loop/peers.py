@@ -1,4 +1,4 @@
-"""Other nodes, as the broker sees them; real sockets in `runtime`, a faulty network in tests."""
+"""Other nodes as the broker uses them; real sockets in `runtime`, a faulty network in tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from goqueue.model.compression import Buffer
 
 
 class PeerKind(IntEnum):
-    """What one node says to another."""
+    """The kinds of messages between nodes."""
 
-    QUORUM = 1  # a notice: what the voters tell each other
+    QUORUM = 1  # a notice between the voters
     COMMAND = 2  # a call to the controller
-    FOLLOWER = 3  # a notice: what a follower asks and tells the leader of partitions
-    LEADER = 4  # a notice: the leader's answers, with batches
+    FOLLOWER = 3  # a notice from a follower to the leader of partitions
+    LEADER = 4  # a notice: the leader's response, with batches
     APPEND = 5  # a call to the leader of a partition
     MARKER = 6  # a call to the leader of a partition that took part in a transaction
     TRANSACTIONS = 7  # a call to the coordinator of a transactional id
@@ -24,38 +24,38 @@ class PeerKind(IntEnum):
     QUEUES = 9  # a call to the owner of a queue group's state
     SCHEDULES = 10  # a call to the owner of delayed messages
     SCHEMAS = 11  # a call to the owner of the schemas
-    JOIN = 13  # a call: what a node that starts must know of its cluster
+    JOIN = 13  # a call: what a starting node needs of its cluster's metadata
     READ = 14  # a call to the leader of partitions, for records
-    LOOK = 15  # a call to the leader of partitions, for where they begin and end
-    LANES = 16  # a call to the leader of partitions, for the lanes of what has come there
+    LOOK = 15  # a call to the leader of partitions, for their bounds
+    LANES = 16  # a call to the leader of partitions, for the lanes of arrived messages
     BATCHES = 17  # a call to the leader of a partition, for committed batches
-    QUORUM_STATE = 18  # a call to the controller, for how far the voters are
-    OPERATION = 19  # a call of an operation to the node that owns what it is about
+    QUORUM_STATE = 18  # a call to the controller, for the progress of the voters
+    OPERATION = 19  # a call of an operation to the node that owns its resource
 
 
 class Contact(Enum):
-    """What this node's own connection to another tells of it. It is a hint and no more."""
+    """The state of this node's own connection to another; only a hint."""
 
-    OPEN = "open"  # or nothing is known that speaks against it
-    BROKEN = "broken"  # it has just ended, and it is being tried whether another can be made
-    GONE = "gone"  # nobody listens where the node was: its process has ended
+    OPEN = "open"  # or there is no evidence against it
+    BROKEN = "broken"  # it has just ended, and a reconnect is being tried
+    GONE = "gone"  # the connection is refused: the process has ended
 
 
 class Answer(NamedTuple):
-    """What a call is answered with."""
+    """The response to a call."""
 
     head: bytes = b""
     body: Sequence[Buffer] = ()
 
 
 class Answered(NamedTuple):
-    """An answer. The body is a view that lasts until whoever gets it returns."""
+    """A received response. The body is a view that is valid until the receiver returns."""
 
     head: bytes
     body: memoryview
 
 
-# A handler gets the caller's node id, the head and a view of the body that lasts until it returns.
+# A handler gets the caller's node id, the head and a view of the body, valid until it returns.
 Handler = Callable[[int, bytes, memoryview], Promise[Answer]]
 NoticeHandler = Callable[[int, bytes, memoryview], None]
 
@@ -64,7 +64,7 @@ class Peers(Protocol):
     """Calls and notices between nodes."""
 
     def locate(self, node: int, address: str) -> None:
-        """From now on a node is to be found here."""
+        """Set the address of a node."""
 
     def call(
         self,
@@ -75,19 +75,19 @@ class Peers(Protocol):
         *,
         timeout_ms: int,
     ) -> Promise[Answered]:
-        """Ask for something. When no answer comes, nobody knows whether it was done."""
+        """Send a call. If no response arrives, it may or may not have been carried out."""
 
     def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
-        """Say something that may be lost on the way."""
+        """Send a notice, which may be lost."""
 
     def serve(self, kind: PeerKind, handler: Handler) -> None:
-        """Have calls of a kind answered by `handler`."""
+        """Handle calls of a kind with `handler`."""
 
     def listen(self, kind: PeerKind, handler: NoticeHandler) -> None:
-        """Have notices of a kind handed to `handler`."""
+        """Handle notices of a kind with `handler`."""
 
     def contact(self, node: int) -> Contact:
-        """Whether the node seems to be there, so that nobody need be sent where nobody is."""
+        """Whether the node seems reachable, so that clients are not sent to one that is not."""
 
     def on_gone(self, heard: Callable[[int], None]) -> None:
-        """Have `heard` called when a node to which there was a connection is found to be gone."""
+        """Call `heard` when the process of a connected node is found to have ended."""

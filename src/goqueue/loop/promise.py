@@ -1,7 +1,7 @@
-"""An answer that may come later, and the driver of coroutines that wait for such answers.
+"""A result that may come later, and the driver of coroutines that await such results.
 
-The broker runs under a real event loop and under a simulated one. It therefore waits on promises
-of its own, which need no loop at all: whoever has the answer calls the next step.
+The broker runs under a real event loop and under a simulated one. It therefore waits on its own
+promises, which need no loop at all: settling a promise runs the next step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Promise(Generic[T]):
             self._waiting.append(done)
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: let go of whoever did."""
+        """Drop all callbacks: nobody waits for the result any more."""
         self._waiting.clear()
 
     def __await__(self) -> Generator[Promise[Any], None, T]:
@@ -65,7 +65,7 @@ class Promise(Generic[T]):
 
 
 def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
-    """Run a coroutine until it waits for a promise, go on when that is kept, then call `done`."""
+    """Run a coroutine; resume it as each awaited promise resolves; then call `done`."""
     _step(coroutine, done)
 
 
@@ -82,8 +82,8 @@ def _step(
     _value: Any = None,
     _error: Exception | None = None,
 ) -> None:
-    # A function of its own, because one inside `start` would refer to itself: what it knows,
-    # the answer above all, would then stay until the garbage collector comes by.
+    # A separate function, because one inside `start` would refer to itself: what it references,
+    # above all the result, would then stay alive until the garbage collector runs.
     try:
         waiting_for = coroutine.send(None)
     except StopIteration as stop:

@@ -1,4 +1,4 @@
-"""Work that must not overlap, done one piece after the other in the order it was asked for."""
+"""Work that must not overlap, run one piece after the other in the order of the requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """A line of coroutines of which one runs at a time."""
+    """A queue of coroutines, of which one runs at a time."""
 
     def __init__(self, clock: Clock, *, waiting_max: int) -> None:
         self._clock = clock
@@ -23,9 +23,9 @@ class Turns:
         self._is_taken = False
 
     async def run(self, work: Callable[[], Coroutine[Promise[Any], None, T]]) -> T:
-        """Run `work` when those before it are done."""
+        """Run `work` when everything queued before it is done."""
         if len(self._waiting) >= self._waiting_max:
-            raise RequestTimedOut("Too many requests of this kind wait already; retry in a while.")
+            raise RequestTimedOut("Too many requests of this kind are queued; retry later.")
         if self._is_taken:
             turn: Promise[None] = Promise()
             self._waiting.append(turn)
@@ -41,5 +41,5 @@ class Turns:
             self._is_taken = False
             return
         turn = self._waiting.popleft()
-        # Not at once: a long line would be a deep stack.
+        # Not immediately: a long queue would make a deep stack.
         self._clock.call_soon(lambda: turn.resolve(None))

@@ -1,5 +1,5 @@
-"""Publishing: records on their way into partitions, in batches, to whoever leads them.
+"""Publishing: routes records to partitions, in batches, wherever those are led.
 
-It offers publishing of single records for front ends without batches, and the split of a producer's
-batch into what is due now and what is scheduled. It does not read.
+It publishes single records for front ends without batches, and splits a producer's batch into the
+records due now and those to schedule. It does not read.
 """

@@ -1,8 +1,8 @@
-"""Records that are published in one turn of the event loop, stored together.
+"""Stores records published in one event-loop turn together.
 
-Many clients publish one record each, at about the same time. A batch costs far more than a record,
-so what one turn brings for a partition and a lane becomes one batch. Nobody pays for another's
-mistake: a batch that is refused because of one record is tried again record by record.
+Many clients publish one record each at about the same time. A batch costs far more than a record,
+so the records of one turn for a partition and a lane become one batch. One invalid record does not
+fail the others: a batch refused because of one record is retried record by record.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from goqueue.model.errors import (
 from goqueue.partition import Partition
 
 BATCH_RECORDS_MAX = 5000
-# Errors that one record can bring upon its batch. All others would only come again.
+# Errors that one record can cause for its batch. A retry by record would not help with others.
 OF_ONE_RECORD = (InvalidRecord, InvalidTimestamp, RecordTooLarge)
 
 _Lane = tuple[Partition, int]
 
 
 class Share(Protocol):
-    """The records that one caller has in a batch, and the caller."""
+    """The records of one caller in a batch, and the caller."""
 
     @property
     def records(self) -> Sequence[Record]: ...
 
     @property
     def size(self) -> int:
-        """The most bytes that the records may take in a batch."""
+        """The upper bound of the records' size in a batch, in bytes."""
 
     @property
     def waits(self) -> bool:
-        """Whether the caller wants to be told when the records are committed."""
+        """Whether the caller waits until the records are committed."""
 
     def stored(self, base_offset: int, timestamp_ms: int) -> None: ...
 
@@ -48,11 +48,11 @@ class Share(Protocol):
     def committed(self, error: GoQueueError | None) -> None: ...
 
     def split(self) -> Sequence[Share]:
-        """The same as shares of one record each."""
+        """The same records as shares of one record each."""
 
 
 class Gatherer:
-    """Stores shares at the end of the turn in which they came."""
+    """Stores shares at the end of the event-loop turn in which they were added."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class Gatherer:
         self.turns = 0  # in which something was stored
 
     def add(self, partition: Partition, lane: int, share: Share) -> None:
-        """Take a share; it is stored, or refused, before the turn is over."""
+        """Add a share; it is stored or refused before the turn ends."""
         if not self._shares:
             self._clock.call_soon(self._store_all)
         self._shares.setdefault((partition, lane), []).append(share)
@@ -109,7 +109,7 @@ class Gatherer:
 
 
 def _fitting(shares: list[Share], bytes_max: int) -> Iterator[list[Share]]:
-    """Shares in groups that fit a batch; one that is too large for any stands alone."""
+    """Group shares to fit a batch; one too large for any batch is its own group."""
     group: list[Share] = []
     size = count = 0
     for share in shares:

@@ -1,9 +1,9 @@
-"""Records published at one node of a cluster, on their way to whoever leads their partitions.
+"""Sends records published at one node of a cluster to the leaders of their partitions.
 
-A batch is repeated until its leader has answered, through a change of leaders too, so it must be
-known when it comes twice: each partition is written to by a producer of this node's own, one batch
-at a time. What is published meanwhile waits in line and becomes one batch, so that a slow leader
-costs time but not throughput.
+A batch is retried until its leader has responded, across leader changes too, so duplicates must be
+detected: each partition is written to by a producer of this node's own, one batch at a time.
+Records published meanwhile are queued and become one batch, so that a slow leader adds latency but
+does not reduce throughput.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import Appended
 
-WRITE_TIMEOUT_MS = 15_000  # long enough for another leader to be found
-LINE_BYTES_MAX = 64 << 20  # that wait for one partition; more is refused
-LINES_MAX = 20_000  # partitions that are remembered; idle ones are forgotten beyond that
+WRITE_TIMEOUT_MS = 15_000  # long enough to elect another leader
+LINE_BYTES_MAX = 64 << 20  # queued for one partition; more is refused
+LINES_MAX = 20_000  # partitions remembered; beyond that, idle ones are forgotten
 
 _NO_PRODUCER = -1
-# Errors that pass and that an operator should hear of.
+# Transient errors that are reported to the client as they are.
 _CLEAR = (NotEnoughReplicas, StorageFull, StorageFailed)
-# The leader has forgotten this producer, or never knew it: nothing was stored.
+# The leader has expired this producer, or never had it: nothing was stored.
 _FORGOTTEN = (UnknownProducer, OutOfOrderSequence)
 
 
@@ -49,7 +49,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Line:
-    """What waits for one partition, by lane, and who this node is to its leader."""
+    """The queue of one partition, by lane, and this node's producer identity there."""
 
     topic: Topic
     number: int
@@ -61,7 +61,7 @@ class _Line:
 
 
 class Outbox:
-    """Takes the place of `Gatherer` in a cluster."""
+    """Replaces `Gatherer` in a cluster."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class Outbox:
         self._lines: dict[tuple[bytes, int], _Line] = {}
 
     def add(self, topic: Topic, number: int, lane: int, share: Share) -> None:
-        """Take a share; it is told when it is committed, or refused."""
+        """Add a share; it is notified when it is committed or refused."""
         line = self._line(topic, number)
         if line.size + share.size > LINE_BYTES_MAX:
-            text = f"Too much waits to be written to {topic.name}/{number}; retry later."
+            text = f"Too many bytes are queued for {topic.name}/{number}; retry later."
             share.refused(RequestTimedOut(text))
             return
         line.size += share.size
         waiting = _Waiting(share, self._clock.now_ms())
         line.lanes.setdefault(lane, deque()).append(waiting)
         if not line.is_busy:
-            # Not at once: what one turn of the event loop brings makes one batch.
+            # Not immediately: the records of one event-loop turn make one batch.
             line.is_busy = True
             self._go_on(line)
 
@@ -101,7 +101,7 @@ class Outbox:
         return line
 
     def _next(self, line: _Line) -> None:
-        """Write the next batch of a line, if there is one."""
+        """Write the next batch of a queue, if there is one."""
         shares = self._take(line)
         if not shares:
             line.is_busy = False
@@ -121,11 +121,11 @@ class Outbox:
         self._identify(line).then(identified)
 
     def _identify(self, line: _Line) -> Promise[int]:
-        """Who this node is from now on to the leader of a line's partition."""
+        """Get a new producer identity for the partition of a queue."""
         return self._new_producer_id()
 
     def _take(self, line: _Line) -> list[Share]:
-        """Shares of one lane that fit a batch, without those that have waited for too long."""
+        """Take shares of one lane that fit a batch, without those that have timed out."""
         room = line.topic.settings.message_bytes_max - HEADER_BYTES
         late_ms = self._clock.now_ms() - WRITE_TIMEOUT_MS
         taken: list[Share] = []
@@ -171,8 +171,8 @@ class Outbox:
                 assert error is not None
                 raise error
             is_forgotten = isinstance(error, _FORGOTTEN) and line.sequence > 0
-            # Whatever became of the batch, its number is used up: go on as somebody new. What a
-            # record has brought upon its batch was found out before anything was stored.
+            # Whether or not the batch was stored, its sequence number is used up: continue under a
+            # new identity. Errors caused by a record are found before anything is stored.
             if not isinstance(error, OF_ONE_RECORD):
                 line.producer_id = _NO_PRODUCER
             if is_forgotten and not is_again:
@@ -208,7 +208,7 @@ class Outbox:
     def _refuse(self, line: _Line, shares: Sequence[Share], error: GoQueueError) -> None:
         is_alone = len(shares) == 1 and len(shares[0].records) == 1
         if not is_alone and isinstance(error, OF_ONE_RECORD):
-            # Nobody pays for another's mistake: each record is tried by itself.
+            # One invalid record does not fail the others: each is retried by itself.
             self._write_singly(line, deque(part for share in shares for part in share.split()))
             return
         for share in shares:
@@ -216,7 +216,7 @@ class Outbox:
         self._go_on(line)
 
     def _write_singly(self, line: _Line, parts: deque[Share]) -> None:
-        """Put shares of one record each at the head of a line of their own."""
+        """Put shares of one record each at the head of the queue, each in its own lane."""
         now_ms = self._clock.now_ms()
         for part in parts:
             line.size += part.size
@@ -227,16 +227,16 @@ class Outbox:
         self._go_on(line)
 
     def _go_on(self, line: _Line) -> None:
-        # In a turn of its own: an answer may come at once, and thousands of them one in another
-        # would be too deep.
+        # In a turn of its own: a response may be synchronous, and thousands of nested calls would
+        # overflow the stack.
         self._clock.call_soon(partial(self._next, line))
 
 
 class OwnersOutbox(Outbox):
-    """Writes as one producer that has been taken over, until something goes wrong.
+    """Writes as one producer that this node has taken over, until a write fails.
 
-    Whoever writes to a partition under an earlier epoch of that producer is turned away. After a
-    failure nobody knows which number comes next, so whoever wants to go on takes over once more.
+    Writers to a partition under an earlier epoch of that producer are fenced. After a failure the
+    next sequence number is unknown, so a writer that continues must take over again.
     """
 
     def __init__(
@@ -264,21 +264,21 @@ _SINGLE = -1  # Lanes below this one hold one share each, so that each becomes a
 
 
 def _told(line: _Line, error: GoQueueError) -> GoQueueError:
-    """Why a batch was not written, for those who published it.
+    """The error for the publishers of a batch that was not written.
 
-    An error that passes was met again and again. What says only that its leader was not to be
-    found leaves open whether an attempt before that came through.
+    A transient error was met on every attempt. An error that says only that no leader was found
+    leaves open whether an earlier attempt succeeded.
     """
     if not error.retryable or isinstance(error, _CLEAR):
         return error
     return RequestTimedOut(
-        f"No leader of {line.topic.name}/{line.number} has confirmed this in time ({error}); "
-        "whether it was written is not known."
+        f"No leader of {line.topic.name}/{line.number} confirmed this write in time ({error}); "
+        "it may or may not have been stored."
     )
 
 
 def _too_late(line: _Line) -> RequestTimedOut:
     return RequestTimedOut(
-        f"The leader of {line.topic.name}/{line.number} has not answered in time; nothing of this "
-        "was written. Retry."
+        f"The leader of {line.topic.name}/{line.number} did not respond in time; nothing was "
+        "written. Retry."
     )

@@ -1,8 +1,8 @@
-"""Publishing for front ends whose clients send records and not batches.
+"""Publishing for front ends whose clients send records rather than batches.
 
-Each record gets a partition; what is due now is encoded in batches, one lane to a batch, so that
-lanes can be told apart by whole batches; what is delayed is scheduled. Every record has a result
-of its own, since some may be refused while others are stored.
+Each record gets a partition. Records due now are encoded in batches, one lane per batch, so that
+lanes can be distinguished by whole batches; delayed records are scheduled. Every record has its own
+result, since some may be refused while others are stored.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _ATTRIBUTE_HEADERS = frozenset({PRIORITY_HEADER, DELAY_HEADER, DELIVER_AT_HEADER
 
 
 class Outgoing(NamedTuple):
-    """A record to be published. Its headers say what it asks for, unless `attributes` does."""
+    """A record to be published. Its headers give its attributes, unless `attributes` does."""
 
     record: Record
     attributes: Attributes | None = None
 
 
 class Published(NamedTuple):
-    """A record is in its topic."""
+    """The record is stored in its topic."""
 
     partition: int
     offset: int
@@ -53,7 +53,7 @@ class Published(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A record will be in its topic."""
+    """The record is scheduled for its topic."""
 
     schedule_id: str
     due_ms: int
@@ -65,7 +65,7 @@ _Lane = tuple[int, int]  # partition and priority
 
 
 class Publisher:
-    """Puts records where they belong."""
+    """Stores or schedules records."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Publisher:
         is_full: Callable[[], bool],
         outbox: Outbox | None = None,
     ) -> None:
-        """In a cluster records go through an `outbox`, whoever leads their partitions."""
+        """In a cluster, records go through an `outbox` to the leaders of their partitions."""
         self._clock = clock
         self._topics = topics
         self._schedules = schedules
@@ -97,17 +97,17 @@ class Publisher:
         waits: bool = True,
         now_ms: int | None = None,
     ) -> Promise[list[PublishResult]]:
-        """Store or schedule records; a result for each, in order, when all is safe.
+        """Store or schedule records; return a result for each, in order, when all are durable.
 
-        Records without a key, and without a partition, of one call go to one partition. Whoever
-        has stamped them with a time of arrival gives it as `now_ms`: by another clock a record
-        could be due now and yet bear an earlier time.
+        Records of one call without a key and without a partition go to one partition. A caller that
+        has stamped them with a time of arrival passes it as `now_ms`: by another clock, a record
+        could be due now and yet have an earlier timestamp.
         """
         try:
             target = self._topics.get(topic)
             if target.is_internal:
                 raise InternalTopic(topic)
-            # In a cluster the leaders have the records, and say themselves what is full.
+            # In a cluster the records are on the leaders, which report a full disk themselves.
             if self._outbox is None and self._is_full():
                 raise StorageFull("The disk is full; retry when there is room again.")
             if partition is not None:
@@ -136,11 +136,11 @@ class Publisher:
         return self._schedules.schedule(topic.name, delayed)
 
     def _keyless(self, topic: Topic) -> int:
-        """Partitions in turn: a random one would cost a system call for every message.
+        """Choose partitions round-robin: a random one would cost a system call per message.
 
-        What many clients publish at once goes to one partition and makes one batch. Not so where
-        answers wait for a sync: a single write begins it at once, and would leave out whoever
-        comes a moment later.
+        Records that many clients publish at once go to one partition and make one batch. Not if
+        responses wait for a sync: a single write starts it immediately, and would leave out records
+        that arrive a moment later.
         """
         if topic.partitions[0].waits_for_sync or self._gatherer.turns != self._turns:
             self._turns = self._gatherer.turns
@@ -149,7 +149,7 @@ class Publisher:
 
 
 class _Call:
-    """One call of `publish` on its way."""
+    """One call of `publish` in progress."""
 
     def __init__(
         self, publisher: Publisher, topic: Topic, count: int, *, waits: bool, now_ms: int
@@ -167,7 +167,7 @@ class _Call:
     def sort_in(
         self, outgoing: Sequence[Record | Outgoing], *, partition: int | None, keyless: int
     ) -> None:
-        """Find out where records go; one that makes no sense is refused by itself."""
+        """Route records; an invalid one is refused by itself."""
         has_schemas = self._topic.settings.has_schemas
         for index, one in enumerate(outgoing):
             if has_schemas and not self._obeys(index, one):
@@ -194,7 +194,7 @@ class _Call:
             load.records.append(record)
 
     def _parse(self, index: int, one: Record | Outgoing) -> tuple[Record, int | None, int] | None:
-        """A record, when it is due if not now, and its lane; or it has been refused."""
+        """A record, its due time if delayed, and its lane; None if it has been refused."""
         try:
             return parse_outgoing(one, now_ms=self._now_ms)
         except GoQueueError as error:
@@ -202,7 +202,7 @@ class _Call:
             return None
 
     def _obeys(self, index: int, one: Record | Outgoing) -> bool:
-        """Whether a record obeys the schemas of its topic; else it has been refused."""
+        """Whether a record conforms to the schemas of its topic; if not, it has been refused."""
         try:
             record = one.record if isinstance(one, Outgoing) else one
             self._publisher.check_record(self._topic, record)
@@ -241,7 +241,7 @@ class _Call:
         self._publisher.schedule(self._topic, delayed).then(scheduled)
 
     def done(self, count: int) -> None:
-        """So many records have got their results."""
+        """Count records that have their results."""
         self._left -= count
         if not self._left:
             assert None not in self.results, "every record has a result"
@@ -249,7 +249,7 @@ class _Call:
 
 
 def parse_outgoing(one: Record | Outgoing, *, now_ms: int) -> tuple[Record, int | None, int]:
-    """A record with a time, when it is due if not now, and its lane; raise if it makes no sense."""
+    """A record with a timestamp, its due time if delayed, and its lane; raise if invalid."""
     record, attributes = one if isinstance(one, Outgoing) else (one, None)
     if attributes is None:
         attributes = parse_attributes(record.headers)
@@ -262,7 +262,7 @@ def parse_outgoing(one: Record | Outgoing, *, now_ms: int) -> tuple[Record, int 
 
 
 class _Load:
-    """Records of one call that go to one partition and lane, with their places in the call."""
+    """Records of one call for one partition and lane, with their positions in the call."""
 
     __slots__ = ("indexes", "records")
 
@@ -271,7 +271,7 @@ class _Load:
         self.records: list[Record] = []
 
     def parts(self, bytes_max: int) -> Iterator[tuple[_Load, int]]:
-        """Loads that fit a batch, and their size; a record too large for any stands alone."""
+        """Loads that fit a batch, with their size; a record too large for any is its own load."""
         size = record_bytes(self.records)
         if size <= bytes_max and len(self.records) <= BATCH_RECORDS_MAX:
             yield self, size
@@ -333,7 +333,7 @@ class _Share:
 
 
 def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[Header, ...]:
-    """The headers that say the same as `wanted`, for whoever reads the record."""
+    """Headers that express the attributes in `wanted`, for readers of the record."""
     kept = [header for header in headers if header[0] not in _ATTRIBUTE_HEADERS]
     if wanted.priority != PRIORITY_DEFAULT:
         kept.append((PRIORITY_HEADER, b"%d" % wanted.priority))
@@ -343,7 +343,7 @@ def _with_attributes(headers: tuple[Header, ...], wanted: Attributes) -> tuple[H
 
 
 def record_bytes(records: Sequence[Record]) -> int:
-    """The most bytes that records may take in a batch."""
+    """The upper bound of the size of records in a batch, in bytes."""
     size = len(records) * RECORD_OVERHEAD_BYTES
     for key, value, headers, _, _ in records:
         if key is not None:

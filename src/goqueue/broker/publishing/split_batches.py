@@ -1,22 +1,23 @@
-"""A producer's batch with delayed records: some go to the log now, the others are scheduled.
+"""A producer's batch with delayed records: some are appended now, the others are scheduled.
 
-The log must remember the sequence numbers of the whole batch, or the producer's next batch would
-be out of turn. So what is due now is written as a batch that spans all offsets of the original and
-lacks the delayed records, the way compaction leaves batches behind. The delayed ones are stored as
-one batch in the log of schedules, each with the batch it came from.
+The log must contain the sequence numbers of the whole batch, or the producer's next batch would be
+out of order. So the records due now are written as a batch that spans all offsets of the original
+and lacks the delayed records, as after compaction. The delayed ones are stored as one batch in the
+schedule log, each with a reference to its original batch.
 
-A sequence number in the log says that everything up to it is stored. So the delayed records of an
+A sequence number in the log means that everything up to it is stored. So the delayed records of an
 idempotent producer are stored first, and the batch takes its sequence numbers when they are
-durable; if they cannot be stored the whole batch is refused. Meanwhile further batches of the
+durable; if they cannot be stored, the whole batch is refused. Meanwhile further batches of the
 producer wait behind it, in order. A retry finds the delayed records stored, or waits with the batch
 that it repeats.
 
-What follows a batch that was refused for now is refused for now too, whether it waits or has yet to
-arrive, until that batch is stored. To call it out of order would make clients take a new epoch, in
-which nobody recognises what they have sent before: what was stored of it would be stored twice.
+Batches that follow one refused with a retryable error are refused in the same way, whether they
+are waiting or have yet to arrive, until that batch is stored. An out-of-order error would make
+clients take a new epoch, in which batches sent before are not recognised: records already stored
+would be stored twice.
 
 A producer without an id has no sequence numbers. Both parts of its batch are stored at once, so
-that its records stay in order, and a retry may store either part again, here as anywhere.
+that its records stay in order, and a retry may store either part again, as with any such producer.
 """
 
 from __future__ import annotations
@@ -64,18 +65,18 @@ from goqueue.partition.partition import NO_LEADER
 from goqueue.partition.producers import NO_MARKER
 from goqueue.partition.rules import check_produced
 
-WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients keep no more in flight
+WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients have no more in flight
 REFUSED_MAX = 10_000  # producers with a refused batch; the oldest is forgotten first
-REFUSED_MS = 600_000  # longer than producers try to send a batch again
-HEADERS_MAX = 100_000  # of all records of a batch that is searched for delays
+REFUSED_MS = 600_000  # longer than producers retry a batch
+HEADERS_MAX = 100_000  # of all records in a batch that is searched for delays
 
 _Place = tuple[Partition, int]  # and the producer's id
 
 
 class Split:
-    """Where a batch goes that is not stored at once, or not as a whole.
+    """The pending result of a batch that is not stored at once, or not as a whole.
 
-    One that is split has no offset to answer with; another's is known when it is committed.
+    A split batch has no offset to return; the offset of another is set when it is committed.
     """
 
     __slots__ = ("_done", "base_offset", "last_offset", "timestamp_ms")
@@ -87,7 +88,7 @@ class Split:
         self.timestamp_ms = -1
 
     def when_committed(self, committed: Committed) -> None:
-        """Call `committed` once all parts are as durable as promised, or the batch is refused."""
+        """Call `committed` once all parts have the promised durability, or the batch is refused."""
 
         def done(_: None, error: Exception | None) -> None:
             if error is not None and not isinstance(error, GoQueueError):
@@ -101,15 +102,15 @@ class Split:
 
 
 class _Parts(NamedTuple):
-    """A producer's batch, taken apart."""
+    """A producer's batch, split."""
 
     header: BatchHeader
-    now: list[tuple[int, Record]]  # with their places in the batch
+    now: list[tuple[int, Record]]  # with their positions in the batch
     later: list[Delayed]
 
 
 class _Waiting:
-    """A batch whose turn is to come, or that is being stored."""
+    """A batch that waits for its turn, or is being stored."""
 
     __slots__ = ("header", "is_split", "outcome", "size", "store")
 
@@ -137,17 +138,17 @@ class _Waiting:
 
 
 class _Queue:
-    """The batches of one producer that wait, the first of which is being stored."""
+    """The waiting batches of one producer; the first is being stored."""
 
     __slots__ = ("entries", "is_over")
 
     def __init__(self) -> None:
         self.entries: deque[_Waiting] = deque()
-        self.is_over = False  # this node does not lead the partition any more
+        self.is_over = False  # this node no longer leads the partition
 
 
 class _Refused(NamedTuple):
-    """A batch that comes next, as far as its producer knows."""
+    """A refused batch that its producer is expected to send next."""
 
     epoch: int
     sequence: int
@@ -162,7 +163,7 @@ class _Refused(NamedTuple):
 
 
 class PendingBatches:
-    """Stores batches with delayed records, and keeps what follows them in order."""
+    """Stores batches with delayed records, and keeps later batches in order."""
 
     def __init__(self, clock: Clock, schedules: Schedules, *, bytes_max: int) -> None:
         self._clock = clock
@@ -170,19 +171,19 @@ class PendingBatches:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._queues: dict[_Place, _Queue] = {}
-        # The earliest batch of a producer that was refused and will be sent again, oldest first.
+        # Per producer, the earliest refused batch that will be sent again; oldest first.
         self._refused: dict[_Place, _Refused] = {}
         self._is_sweeping = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether batches without attributes may go straight to their partitions."""
+        """Whether batches without attributes may be appended directly to their partitions."""
         return not (self._queues or self._refused)
 
     def append(
         self, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
     ) -> Appended | Split:
-        """Store a batch whose records may ask for something; refuse what makes no sense."""
+        """Store a batch whose records may have attributes; refuse an invalid one."""
         parts = _sort(partition, batch, now_ms=now_ms)
         if not parts.later:
             return self.append_plain(partition, batch, now_ms=now_ms)
@@ -197,7 +198,7 @@ class PendingBatches:
     def append_plain(
         self, partition: Partition, batch: memoryview, *, now_ms: int
     ) -> Appended | Split:
-        """Store a batch without delayed records, behind those of its producer that wait."""
+        """Store a batch without delayed records, behind its producer's waiting batches."""
         if self.is_idle or len(batch) < HEADER_BYTES:
             return partition.append(batch, now_ms=now_ms)
         place = (partition, read_header(batch).producer_id)
@@ -207,12 +208,12 @@ class PendingBatches:
         earlier = partition.producers.find(header)
         if earlier is not None:
             return partition.append(batch, now_ms=now_ms)
-        # It may have to wait, and the bytes are not ours to keep.
+        # It may have to wait, and the buffer belongs to the caller.
         store = partial(self._store_plain, partition, bytearray(batch))
         return self._admit(partition, _Waiting(header, len(batch), store, is_split=False))
 
     def note_refused(self, partition: Partition, header: BatchHeader, error: GoQueueError) -> None:
-        """Remember a batch that its producer will send again; later ones must not precede it."""
+        """Note a batch that its producer will retry; later ones must not precede it."""
         if header.producer_id < 0 or not error.retryable:
             return
         place, known = (partition, header.producer_id), partition.producers.get(header.producer_id)
@@ -235,7 +236,7 @@ class PendingBatches:
         self._sweep_later()
 
     def resign(self, partition: Partition) -> None:
-        """Another node leads a partition: refuse what waits for it here."""
+        """Refuse the batches waiting for a partition that this node no longer leads."""
         for place in [one for one in self._queues if one[0] is partition]:
             queue = self._queues.pop(place)
             queue.is_over = True
@@ -249,7 +250,7 @@ class PendingBatches:
     # Order
 
     def _admit(self, partition: Partition, entry: _Waiting) -> Split:
-        """Let a batch of an idempotent producer wait for its turn, which may be now."""
+        """Queue a batch of an idempotent producer; its turn may be now."""
         header = entry.header
         place = (partition, header.producer_id)
         earlier = partition.producers.find(header)
@@ -271,7 +272,7 @@ class PendingBatches:
         self._check_room(len(entries), entry)
         self._bytes += entry.size
         if queue is not None:
-            queue.entries.append(entry)  # It has its turn when those before it have had theirs.
+            queue.entries.append(entry)  # It is stored after those before it.
             return entry.outcome
         queue = self._queues[place] = _Queue()
         queue.entries.append(entry)
@@ -291,7 +292,7 @@ class PendingBatches:
             )
 
     async def _work_off(self, place: _Place, queue: _Queue) -> None:
-        """Store what waits, one batch after the other, until nothing does."""
+        """Store waiting batches one after the other until none is left."""
         partition = place[0]
         while queue.entries:
             entry = queue.entries[0]
@@ -324,15 +325,15 @@ class PendingBatches:
         for entry in refused:
             self._bytes -= entry.size
         refused[0].outcome.settle(error)
-        # A producer that gives up the first batch gives the others new numbers.
+        # A producer that gives up the first batch renumbers the others.
         later = _not_yet if error.retryable else _out_of_turn
         for entry in refused[1:]:
             entry.outcome.settle(later(entry.header, first.base_sequence))
 
-    # What was refused and comes again
+    # Refused batches that will be sent again
 
     def _is_stale(self, place: _Place, noted: _Refused) -> bool:
-        """Whether a refused batch was stored since, or its producer cannot send it any more."""
+        """Whether a refused batch was stored since, or its producer can no longer send it."""
         partition, producer_id = place
         known = partition.producers.get(producer_id)
         if known is None or known.epoch < noted.epoch:
@@ -355,7 +356,7 @@ class PendingBatches:
             self._clock.call_later(until_ms - self._clock.now_ms(), self._sweep)
 
     def _sweep(self) -> None:
-        """Forget producers that have not sent their batch again."""
+        """Forget producers that have not retried their batch."""
         self._is_sweeping = False
         now_ms = self._clock.now_ms()
         for place in [one for one, noted in self._refused.items() if noted.until_ms <= now_ms]:
@@ -363,9 +364,9 @@ class PendingBatches:
         self._sweep_later()
 
     def _check_refused(self, place: _Place, header: BatchHeader) -> None:
-        """Refuse what comes after a batch that was refused, until that one is stored.
+        """Refuse batches after a refused one until that one is stored.
 
-        A partition that does not know the producer would take any number for its first.
+        A partition without state for the producer would accept any sequence number as its first.
         """
         noted = self._refused.get(place)
         if noted is None:
@@ -381,7 +382,7 @@ class PendingBatches:
         return partition.append(memoryview(batch), now_ms=self._clock.wall_ms())
 
     async def _store_split(self, topic: Topic, partition: Partition, parts: _Parts) -> Appended:
-        """Store the delayed records of a batch, and then the rest with its sequence numbers."""
+        """Store the delayed records of a batch, then the rest with its sequence numbers."""
         header = parts.header
         epoch, marker = partition.leader_epoch, _marker(partition, header.producer_id)
         check = partial(_check_leading, partition, epoch)
@@ -395,7 +396,7 @@ class PendingBatches:
         if earlier is not None:
             return Appended(earlier.base_offset, earlier.last_offset, -1)
         if header.is_transactional and marker != _marker(partition, header.producer_id):
-            # Whether the producer may write here was found out before that marker came.
+            # The producer's permission to write here was checked before that marker was written.
             raise ConcurrentTransactions(
                 f"The transaction of producer {header.producer_id} has ended meanwhile; retry."
             )
@@ -416,7 +417,7 @@ class PendingBatches:
             try:
                 last_offset = self._write_rest(partition, parts, now_ms=now_ms).last_offset
             except GoQueueError as error:
-                now.reject(error)  # Who is refused at once may try again: nothing is stored then.
+                now.reject(error)  # An immediate refusal may be retried: nothing is stored then.
             else:
                 partition.when_committed(last_offset, lambda error: now.settle(None, error))
         else:
@@ -457,9 +458,9 @@ class PendingBatches:
 def scheduled_participant(
     schedules: Schedules, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
 ) -> TopicPartition | None:
-    """What else takes part in a transaction by this batch: where its delayed records wait.
+    """The additional participant that this batch needs: where its delayed records are stored.
 
-    A batch that will be refused anyway is refused here already.
+    An invalid batch is refused here already.
     """
     if not _sort(partition, batch, now_ms=now_ms).later:
         return None
@@ -467,7 +468,7 @@ def scheduled_participant(
 
 
 def _sort(partition: Partition, batch: memoryview, *, now_ms: int) -> _Parts:
-    """The records that are due now, with their places in the batch, and the others."""
+    """Separate the records due now, with their positions in the batch, from the delayed ones."""
     header = check_produced(batch, partition.settings, now_ms=now_ms)
     now: list[tuple[int, Record]] = []
     later: list[Delayed] = []
@@ -488,7 +489,7 @@ def _sort(partition: Partition, batch: memoryview, *, now_ms: int) -> _Parts:
 
 
 def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
-    """Refuse a batch that does not follow the newest one of its producer that waits."""
+    """Refuse a batch that does not follow its producer's newest waiting one."""
     if header.producer_epoch < newest.producer_epoch:
         raise FencedProducer(
             f"Producer {header.producer_id} writes with epoch {header.producer_epoch}, but epoch "
@@ -498,15 +499,15 @@ def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
     if header.producer_epoch == newest.producer_epoch:
         expected = add_sequence(newest.last_sequence, 1)
     if is_sequence_before(expected, header.base_sequence):
-        # What is missing was refused for now, or else this is found to be out of order when
-        # nothing waits any more.
+        # The missing batch was refused for now; if not, this one is found to be out of order once
+        # none is waiting.
         raise _not_yet(header, expected)
     if header.base_sequence != expected:
         raise _out_of_turn(header, expected)
 
 
 def _not_yet(header: BatchHeader, expected: int) -> NotEnoughReplicas:
-    """Have a producer send a batch again, in a way that makes no client take a new epoch."""
+    """A retryable refusal that does not make clients take a new epoch."""
     return NotEnoughReplicas(
         f"Sequence {expected} of producer {header.producer_id} could not be stored yet, and "
         f"{header.base_sequence} comes after it; retry."
@@ -529,15 +530,15 @@ def _check_leading(partition: Partition, epoch: int) -> None:
 
 
 def _marker(partition: Partition, producer_id: int) -> tuple[int, int] | None:
-    """The newest marker that a partition has of a producer."""
+    """The newest marker of a producer in a partition."""
     known = partition.producers.get(producer_id)
     return None if known is None else (known.marker_offset, known.coordinator_epoch)
 
 
 def _refusal(partition: Partition, error: GoQueueError) -> GoQueueError:
-    """The error of whoever stores delayed records, as the producer of the batch is to see it.
+    """Convert an error in storing delayed records to one for the batch's producer.
 
-    Producers take errors of another partition's leader or of a coordinator for something else.
+    Producers would misread errors about another partition's leader or a coordinator.
     """
     if isinstance(error, FencedLeaderEpoch):
         return NotLeader(partition.name, NO_LEADER)
@@ -560,7 +561,7 @@ def _raise(_: None, error: Exception | None) -> None:
 
 
 def _rest(header: BatchHeader, now: list[tuple[int, Record]], partition: Partition) -> bytearray:
-    """The batch without its delayed records, over the same offsets and sequence numbers."""
+    """The batch without its delayed records, with the same offsets and sequence numbers."""
     codec = (
         header.codec if partition.settings.compression is None else partition.settings.compression
     )

@@ -1,5 +1,5 @@
 """Reading: fetches for stream consumers, records one by one, and reads from other nodes.
 
-It never passes the high watermark, or the last stable offset where a reader asks for committed
-records only. It holds no state of consumers.
+It never reads past the high watermark, or past the last stable offset for readers of committed
+records only. It holds no consumer state.
 """

@@ -1,4 +1,4 @@
-"""Reading for stream consumers: as much as is asked for, now or when it has arrived."""
+"""Fetches for stream consumers: returns the requested amount, now or when it has arrived."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from goqueue.model.errors import GoQueueError
 from goqueue.partition import AbortedTransaction, Partition
 from goqueue.storage.log import Slice
 
-# One of each is made for every partition of every fetch: a struct is made faster than a tuple.
+# Each fetch creates one of each per partition: a struct is created faster than a tuple.
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A place to read from. `partition` is an error where the place is not to be had."""
+    """A position to read from. `partition` is an error if the partition is not available."""
 
     partition: Partition | GoQueueError
     offset: int
     bytes_max: int
     leader_epoch: int = -1
-    is_committed_only: bool = False  # nothing of a transaction that is not decided
+    is_committed_only: bool = False  # nothing of an undecided transaction
     from_follower: bool = False  # this node need not lead
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """What is there: safe batches, or nothing yet, or an error.
+    """The result: committed batches, or nothing yet, or an error.
 
-    To whoever wants only what is committed, `aborted` tells which of the batches to leave out.
+    For readers of committed records only, `aborted` lists the transactions whose batches to skip.
     """
 
     partition: Partition | None
@@ -77,7 +77,7 @@ class Fetch:
         self._from_follower = any(one.from_follower for one in wanted)
 
     def start(self, wait_ms: int) -> None:
-        """Answer at once if there is enough or nothing to wait for, else when there is."""
+        """Respond at once if there is enough or nothing to wait for, else when there is."""
         results = self._collect()
         found = sum(one.batches.length for one in results if one.batches is not None)
         is_final = any(one.error is not None for one in results)
@@ -92,21 +92,21 @@ class Fetch:
         self._timer = self._clock.call_later(wait_ms, self._finish)
 
     def partition_advanced(self, partition: Partition) -> None:
-        """There is more in one of the partitions; see whether it is enough now."""
+        """Check whether there is enough, now that one of the partitions has advanced."""
         if self._is_finishing:
             return
         is_over = partition.is_gone or (partition.is_following and not self._from_follower)
         if not is_over and not self._has_enough(partition):
             return
-        # One round of syncing advances several partitions: let the answer have them all.
+        # One sync advances several partitions: let the response include them all.
         self._is_finishing = True
         self._clock.call_soon(self._finish)
 
     def _has_enough(self, partition: Partition) -> bool:
-        """Whether there is as much as is waited for, now that there is more in a partition."""
+        """Whether the requested amount is there, after an advance of this partition."""
         mine = (one for one in self._wanted if one.partition is partition)
         if self._bytes_min <= 1:
-            # What a transaction has written and not decided is no news to everyone.
+            # Undecided records of a transaction do not count for readers of committed records.
             return not self._is_committed_only or any(
                 one.offset < partition.last_stable_offset or not one.is_committed_only
                 for one in mine
@@ -118,7 +118,7 @@ class Fetch:
         return sum(self._available.values()) >= self._bytes_min
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel: nobody waits for the response any more."""
         self._is_finishing = True
         if self._timer is not None:
             self._timer.cancel()
@@ -138,7 +138,7 @@ class Fetch:
         results: list[Fetched] = []
         is_first = True
         for wanted in self._wanted:
-            # The first batch is handed out however large it is, or a consumer could never pass it.
+            # Return the first batch however large it is, or a consumer could never get past it.
             if room <= 0 and not is_first:
                 error = wanted.partition if isinstance(wanted.partition, GoQueueError) else None
                 partition = None if isinstance(wanted.partition, GoQueueError) else wanted.partition

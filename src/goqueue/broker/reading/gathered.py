@@ -1,4 +1,4 @@
-"""One read of partitions that different nodes lead: what they send, as one page."""
+"""One read of partitions led by different nodes, merged into one page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from goqueue.partition import Partition
 
 
 class GatheredReading(Reading):
-    """One read of partitions that different nodes lead."""
+    """One read of partitions led by different nodes."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class GatheredReading(Reading):
         self._is_over = False
 
     def begin(self, wait_ms: int) -> None:
-        """Read now, and if there is nothing yet, again when there is or when time is up."""
+        """Read now; if there is nothing yet, read again when there is or on timeout."""
         self.cancel = self._give_up
         try:
             self._nodes = self._reader.split(self._places)
@@ -48,7 +48,7 @@ class GatheredReading(Reading):
         if not self._nodes:
             self.promise.resolve(Page())
             return
-        # Who has one node to ask need not ask twice.
+        # A read from a single node can wait there, without a second call.
         is_one = len(self._nodes) == 1
         self._ask(wait_ms if is_one else 0, then_wait_ms=0 if is_one else wait_ms)
 
@@ -98,7 +98,7 @@ class GatheredReading(Reading):
         self.promise.resolve(whole)
 
     def _merged(self) -> Page:
-        """The pages that have come as one, the oldest records first."""
+        """Merge the pages received, the oldest records first."""
         whole = Page(places=list(self._places))
         for node, page in self._pages.items():
             for position, place in zip(self._nodes[node], page.places, strict=True):
@@ -108,7 +108,7 @@ class GatheredReading(Reading):
             *(page.records for page in self._pages.values()), key=lambda one: one[1].timestamp_ms
         )
         room = self._bytes_max
-        left: dict[Partition, int] = {}  # the first record of each partition that has no room
+        left: dict[Partition, int] = {}  # the first record of each partition that did not fit
         for partition, record in merged:
             if len(whole.records) >= self._records_max or room <= 0:
                 left.setdefault(partition, record.offset)
@@ -119,7 +119,7 @@ class GatheredReading(Reading):
             whole.places = [
                 one._replace(offset=left.get(one.partition, one.offset)) for one in whole.places
             ]
-            # Damage behind the records that have no room is met again by the next read.
+            # Damage behind records that did not fit is found again by the next read.
             whole.damaged = [
                 one
                 for one in whole.damaged

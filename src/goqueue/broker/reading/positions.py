@@ -1,4 +1,4 @@
-"""Positions in partitions, as readers name them: an offset, a time, or one of the ends."""
+"""Positions in partitions, as readers give them: an offset, a time, or one of the ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goqueue.partition import Partition
 
 
 class At(StrEnum):
-    """How a position is named."""
+    """How a position is given."""
 
     OFFSET = "offset"
     TIME = "time"  # the first record that is not older
@@ -23,7 +23,7 @@ class At(StrEnum):
     LATEST = "latest"  # the end of what a reader may see
     NEWEST = "newest"  # the record with the highest timestamp
     RECORDS_END = "records_end"  # after the last record; markers and aborted ones do not count
-    REMOTE_END = "remote_end"  # the end of what has moved to remote storage
+    REMOTE_END = "remote_end"  # the end of what has been moved to remote storage
 
 
 class Position(NamedTuple):
@@ -38,7 +38,7 @@ LATEST = Position(At.LATEST)
 
 
 class Span(NamedTuple):
-    """What to read of one partition: from a position on, and before another if one is given."""
+    """What to read of one partition: from a position, and up to another if one is given."""
 
     partition: int
     begin: Position
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The offset at a position, the epoch it was written in, and the time of its record."""
+    """The offset at a position, its leader epoch, and the timestamp of its record."""
 
     offset: int
     leader_epoch: int
@@ -54,7 +54,7 @@ class FoundOffset(NamedTuple):
 
 
 class Look(Protocol):
-    """Finds the bounds of partitions, wherever they are led."""
+    """Gets the bounds of partitions, wherever they are led."""
 
     def __call__(
         self, topic: Topic, numbers: Sequence[int], *, times_ms: Sequence[int]
@@ -62,16 +62,16 @@ class Look(Protocol):
 
 
 def times_of(positions: Iterable[Position | None]) -> list[int]:
-    """The times that have to be looked for in partitions."""
+    """The timestamps to look up in partitions."""
     times = [one.value for one in positions if one is not None and one.at is At.TIME]
     return list(dict.fromkeys(times))
 
 
 def offset_at(bounds: Bounds, position: Position, *, is_committed_only: bool = True) -> int:
-    """The offset of a position; the end where nothing is as new as a time.
+    """The offset of a position; the end if no record is as new as a timestamp.
 
-    A reader of committed records ends before the first open transaction: what that has written
-    may be committed yet.
+    For readers of committed records it is at most the start of the first open transaction, whose
+    records may still be committed.
     """
     if position.at is At.OFFSET:
         return position.value
@@ -87,7 +87,7 @@ def offset_at(bounds: Bounds, position: Position, *, is_committed_only: bool = T
 async def find_places(
     look: Look, topic: Topic, spans: Sequence[Span], *, is_committed_only: bool
 ) -> list[Place]:
-    """Where to read; an offset that does not exist is refused before anything is read."""
+    """Resolve where to read; an offset that does not exist is refused before the read."""
     times_ms = times_of(position for one in spans for position in (one.begin, one.until))
     bounds = await look(topic, [one.partition for one in spans], times_ms=times_ms)
     return [
@@ -111,7 +111,7 @@ def _place(topic: Topic, span: Span, bounds: Bounds, is_committed_only: bool) ->
 def find_offset(
     partition: Partition, position: Position, *, is_committed_only: bool
 ) -> FoundOffset | None:
-    """What is at a position of a partition that is led here; None if there is nothing."""
+    """Resolve a position in a partition led here; None if there is nothing."""
     record: Record | None = None
     if position.at is At.LATEST:
         is_stable = is_committed_only

@@ -1,7 +1,7 @@
 """Reading records one by one, for front ends that do not take whole batches.
 
-Several partitions are read as one: the record with the oldest timestamp comes first, and inside a
-partition the order is that of its offsets. Damage is stepped over and reported, never hidden.
+Several partitions are read as one: the record with the oldest timestamp comes first, and within a
+partition records are in offset order. Damage is skipped and reported, never hidden.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from goqueue.model.compression import meter
 from goqueue.model.errors import CorruptBatch, GoQueueError, StorageFailed
 from goqueue.partition import AbortedSpans, Partition
 
-READ_BYTES = 64 << 10  # taken from the log at once, or one whole batch where that is larger
-# About what a message, or a header of it, costs in an answer besides its contents.
+READ_BYTES = 64 << 10  # read from the log at once, or one whole batch if that is larger
+# The approximate overhead of a message, or of a header, in a response.
 RECORD_BYTES = 100
-# Batches without anything to hand out, which one read steps over before it takes a rest.
+# Batches without records to return that one read skips before it ends.
 EMPTY_BATCHES_MAX = 1000
-# Bytes of batches, and what they unpack to, that one read goes through; then it ends where it is.
-# The next one goes on there.
+# Bytes of batches, and of their decompressed contents, that one read processes; then it ends.
+# The next read continues there.
 UNPACKED_BYTES_MAX = 64 << 20
 
 
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Offsets that cannot be read any more, and why."""
+    """Offsets that can no longer be read, and the reason."""
 
     partition: Partition
     offset: int
@@ -53,13 +53,13 @@ class Damaged(NamedTuple):
 
 @dataclass(slots=True, weakref_slot=True)
 class Page:
-    """What one read found. `places` says where to go on, in the order they were given."""
+    """The result of one read. `places` are where to continue, in the order they were given."""
 
     records: list[tuple[Partition, Record]] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
-    error: GoQueueError | None = None  # why no more is read of a place now, though there is more
-    room: int = UNPACKED_BYTES_MAX  # what may still be read and unpacked
+    error: GoQueueError | None = None  # why reading of a place stopped although there is more
+    room: int = UNPACKED_BYTES_MAX  # how much may still be read and decompressed
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +86,9 @@ def _is_lost(_: Partition) -> bool:
 
 
 class Reading:
-    """One read that may wait for records; `promise` brings the page, `cancel` ends the wait."""
+    """One read that may wait for records; `promise` resolves to the page, `cancel` ends the
+    wait.
+    """
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Reading:
         is_committed_only: bool = True,
         is_curable: IsCurable = _is_lost,
     ) -> None:
-        """Damage is stepped over, unless it `is_curable`: then it is worth waiting for."""
+        """Damage is skipped, unless it `is_curable`: then the read waits for the repair."""
         self.promise: Promise[Page] = Promise()
         self.cancel: Callable[[], None] = _nothing
         self._places = places
@@ -107,7 +109,7 @@ class Reading:
         self._is_curable = is_curable
 
     def start(self, fetch: _Fetcher, wait_ms: int) -> None:
-        """Read now, and if there is nothing yet, again when there is or when time is up."""
+        """Read now; if there is nothing yet, read again when there is or on timeout."""
         try:
             page = self._read()
         except GoQueueError as error:
@@ -127,7 +129,7 @@ class Reading:
         self.cancel = fetching.cancel
 
     def finish(self) -> None:
-        """End a wait that is still going on, with nothing."""
+        """End a wait that is still in progress, without records."""
         if not self.promise.is_done:
             self.cancel()
             self.promise.resolve(Page(places=list(self._places)))
@@ -135,7 +137,7 @@ class Reading:
     def _arrived(self, results: list[Fetched]) -> None:
         try:
             for result in results:
-                # Damage is met again by the read below, which can step over it.
+                # The read below finds the damage again, and can skip it.
                 if result.error is not None and not isinstance(result.error, CorruptBatch):
                     raise result.error
             page = self._read()
@@ -162,9 +164,9 @@ def read_page(
     is_committed_only: bool = True,
     is_curable: IsCurable = _is_lost,
 ) -> Page:
-    """The oldest records of all places, up to a number and about up to a size.
+    """The oldest records of all places, up to a number and approximately up to a size.
 
-    Unless `is_committed_only` these may be records of transactions that are open or were aborted.
+    Unless `is_committed_only`, they may belong to transactions that are open or aborted.
     """
     page = Page()
     cursors = [_Cursor(place, page, is_curable, is_committed_only) for place in places]
@@ -181,7 +183,7 @@ def read_page(
 def _fill(page: Page, cursors: list[_Cursor], *, records_max: int, bytes_max: int) -> None:
     """Take the oldest records of all cursors."""
     heap: list[tuple[int, int]] = []
-    # Where there is no room for all, those come first that others came before the last time.
+    # If not all fit, the starting cursor rotates from read to read.
     first = sum(cursor.offset for cursor in cursors) % max(1, len(cursors))
     for number in (*range(first, len(cursors)), *range(first)):
         if (head := cursors[number].head()) is not None:
@@ -202,7 +204,7 @@ def _fill(page: Page, cursors: list[_Cursor], *, records_max: int, bytes_max: in
 
 
 class _Cursor:
-    """Walks through one partition, a batch at a time."""
+    """Iterates over one partition, a batch at a time."""
 
     __slots__ = (
         "_aborted",
@@ -251,7 +253,7 @@ class _Cursor:
         return Place(self.partition, self.offset, self._until)
 
     def close(self) -> None:
-        """Let go of the batch, whose iterator refers to this cursor and so to the whole page."""
+        """Release the batch, whose iterator refers to this cursor and so to the whole page."""
         self._records, self._head, self._data = iter(()), None, b""
 
     def _next(self) -> Record | None:
@@ -267,15 +269,15 @@ class _Cursor:
             except CorruptBatch as error:
                 if not error.is_in_all_copies and self._is_curable(self.partition):
                     self._page.error = StorageFailed(
-                        f"A part of {self.partition.name} is damaged on one node and is had again "
-                        "from another; retry."
+                        f"A part of {self.partition.name} is damaged on one node and is being "
+                        "restored from another; retry."
                     )
                     return None
                 self._step_over(error)
         return None
 
     def _next_batch(self) -> BatchHeader | None:
-        """Go to the next batch; None when there is no more, or no room for it."""
+        """Go to the next batch; None if there are no more, or no room for it."""
         if self._page.room <= 0:
             return None
         if self._position >= len(self._data):
@@ -323,10 +325,11 @@ class _Cursor:
             raise
 
     def _step_over(self, error: CorruptBatch) -> None:
-        # Damage in a file says where to go on; records that cannot be decoded end with their batch.
+        # Damage in a file gives the offset to continue at; undecodable records end with their
+        # batch.
         following = self._batch_end if error.next_offset is None else error.next_offset
         following = max(following, self.offset + 1)
-        # Where it comes from are frames that hold what was unpacked.
+        # The traceback holds frames that refer to the decompressed data.
         error.__traceback__ = error.__context__ = error.__cause__ = None
         self._page.damaged.append(Damaged(self.partition, self.offset, following, error))
         self.offset = following
@@ -337,7 +340,7 @@ class _Cursor:
 
 
 def record_size(record: Record) -> int:
-    """About what a record takes in an answer."""
+    """The approximate size of a record in a response."""
     size = len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
     for name, content in record.headers:
         size += len(name) + len(content or b"") + RECORD_BYTES
@@ -349,4 +352,4 @@ def _is_finished(place: Place) -> bool:
 
 
 def _nothing() -> None:
-    """There is nothing to cancel."""
+    """Do nothing: there is nothing to cancel."""

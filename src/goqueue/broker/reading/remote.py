@@ -1,8 +1,8 @@
-"""Reading partitions that other nodes lead.
+"""Remote reads: reading partitions that other nodes lead.
 
-Copies of a partition may lag behind its leader, so whoever has just written something, or knows an
-offset from elsewhere, would not find it in one. Front ends that read records for their clients
-therefore read from leaders, wherever those are, several at a time if need be.
+Followers may lag behind the leader, so a client that has just written a record, or got an offset
+from elsewhere, might not find it in a follower. Front ends that read records for their clients
+therefore read from the leaders, from several at a time if necessary.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
 
-ANSWER_MS = 10_000  # for a node to answer, besides the time that it was told to wait
+ANSWER_MS = 10_000  # for a node to respond, in addition to the wait requested of it
 NO_LEADER = -1
 _NONE = -1
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-# Where partitions begin and end
+# Bounds of partitions
 
 
 class _HasOffset(Protocol):
@@ -44,7 +44,7 @@ class _HasSize(Protocol):
 
 
 class Bounds(Protocol):
-    """What is to be known of a partition before it is read; `Partition` is one itself."""
+    """The bounds of a partition, needed before it is read; `Partition` implements it."""
 
     @property
     def name(self) -> TopicPartition: ...
@@ -75,7 +75,7 @@ class _RemoteLog(NamedTuple):
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
-    """A partition as its leader sees it; `times` are the offsets of the moments asked for."""
+    """A partition as its leader reports it; `times` are the offsets of the requested timestamps."""
 
     leader_epoch: int
     start_offset: int
@@ -83,8 +83,8 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     last_stable_offset: int
     size: int
-    times: list[tuple[int, int]]  # for those who read everything, and what is committed only
-    records_end: int = _NONE  # where it was asked for
+    times: list[tuple[int, int]]  # for readers of everything, and of committed records only
+    records_end: int = _NONE  # if it was requested
 
 
 class _Look(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +94,7 @@ class _Look(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RemoteBounds:
-    """A partition as another node saw it a moment ago."""
+    """The bounds of a partition as another node reported them a moment ago."""
 
     def __init__(self, name: TopicPartition, seen: _Seen, times_ms: Sequence[int]) -> None:
         self.name = name
@@ -110,12 +110,12 @@ class RemoteBounds:
     def find_timestamp(
         self, timestamp: int, *, is_committed_only: bool = False
     ) -> _HasOffset | None:
-        """One of the moments that were asked for."""
+        """Look up one of the requested timestamps."""
         offset = self._times[timestamp][is_committed_only]
         return None if offset == _NONE else _Found(offset)
 
     def records_end(self) -> int:
-        """Where the records end, if that was asked for and the other node can tell."""
+        """Where the records end; the high watermark if that was not requested or not reported."""
         return self.high_watermark if self._records_end == _NONE else self._records_end
 
 
@@ -123,8 +123,8 @@ class RemoteBounds:
 
 
 class _Read(msgspec.Struct, frozen=True, array_like=True):
-    number: int  # of this read among those of the caller, to cancel it by
-    places: list[tuple[bytes, int, int, int]]  # topic, partition, offset, and where to end
+    number: int  # identifies this read among the caller's, to cancel it
+    places: list[tuple[bytes, int, int, int]]  # topic, partition, offset and end
     records_max: int
     bytes_max: int
     wait_ms: int
@@ -135,7 +135,7 @@ _Sent = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], .
 
 
 class _Page(msgspec.Struct, frozen=True, array_like=True):
-    """A page; places are meant by their position in the question."""
+    """A page; places are given by their index in the request."""
 
     records: list[_Sent]
     offsets: list[int]
@@ -152,10 +152,10 @@ Here = Callable[[Reading, int], None]
 
 
 class RemoteReader:
-    """Asks other nodes for records, and answers them."""
+    """Requests records from other nodes, and serves their requests."""
 
     def __init__(self, topics: Topics, leaders: Leaders, peers: Peers, *, start: Here) -> None:
-        """`start` begins a reading of partitions that are led here, for so many milliseconds."""
+        """`start` begins a read of partitions led here, waiting for up to so many milliseconds."""
         self._topics = topics
         self._leaders = leaders
         self._peers = peers
@@ -166,7 +166,7 @@ class RemoteReader:
         peers.serve(PeerKind.READ, self._serve_read)
         peers.listen(PeerKind.READ, self._serve_cancel)
 
-    # Asking
+    # Sending
 
     async def look(
         self,
@@ -177,9 +177,9 @@ class RemoteReader:
         may_guess: bool = False,
         with_records_end: bool = False,
     ) -> list[Bounds]:
-        """The bounds of partitions, as their leaders see them now.
+        """The current bounds of partitions, from their leaders.
 
-        Who `may_guess` gets those of this node's copy where no leader answers.
+        With `may_guess`, use those of this node's replica if no leader responds.
         """
         found: dict[int, Bounds] = {}
         nodes: dict[int, list[int]] = {}
@@ -228,7 +228,7 @@ class RemoteReader:
         return result
 
     def split(self, places: Sequence[Place]) -> dict[int, list[int]]:
-        """The positions of places by the node that leads them."""
+        """The indexes of places, by the node that leads them."""
         nodes: dict[int, list[int]] = {}
         for position, place in enumerate(places):
             name = place.partition.name
@@ -252,7 +252,7 @@ class RemoteReader:
         wait_ms: int,
         is_committed_only: bool,
     ) -> tuple[Promise[Page], Callable[[], None]]:
-        """Have places read by the node that leads them all; and how to give that up."""
+        """Read places at the node that leads them all; also return a function to cancel it."""
         result: Promise[Page] = Promise()
         if node == self._leaders.node_id:
             reading = Reading(
@@ -300,7 +300,7 @@ class RemoteReader:
             return False
         return self._leaders.is_curable(topic.id, partition.name.partition)
 
-    # Answering
+    # Serving
 
     def _led(self, topic_id: bytes, number: int) -> Partition:
         partition = self._topics.get_by_id(topic_id).partition(number)

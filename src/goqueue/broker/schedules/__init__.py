@@ -1,6 +1,6 @@
 """Schedules: messages that wait in `__scheduled` and appear in their topics when they are due.
 
-It offers storing, releasing, cancelling, moving and listing, for a single node and a cluster. A
-message is released exactly once and never early. What a batch of a producer is split into is
-decided in `publishing`.
+It stores, releases, cancels, reschedules and lists messages, on a single node and in a cluster. A
+message is released exactly once and never early. How a producer's batch is split into immediate and
+delayed records is decided in `publishing`.
 """

@@ -1,7 +1,7 @@
-"""What nodes ask each other about schedules: to store, to release, to cancel, to list, to count.
+"""Calls between nodes about schedules: store, release, cancel, list, count.
 
-A call may be heard twice, and must not be carried out twice. Those that change something bear a
-number of their own, by which a second hearing gets the answer of the first.
+A call may be received twice, but must not be carried out twice. Calls that change state have a
+unique number, by which a repeated call gets the response of the first.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition.partition import NO_LEADER
 
 CALLS_REMEMBERED_MAX = 10_000
-APPEND_TIMEOUT_MS = 2_000  # it can be repeated without harm, so nobody waits for long
+APPEND_TIMEOUT_MS = 2_000  # an append is idempotent, so the timeout is short
 
 _encode = msgspec.msgpack.Encoder().encode
 T = TypeVar("T")
 
 
 class Store(msgspec.Struct, frozen=True, array_like=True, tag="store"):
-    """Have messages wait in a partition of schedules; answered with their numbers."""
+    """Store messages in a partition of schedules; the response has their numbers."""
 
     token: int
     number: int
     messages: list[ScheduledMessage]
     transaction: tuple[int, int] | None = None
-    is_one_batch: bool = False  # of a producer, of which all or nothing is stored
+    is_one_batch: bool = False  # of a producer, stored as a whole or not at all
     leader_epoch: int = NO_EPOCH  # of the partition that the batch was sent to
 
 
@@ -57,14 +57,14 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
-    """Cancel messages; answered with why each was refused, if it was."""
+    """Cancel messages; the response has the refusal of each, if any."""
 
     token: int
     schedule_ids: list[str]
 
 
 class List(msgspec.Struct, frozen=True, array_like=True, tag="list"):
-    """A page of what waits on one node."""
+    """Get a page of the messages waiting on one node."""
 
     topic: str | None
     from_ms: int
@@ -74,7 +74,7 @@ class List(msgspec.Struct, frozen=True, array_like=True, tag="list"):
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
-    """How many messages wait on one node."""
+    """Count the messages waiting on one node."""
 
     topic: str | None = None
     from_ms: int = 0
@@ -82,7 +82,7 @@ class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
 
 
 class Stats(msgspec.Struct, frozen=True, array_like=True, tag="stats"):
-    """The figures of one node."""
+    """Get the metrics of one node."""
 
 
 Call = Store | Append | Cancel | List | Count | Stats
@@ -121,7 +121,7 @@ class Owner(Protocol):
 
 
 class ScheduleCalls:
-    """Asks other nodes, and answers them."""
+    """Sends calls to other nodes, and serves theirs."""
 
     def __init__(
         self,
@@ -137,11 +137,11 @@ class ScheduleCalls:
         self._leaders = leaders
         self._peers = peers
         self._owner = owner
-        self._token = random.getrandbits(62)  # so that no earlier life of a node used it
+        self._token = random.getrandbits(62)  # so that no earlier run of a node used it
         self._heard: OrderedDict[tuple[int, int], Promise[Answer]] = OrderedDict()
         peers.serve(PeerKind.SCHEDULES, self._serve)
 
-    # Asking
+    # Sending
 
     def store(
         self,
@@ -154,7 +154,7 @@ class ScheduleCalls:
         leader_epoch: int,
         timeout_ms: int,
     ) -> Promise[list[int]]:
-        """Have messages stored by the owner of a partition of schedules; their numbers."""
+        """Store messages at the owner of a partition of schedules; return their numbers."""
         identity = None if transaction is None else tuple(transaction)
         call = Store(
             self._next_token(),
@@ -195,7 +195,7 @@ class ScheduleCalls:
         return self._ask(node, Stats(), read)
 
     def append(self, topic: Topic, number: int, batch: bytes) -> Promise[None]:
-        """Have a batch of released messages stored by whoever leads a partition, once."""
+        """Store a batch of released messages at the leader of a partition, in one attempt."""
         if self._leaders.is_here(topic, number):
             done: Promise[None] = Promise()
             try:
@@ -231,7 +231,7 @@ class ScheduleCalls:
         self._token += 1
         return self._token
 
-    # Answering
+    # Serving
 
     def _serve(self, node: int, head: bytes, body: memoryview) -> Promise[Answer]:
         call = _call_decoder.decode(head)
@@ -242,7 +242,7 @@ class ScheduleCalls:
             try:
                 heard = self._answer(call, body)
             except GoQueueError as error:
-                # Heard again later it might be carried out, when the caller has gone elsewhere.
+                # A later repetition might be carried out after the caller has tried another node.
                 heard = Promise()
                 heard.reject(error)
             self._heard[node, call.token] = heard
@@ -278,7 +278,8 @@ class ScheduleCalls:
 
     def _store_here(self, call: Store) -> Promise[list[int]]:
         for topic_id in {one.topic_id for one in call.messages}:
-            # Somebody knows the topic already; a message for it must not find it missing here.
+            # The caller already has the topic; a message for it must not be refused as unknown
+            # here.
             if self._topics.find_by_id(topic_id) is None:
                 raise UnknownTopicId(topic_id.hex())
         transaction = None if call.transaction is None else ProducerIdentity(*call.transaction)
@@ -293,7 +294,7 @@ class ScheduleCalls:
     def _append_here(
         self, topic_id: bytes, number: int, batch: bytes | memoryview
     ) -> Promise[Answer]:
-        """Store a batch of released messages, whose sizes were checked when they came."""
+        """Append a batch of released messages, whose sizes were checked when they were accepted."""
         topic = self._topics.find_by_id(topic_id)
         if topic is None:
             raise UnknownTopicId(topic_id.hex())
@@ -302,7 +303,7 @@ class ScheduleCalls:
         refusal = partition.failure or partition.shortage
         if refusal is not None:
             raise refusal
-        own = bytearray(batch)  # The partition stamps it.
+        own = bytearray(batch)  # The partition stamps it in place.
         earlier = partition.producers.check(read_header(own))
         if earlier is not None:
             last_offset = earlier.last_offset
@@ -320,12 +321,12 @@ class ScheduleCalls:
 
 
 def unknown_outcome(error: GoQueueError) -> RequestTimedOut:
-    """What to say when something was written and nobody knows whether it will stay."""
-    return RequestTimedOut(f"Nobody knows whether the messages were scheduled: {error}")
+    """The error when something was written, but may still be lost."""
+    return RequestTimedOut(f"The messages may or may not have been scheduled: {error}")
 
 
 def not_here() -> NotCoordinator:
-    return NotCoordinator("Another node keeps these schedules now; look for it again.")
+    return NotCoordinator("Another node owns these schedules now; find the owner again.")
 
 
 def _mapped(promise: Promise[Answered], read: Callable[[Answered], T]) -> Promise[T]:

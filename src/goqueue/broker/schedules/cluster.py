@@ -1,4 +1,4 @@
-"""Schedules of a whole cluster, as any of its nodes sees them: who owns what, and asking all."""
+"""Schedules of the whole cluster, from any node: finding owners, and calls to all of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import SCHEDULED_TOPIC, ProducerIdentity
 
-STORE_MS_MAX = 5_000  # so long an owner is looked for that takes a message
+STORE_MS_MAX = 5_000  # how long to look for an owner that accepts a message
 STORE_RETRY_MS = 100
-STORE_ATTEMPT_MS = 2_000  # one call of a batch that the owner recognises when it comes again
+STORE_ATTEMPT_MS = 2_000  # per attempt to store a batch, which the owner deduplicates
 NOBODY = -1
 
 
 class ScheduleCluster:
-    """Finds the owners of schedules, and asks them."""
+    """Finds the owners of schedules, and calls them."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class ScheduleCluster:
         self._turn = random.getrandbits(16)
         self.calls = ScheduleCalls(clock, topics, leaders, peers, random, owner)
 
-    # Who
+    # Owners
 
     def ids(self) -> ScheduleIds:
         topic = self._topics.find(SCHEDULED_TOPIC)
         if topic is None:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         return ScheduleIds(topic.id)
 
     def partition_count(self) -> int:
         topic = self._topics.find(SCHEDULED_TOPIC)
         if topic is None:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         return len(topic.partitions)
 
     def node_of(self, number: int) -> int:
-        """The node that leads a partition of schedules; -1 while nobody does."""
+        """The node that leads a partition of schedules; -1 if there is none."""
         topic = self._topics.find(SCHEDULED_TOPIC)
         if topic is None or not 0 <= number < len(topic.partitions):
             return NOBODY
@@ -76,14 +76,14 @@ class ScheduleCluster:
         return self.node_of(number)
 
     def others(self) -> list[int]:
-        """The other nodes that own schedules; raise if some have no owner just now."""
+        """The other nodes that own schedules; raise if some partition has no owner now."""
         nodes = {self.node_of(number) for number in range(self.partition_count())}
         if NOBODY in nodes:
             raise CoordinatorNotAvailable("Some of the schedules have no owner now; retry.")
         return sorted(nodes - {self._leaders.node_id})
 
     def some_number(self, own: Sequence[int]) -> int:
-        """A partition to store in: one of our own, or one that is led."""
+        """A partition to store in: one led by this node if possible, else any with a leader."""
         self._turn += 1
         if own:
             return own[self._turn % len(own)]
@@ -92,7 +92,7 @@ class ScheduleCluster:
         return led[self._turn % len(led)] if led else self._turn % count
 
     def epoch_of(self, topic_id: bytes, number: int) -> int:
-        """The newest leader epoch of a topic's partition that this node knows."""
+        """The newest leader epoch of a topic's partition in this node's metadata."""
         topic = self._topics.find_by_id(topic_id)
         if topic is None or not 0 <= number < len(topic.partitions):
             return NO_EPOCH
@@ -110,11 +110,11 @@ class ScheduleCluster:
         timeout_ms: int,
         check: Callable[[], None],
     ) -> None:
-        """Have the delayed records of one producer's batch stored by whoever owns a partition.
+        """Store the delayed records of one producer's batch at the owner of a partition.
 
-        If the producer has an id the owner recognises a batch that it has, so that one whose
-        outcome is unknown is sent again, here or to the next owner. `check` is called before each
-        attempt, and raises when this node may not store it any more.
+        If the producer has an id, the owner recognises a batch that it already has, so a batch with
+        an unknown outcome is sent again, to the same or the next owner. `check` is called before
+        each attempt, and raises if this node may no longer store the batch.
         """
         is_repeatable = messages[0].origin is not None
         deadline_ms = self._clock.now_ms() + timeout_ms
@@ -151,10 +151,10 @@ class ScheduleCluster:
         transaction: ProducerIdentity | None = None,
         is_one_batch: bool = False,
     ) -> tuple[int, list[int]]:
-        """Have messages stored in a partition, or in any; which it was, and their numbers.
+        """Store messages in a given partition, or in any; return the partition and their numbers.
 
-        An owner that refuses has stored nothing, so another attempt is made. Whoever gives no
-        answer may have stored them.
+        An owner that refuses has stored nothing, so the call is retried. An owner that does not
+        respond may have stored them.
         """
         deadline_ms = self._clock.now_ms() + STORE_MS_MAX
         while True:
@@ -212,7 +212,7 @@ class ScheduleCluster:
         self._clock.call_later(STORE_RETRY_MS, lambda: promise.resolve(None))
         return promise
 
-    # Asking all
+    # Calls to all owners
 
     async def page(
         self, *, topic: str | None, from_ms: int, until_ms: int, limit: int, after: str
@@ -244,7 +244,7 @@ class ScheduleCluster:
         return sum([await one for one in asked])
 
     async def stats(self) -> ScheduleStats:
-        """The figures of all owners; percentiles are those of the node where they are worst."""
+        """The metrics of all owners; each percentile is the worst of any node."""
         asked = [self.calls.stats(node) for node in self.others()]
         found = [await one for one in asked] + [self._owner.stats_here()]
         dues_ms = [one.next_due_ms for one in found if one.next_due_ms is not None]
@@ -261,7 +261,7 @@ class ScheduleCluster:
         )
 
     async def cancel(self, schedule_ids: Sequence[str]) -> list[GoQueueError | None]:
-        """Have messages cancelled by their owners; for each why it was refused, if it was."""
+        """Cancel messages at their owners; return the refusal of each, if any."""
         outcomes: list[GoQueueError | None] = [None] * len(schedule_ids)
         by_node: dict[int, list[int]] = {}
         for place, schedule_id in enumerate(schedule_ids):

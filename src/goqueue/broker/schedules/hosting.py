@@ -1,8 +1,8 @@
-"""Partitions of schedules in a cluster: a node releases what is in those that it leads.
+"""Partitions of schedules in a cluster: a node releases the messages in those that it leads.
 
-Whoever begins to lead one reads it, a piece at a time, to its end: the leader's log is the truth.
-Then it becomes the producer of that partition in a new epoch, finishes what its predecessor has
-begun, and releases what is due. Whoever ceases to lead stops at once.
+A new leader replays the partition to its end, a piece at a time: the leader's log is authoritative.
+Then it becomes the producer of that partition in a new epoch, finishes the releases its predecessor
+began, and releases what is due. A leader that loses leadership stops at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Tools(NamedTuple):
-    """What every partition's owner needs."""
+    """The dependencies of every hosted partition."""
 
     clock: Clock
     disk: Disk
@@ -36,18 +36,18 @@ class Tools(NamedTuple):
     send: Send
     is_full: Callable[[], bool]
     lateness: Lateness
-    is_unfit: Callable[[bytes, int], bool]  # whether a copy has a hole that others need not have
+    is_unfit: Callable[[bytes, int], bool]  # whether a replica has a hole that others may not have
 
 
 class HostedLog:
-    """One partition that this node leads, from the beginning of that to its end."""
+    """One partition that this node leads, from the start of its leadership to the end."""
 
     def __init__(self, tools: Tools, partition: Partition, topic_id: bytes) -> None:
         self._tools = tools
         self._partition = partition
         self._topic_id = topic_id
         self.number = partition.name.partition
-        self.is_ready = False  # everything is known that waits
+        self.is_ready = False  # the whole log has been replayed
         self.is_closed = False
         self._is_taking_over = False
         self._begin_log()
@@ -70,7 +70,7 @@ class HostedLog:
         self.releaser.lateness = tools.lateness
 
     def load(self) -> None:
-        """Read the log, and then release what is in it."""
+        """Replay the log, then release what is due."""
         if not self.is_closed:
             self._load_some(self.log.loading())
 
@@ -91,8 +91,8 @@ class HostedLog:
         if self.is_closed:
             return
         if self._tools.is_unfit(self._topic_id, self.number):
-            # What is in the hole would be missing, or what was cancelled be released.
-            _log.error("%s has a hole here; another node is to release", self._partition.name)
+            # Messages in the hole would be lost, and messages cancelled in it would be released.
+            _log.error("%s has a hole here; another node must release", self._partition.name)
             self._tools.clock.call_later(RETRY_MS, self._loaded)
             return
         self.is_ready = True
@@ -116,13 +116,13 @@ class HostedLog:
         if self.is_closed:
             return
         if producer is None:
-            _log.warning("%s: nothing is released yet: %s", self._partition.name, error)
+            _log.warning("%s: releases have not started: %s", self._partition.name, error)
             self._tools.clock.call_later(RETRY_MS, self._take_over)
         else:
             self.releaser.start(producer)
 
     def close(self) -> Promise[None]:
-        """Stop; resolves when no file of the log's is in use any more."""
+        """Stop; resolves when no file of the log is in use."""
         self.is_closed, self.is_ready = True, False
         self.releaser.close()
         return self.log.close()
@@ -135,11 +135,11 @@ class ScheduleHosting:
         self._tools = tools
         self._hosted: dict[int, HostedLog] = {}
         self._closed: dict[int, Promise[None]] = {}
-        self.dead_lettered = 0  # by those that were led earlier
+        self.dead_lettered = 0  # by partitions that were led earlier
         self.dropped = 0
 
     def __iter__(self) -> Iterator[HostedLog]:
-        """Those of which everything is known."""
+        """Those that are fully loaded."""
         return iter([one for one in self._hosted.values() if one.is_ready])
 
     def find(self, number: int) -> HostedLog | None:
@@ -147,9 +147,9 @@ class ScheduleHosting:
         return hosted if hosted is not None and hosted.is_ready else None
 
     def check_loaded(self) -> None:
-        """Refuse who asks about all that this node leads while some of it is being read."""
+        """Refuse calls about all partitions led here while some are still loading."""
         if not all(one.is_ready for one in self._hosted.values()):
-            raise CoordinatorLoading("Schedules are being read; retry.")
+            raise CoordinatorLoading("Schedules are being loaded; retry.")
 
     def lead(self, partition: Partition) -> None:
         topic = self._tools.topics.get(SCHEDULED_TOPIC)
@@ -169,7 +169,7 @@ class ScheduleHosting:
             self._closed[hosted.number] = _both(self._closed.get(hosted.number), hosted.close())
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Close everything, then call `done`."""
+        """Close all partitions, then call `done`."""
         for hosted in list(self._hosted.values()):
             self._closed[hosted.number] = hosted.close()
         left = [one for one in self._closed.values() if not one.is_done]
@@ -188,7 +188,7 @@ class ScheduleHosting:
 
 
 def _both(earlier: Promise[None] | None, later: Promise[None]) -> Promise[None]:
-    """Resolves when both are: a partition may be led and lost again before the first is closed."""
+    """Resolves when both are: leadership may be lost twice before the first close completes."""
     if earlier is None or earlier.is_done:
         return later
     result: Promise[None] = Promise()

@@ -1,9 +1,9 @@
-"""Waiting for the outcome of releases that are under way.
+"""Waiting for the outcome of releases in progress.
 
-A message in flight can no longer be cancelled, but nobody knows yet that it will appear: what was
-written for its release may be lost with this node, or refused, and then it waits as before and can
-be cancelled. Whoever asks meanwhile must not be told that it was released. He waits until it was,
-or until it can be changed again.
+A message in flight can no longer be cancelled, but its release is not certain: what was written for
+it may be lost with this node, or refused, and then the message waits as before and can be
+cancelled. Until then, a caller must not be answered that it was released. The call waits until the
+message is released, or can be changed again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
-FLIGHT_MS_MAX = 5_000  # so long somebody waits, shorter than nodes wait for each other's answers
+FLIGHT_MS_MAX = 5_000  # the longest wait, shorter than the timeout of calls between nodes
 
 
 class Flights:
-    """The messages of one log whose releases somebody waits for, as many as are in flight."""
+    """The in-flight messages of one log whose outcome callers await."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waits: dict[int, tuple[Promise[None], Handle]] = {}
 
     def of(self, agenda: Agenda, number: int) -> Promise[None]:
-        """Resolves when a message is in flight no longer, or when that takes too long."""
+        """Resolves when a message is no longer in flight, or on timeout."""
         wait = self._waits.get(number)
         if wait is None:
             late = self._clock.call_later(FLIGHT_MS_MAX, partial(self._end, number))
@@ -35,12 +35,12 @@ class Flights:
         return wait[0]
 
     def close(self) -> None:
-        """Let nobody wait any longer, for the log has another owner."""
+        """End all waits, because the log has another owner."""
         for number in list(self._waits):
             self._landed(number)
 
     def _landed(self, number: int) -> None:
-        # Those who wait change the agenda, which is in the middle of a change now.
+        # Waiting callers change the agenda, which is in the middle of a change now.
         self._clock.call_soon(partial(self._end, number))
 
     def _end(self, number: int) -> None:
@@ -52,7 +52,8 @@ class Flights:
 
 
 def under_way(schedule_id: str) -> RequestTimedOut:
-    """What to say while nobody knows whether a message will be released."""
+    """The error while the release of a message is in progress."""
     return RequestTimedOut(
-        f"The message scheduled as {schedule_id!r} is being released, which is not sure yet; retry."
+        f"The message scheduled as {schedule_id!r} is being released; its outcome is not certain "
+        "yet; retry."
     )

@@ -1,4 +1,4 @@
-"""Records that are to appear later, checked and made into messages that wait."""
+"""Validates delayed records and converts them to scheduled messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER, SCHEDULE_ID_HEADER})
 
 
 class Delayed(NamedTuple):
-    """A record that is to appear at a time; without a partition, one is chosen then."""
+    """A record with a due time; without a partition, one is chosen at release."""
 
     record: Record
     due_ms: int
@@ -32,9 +32,9 @@ class Delayed(NamedTuple):
 def to_messages(
     topic: Topic, delayed: Sequence[Delayed], *, now_ms: int, origin: Origin | None = None
 ) -> list[ScheduledMessage]:
-    """The messages of one call; one record that makes no sense refuses them all."""
+    """Convert the records of one call; one invalid record refuses them all."""
     if not delayed:
-        raise InvalidRequest("Nothing is to be scheduled; send at least one record.")
+        raise InvalidRequest("There is nothing to schedule; send at least one record.")
     check_due(max(one.due_ms for one in delayed), now_ms=now_ms)
     for partition in {one.partition for one in delayed}:
         if partition != PARTITION_OPEN:
@@ -50,7 +50,7 @@ def to_messages(
         if key is None and needs_key:
             raise InvalidRecord(f"Topic {name!r} is compacted; give each record a key.")
         if headers:
-            # Most have one, which asks for the delay and is not to be delivered.
+            # Most have exactly one header, which requests the delay and is not delivered.
             is_only = len(headers) == 1 and headers[0][0] in _OWN_HEADERS
             headers = () if is_only else _delivered(headers)
         messages.append(
@@ -66,7 +66,7 @@ def _delivered(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 
 
 def pieces(messages: Sequence[ScheduledMessage]) -> Iterator[Sequence[ScheduledMessage]]:
-    """The messages in runs that each make one batch."""
+    """Split messages into runs that each make one batch."""
     start, size = 0, 0
     for stop, message in enumerate(messages, 1):
         size += len(message.value or b"") + len(message.key or b"")

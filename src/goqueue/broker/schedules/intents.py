@@ -1,14 +1,14 @@
-"""Releasing in a cluster: each batch is named in the log of schedules before it is sent.
+"""Releases in a cluster: each batch is recorded in the schedule log before it is sent.
 
-The messages of a batch, the producer that writes it and its sequence number are one record, the
-intent. When that is committed the batch goes to whoever leads its topic's partition, again and
-again until it is known to be there; then the messages are over. A node that takes over finds the
-last intent of each partition and sends the same batch once more: the leader over there knows it by
-its sequence number, so it is stored once, whoever sent it and however often. Nobody who was deposed
-can begin another batch, because the intent for it would not be committed.
+The messages of a batch, its producer and its sequence number form one record, the intent. Once the
+intent is committed, the batch is sent to the leader of its topic's partition until it is confirmed
+there; then the messages are marked as released. A node that takes over finds the last intent of
+each partition and sends the same batch again. The leader deduplicates it by its sequence number, so
+it is stored once, whichever node sent it and however often. A deposed node cannot begin another
+batch, because its intent would not be committed.
 
-New batches are written in a new epoch of the producer, of which there is one for each partition of
-schedules. An epoch is told to the cluster, so that two nodes never have the same.
+New batches are written in a new epoch of the producer, of which each partition of schedules has
+one. Epochs are allocated through the cluster's metadata, so that no two nodes have the same.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import ProducerIdentity
 
-SEND_RETRY_MS = 100  # after a refusal or a lost answer
+SEND_RETRY_MS = 100  # after a refusal or a lost response
 UNREADABLE_RETRY_MS = 60_000
 
 _log = logging.getLogger(__name__)
 
-# Has a batch stored by whoever leads a partition, once; resolves when it is committed.
+# Stores a batch at the leader of a partition, in one attempt; resolves when it is committed.
 Send = Callable[[Topic, int, bytes], Promise[None]]
 
 
 class IntentReleaser(Releaser):
-    """Carries due messages from one log of schedules to topics that are led anywhere."""
+    """Moves due messages from one schedule log to topics led by any node."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class IntentReleaser(Releaser):
         send: Send,
         renew: Callable[[], None],
     ) -> None:
-        """`renew` asks for a new epoch, which `start` is called with."""
+        """`renew` requests a new epoch, with which `start` is called."""
         super().__init__(clock, topics, [log], ids, is_full=is_full)
         self._log = log
         self._send_batch = send
@@ -64,12 +64,12 @@ class IntentReleaser(Releaser):
         self._left_over: list[Intent] = []
         self._is_renewing = False
 
-    # Taking over
+    # Take-over
 
     def find_left_over(self) -> None:
-        """Find the batches of which nobody knows whether they were sent.
+        """Find batches with an intent but no known outcome.
 
-        Their messages can neither be cancelled nor moved from now on.
+        From now on their messages can be neither cancelled nor rescheduled.
         """
         agenda = self._log.agenda
         for intent in list(agenda.intents.values()):
@@ -82,7 +82,7 @@ class IntentReleaser(Releaser):
                 agenda.hold(number)
 
     def start(self, producer: NamedProducer) -> None:
-        """Finish what was begun, and begin to release, as this producer."""
+        """Finish pending releases, then begin new ones, as this producer."""
         self._is_renewing = False
         super().start(producer)
         left_over, self._left_over = self._left_over, []
@@ -90,7 +90,7 @@ class IntentReleaser(Releaser):
             self._resume(intent)
 
     def close(self) -> None:
-        """Release nothing more, for another node does."""
+        """Release nothing more, because another node does."""
         self._stopped = _nothing
         if self._timer is not None:
             self._timer.cancel()
@@ -110,7 +110,7 @@ class IntentReleaser(Releaser):
             self._abandon(intent.lane, waiting, _nothing)
             return
         if len(waiting) < len(intent.numbers):
-            # An end is written when the whole batch is committed in its topic.
+            # An end is written only when the whole batch is committed in its topic.
             self._end(waiting)
             return
         batch = self._read_batch(intent)
@@ -121,7 +121,7 @@ class IntentReleaser(Releaser):
         lane.is_busy = True
         self._messages += len(batch)
         self._bytes += sum(one.size for one in batch)
-        # Everything that was found in the log comes before its end, this intent too.
+        # Everything replayed from the log, this intent included, precedes its end offset.
         self._send_when_committed(lane, batch, intent, self._log.partition.end_offset - 1)
 
     def _read_batch(self, intent: Intent) -> list[Release] | None:
@@ -131,7 +131,7 @@ class IntentReleaser(Releaser):
             try:
                 message = self._log.read(number)
             except (CorruptBatch, GoQueueError) as error:
-                _log.error("%s: a release cannot go on: %s", self._log.partition.name, error)
+                _log.error("%s: a release cannot continue: %s", self._log.partition.name, error)
                 return None
             if message is None:
                 _log.error("%s: the message %d is gone", self._log.partition.name, number)
@@ -147,7 +147,7 @@ class IntentReleaser(Releaser):
         try:
             self._log.end(numbers, is_released=True)
         except GoQueueError as error:
-            _log.warning("releases cannot be marked as such yet: %s", error)
+            _log.warning("releases cannot be recorded yet: %s", error)
             self._clock.call_later(RETRY_MS, lambda: self._end(numbers))
 
     # Sending
@@ -161,7 +161,7 @@ class IntentReleaser(Releaser):
         return self._topics.find_by_id(lane.topic.id) is None
 
     def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
-        """All of them: they are committed when the intent is, which comes after them."""
+        """All of them: they precede the intent in the log, so they are committed when it is."""
         return entries
 
     def _send(self, lane: Lane) -> None:
@@ -203,7 +203,7 @@ class IntentReleaser(Releaser):
             if error is None:
                 self._carry(lane, batch, intent)
                 return
-            # The intent is in the log, and is committed when there are replicas enough.
+            # The intent is in the log, and will be committed when there are enough replicas.
             self._clock.call_later(
                 SEND_RETRY_MS, lambda: self._send_when_committed(lane, batch, intent, offset)
             )
@@ -212,7 +212,7 @@ class IntentReleaser(Releaser):
             self._log.partition.when_committed(offset, committed)
 
     def _carry(self, lane: Lane, batch: list[Release], intent: Intent) -> None:
-        """Send a batch until it is known to be in its topic, or the topic is gone."""
+        """Send a batch until it is confirmed in its topic, or the topic is gone."""
         if self._is_closed:
             return
         topic = self._topics.find_by_id(intent.topic_id)
@@ -222,7 +222,7 @@ class IntentReleaser(Releaser):
             return
         lane = self._lane(topic, intent.partition)
         identity = ProducerIdentity(intent.producer_id, intent.epoch)
-        # By the clock of the node that began with it the batch was due; ours may be behind.
+        # The batch was due by the clock of the node that began it; this node's may be behind.
         now_ms = max(self._clock.wall_ms(), *(one.due_ms for one in batch))
         encoded = release_batch(
             lane, batch, self._ids, identity, base_sequence=intent.base_sequence, now_ms=now_ms
@@ -239,8 +239,8 @@ class IntentReleaser(Releaser):
         if error is None or isinstance(error, DuplicateSequence):
             self._committed(lane, batch, None)
         elif isinstance(error, OutOfOrderSequence):
-            # The topic has lost batches of ours, by an election that was allowed to lose records,
-            # and refuses this one for good. The next epoch begins to count anew.
+            # The topic lost batches of this producer in an unclean leader election, and refuses
+            # this one permanently. The next epoch starts at sequence zero.
             _log.error("%s: %s", lane.partition.name, error)
             self._drop(lane, batch, intent)
             if not self._is_renewing:
@@ -248,14 +248,14 @@ class IntentReleaser(Releaser):
                 self._renew()
         elif isinstance(error, GoQueueError):
             if not error.retryable:
-                _log.warning("%s: a release must wait: %s", lane.partition.name, error)
+                _log.warning("%s: a release is delayed: %s", lane.partition.name, error)
             delay_ms = SEND_RETRY_MS if error.retryable else RETRY_MS
             self._clock.call_later(delay_ms, lambda: self._carry(lane, batch, intent))
         else:
             raise error
 
     def _drop(self, lane: Lane, batch: list[Release], intent: Intent) -> None:
-        """A batch will never be stored where it was to go; its messages are to be sent anew."""
+        """Drop a batch that can never be stored at its destination; its messages are sent anew."""
         self._leave(batch)
 
         def dropped() -> None:
@@ -264,7 +264,7 @@ class IntentReleaser(Releaser):
         self._abandon(intent.lane, intent.numbers, dropped)
 
     def _abandon(self, lane: LaneKey, numbers: Iterable[int], done: Callable[[], None]) -> None:
-        """Let messages be due again, once it is sure that nobody goes on with their intent."""
+        """Make messages due again, once it is certain that no node continues their intent."""
         if self._is_closed:
             return
         held = list(numbers)
@@ -295,4 +295,4 @@ class IntentReleaser(Releaser):
 
 
 def _nothing() -> None:
-    """Nobody waits for the end."""
+    """Do nothing: no caller waits for the end."""

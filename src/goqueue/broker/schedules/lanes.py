@@ -1,4 +1,4 @@
-"""Messages on their way from the logs of schedules to one partition of their topic."""
+"""Messages in flight from the schedule logs to one partition of their topic."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
-BATCH_RECORDS_MAX = 500  # so that one batch keeps nobody else waiting for long
+BATCH_RECORDS_MAX = 500  # so that one batch does not delay others for long
 BATCH_BYTES_MAX = 512 << 10
-RECORD_BYTES = 64  # of a record besides its contents, with the schedule id
+RECORD_BYTES = 64  # overhead of a record, including the schedule id
 
 
 class Release(NamedTuple):
-    """One message on its way to its topic."""
+    """One message in flight to its topic."""
 
     log: ScheduleLog
     number: int
     due_ms: int
     message: ScheduledMessage
     size: int
-    reason: str = ""  # why it goes to the dead letters instead
+    reason: str = ""  # why it is dead-lettered instead
 
 
 class Lane:
-    """What goes to one partition: one batch on its way, the rest in line."""
+    """The releases for one partition: one batch in flight, the rest queued."""
 
     __slots__ = ("epoch", "is_busy", "key", "partition", "sequence", "topic", "waiting")
 
@@ -45,13 +45,13 @@ class Lane:
         self.topic = topic
         self.partition = partition
         self.key: LaneKey = (topic.id, partition.name.partition)
-        self.epoch = -1  # of the producer in which the sequence numbers are counted
+        self.epoch = -1  # of the producer, to which the sequence numbers belong
         self.waiting: deque[Release] = deque()
         self.is_busy = False
         self.sequence = 0
 
     def take_batch(self, now_ms: int) -> tuple[list[Release], list[Release]]:
-        """The next ones to be sent, and those that are not due, for the clock was set back."""
+        """The next releases to send, and those no longer due because the clock was set back."""
         room = min(BATCH_BYTES_MAX, self.partition.settings.message_bytes_max)
         waiting = self.waiting
         batch: list[Release] = []
@@ -67,7 +67,7 @@ class Lane:
 
 
 def message_size(message: ScheduledMessage) -> int:
-    """About how many bytes a message has in a batch."""
+    """The approximate size of a message in a batch, in bytes."""
     size = RECORD_BYTES
     if message.key is not None:
         size += len(message.key)
@@ -87,7 +87,7 @@ def release_batch(
     base_sequence: int,
     now_ms: int,
 ) -> bytearray:
-    """Messages as a batch of our own producer, each with its schedule id."""
+    """Encode messages as a batch of the broker's producer, each with its schedule id."""
     codec = lane.partition.settings.compression or Compression.NONE
     records = released_records(
         [
@@ -111,7 +111,7 @@ def release_batch(
 
 
 def _headers(release: Release, now_ms: int) -> tuple[Header, ...]:
-    """The headers of a dead letter, which say why it is one."""
+    """The headers of a dead letter, which give the reason."""
     message = release.message
     origin = Origin(message.topic, message.partition, UNKNOWN, "", release.reason, 0, now_ms)
     return (*message.headers, *write_origin(origin))

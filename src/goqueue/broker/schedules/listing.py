@@ -1,7 +1,7 @@
-"""What can be asked of schedules; lists and counts of what waits, a block of entries at a time.
+"""Queries on schedules: lists and counts of waiting messages, a block of entries at a time.
 
-A bucket in the far future may hold a million entries in no order, so a list looks through whole
-buckets and keeps the earliest. Between two blocks everybody else has a turn.
+A bucket in the far future may hold a million unordered entries, so a list scans whole buckets and
+keeps the earliest. Between two blocks it yields to the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Place = tuple[int, int, int]  # due time, log and number
 
 
 class Schedule(NamedTuple):
-    """A message that waits, for whoever asks."""
+    """A waiting message, as returned to callers."""
 
     id: str
     topic: str
@@ -36,7 +36,7 @@ class Schedule(NamedTuple):
 
 
 class ScheduleStats(NamedTuple):
-    """Counts since the topic was made, except those of `dropped` and lateness: since the start."""
+    """Counts since the topic was created, except `dropped` and lateness: since the node started."""
 
     pending: int
     released: int
@@ -50,7 +50,7 @@ class ScheduleStats(NamedTuple):
 
 
 class ScheduledEntry(NamedTuple):
-    """One line of a list of schedules."""
+    """One entry in a list of schedules."""
 
     id: str
     topic: str
@@ -58,21 +58,21 @@ class ScheduledEntry(NamedTuple):
 
 
 class SchedulePage(NamedTuple):
-    """Entries by due time; `next_cursor` goes on after them, and is empty at the end."""
+    """Entries by due time; `next_cursor` continues after them, and is empty at the end."""
 
     entries: list[ScheduledEntry]
     next_cursor: str
 
 
 class Wanted(NamedTuple):
-    """Which schedules are meant: those of one topic or all, due in a stretch of time."""
+    """A filter: schedules of one topic or all, due within a time range."""
 
     topic: str | None = None
     from_ms: int = 0
     until_ms: int = NEVER_MS
 
     def pick(self, agenda: Agenda, block: array[int]) -> list[Entry]:
-        """Those among the entries of a block that are meant and still count."""
+        """The entries of a block that match and are still valid."""
         topic, from_ms, until_ms = self
         return [
             (due_ms, number)
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
 
 
 class ScheduleListing:
-    """Looks through the agendas of all logs."""
+    """Scans the agendas of all logs."""
 
     def __init__(self, clock: Clock, logs: list[ScheduleLog], ids: ScheduleIds) -> None:
         self._clock = clock
@@ -92,9 +92,9 @@ class ScheduleListing:
         self._ids = ids
 
     async def page(self, wanted: Wanted, *, limit: int, after: str) -> SchedulePage:
-        """The first entries that are wanted, by due time, after a cursor."""
+        """The first matching entries, by due time, after a cursor."""
         if not 1 <= limit <= LIST_MAX:
-            raise InvalidRequest(f"A list has from 1 to {LIST_MAX} entries, not {limit}.")
+            raise InvalidRequest(f"The limit of a list is 1 to {LIST_MAX}, not {limit}.")
         cursor = self._read_cursor(after) if after else (0, -1, -1)
         wanted = wanted._replace(from_ms=max(wanted.from_ms, cursor[0]))
         earliest = _Earliest(limit + 1)
@@ -108,7 +108,7 @@ class ScheduleListing:
             for due_ms, log, number in places[:limit]
         ]
         next_cursor = f"{entries[-1].due_ms}~{entries[-1].id}" if len(places) > limit else ""
-        # Some may have been released or cancelled while the others were looked for.
+        # Some may have been released or cancelled during the scan.
         return SchedulePage([entry for entry in entries if entry.topic], next_cursor)
 
     async def _collect(
@@ -131,11 +131,11 @@ class ScheduleListing:
             agenda.timetable.readers -= 1
 
     async def count(self, wanted: Wanted) -> int:
-        """How many are wanted."""
+        """The number of matching messages."""
         count = 0
         for log in self._logs.values():
             agenda = log.agenda
-            seen: set[int] = set()  # Only what was moved can have two entries.
+            seen: set[int] = set()  # Only a rescheduled message can have two entries.
             agenda.timetable.readers += 1
             try:
                 for _, blocks in agenda.blocks(wanted.from_ms, wanted.until_ms):
@@ -152,7 +152,7 @@ class ScheduleListing:
         return count
 
     def _pause(self) -> Promise[None]:
-        """Let others have their turn."""
+        """Yield to the event loop."""
         promise: Promise[None] = Promise()
         self._clock.call_soon(lambda: promise.resolve(None))
         return promise
@@ -164,16 +164,16 @@ class ScheduleListing:
             return int(due), log, number
         except (ValueError, UnknownSchedule):
             raise InvalidRequest(
-                f"{text[:60]!r} is no cursor; send the one that came with the page before."
+                f"{text[:60]!r} is not a cursor; send the one of the previous page."
             ) from None
 
 
 class _Earliest:
-    """The earliest of many places, so many and each once."""
+    """Keeps the earliest places of many, up to a limit, each once."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._heap: list[_Place] = []  # with turned signs, so that the latest comes first
+        self._heap: list[_Place] = []  # negated, so that the latest is at the top
         self._known: set[_Place] = set()
 
     def add(self, place: _Place) -> None:
@@ -188,7 +188,7 @@ class _Earliest:
             self._known.discard(heappushpop(self._heap, turned))
 
     def has_all_before(self, due_ms: int) -> bool:
-        """Whether nothing that is due from this time on can still be among them."""
+        """Whether nothing due from this time on can still be included."""
         return len(self._heap) == self._count_max and due_ms > -self._heap[0][0]
 
     def places(self) -> list[_Place]:

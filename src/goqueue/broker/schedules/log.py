@@ -1,12 +1,12 @@
-"""One partition of the topic of scheduled messages, with the agenda that it feeds.
+"""One partition of the topic of scheduled messages, with the agenda built from it.
 
-The broker is the only writer here, so the number of a message, its offset, is known before it is
-written. The agenda is told of a record in the same turn in which the record is appended; it is
-therefore always as far as the log, and a checkpoint can be taken at any moment.
+The broker is the only writer here, so the number of a message, its offset, is determined before it
+is written. The agenda is updated in the same event-loop turn in which a record is appended; it is
+therefore always in step with the log, and a checkpoint can be taken at any time.
 
-Messages of a transaction are the exception. They are scheduled when the marker that commits them
-is committed itself: were they released before, a crash could take the marker back. From the
-marker to that moment the agenda is behind the log, and no checkpoint is taken.
+Messages of a transaction are the exception. They are scheduled when their commit marker is itself
+committed: if they were released earlier, a crash could undo the marker. From the marker to that
+moment the agenda is behind the log, and no checkpoint is taken.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
 
-# After a start a message is found by looking through its batch, so batches are not large.
+# After a restart a message is found by scanning its batch, so batches are kept small.
 BATCH_RECORDS_MAX = 250
 BATCH_BYTES_MAX = 256 << 10
 ENDS_PER_BATCH_MAX = 2000
 SYNC_POLL_MS = 100
-ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction in one turn of the event loop
+ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction, per event-loop turn
 READ_RETRY_MS = 1000
-LOAD_STEP_BYTES = 256 << 10  # read in one turn of the event loop, where others have theirs
+LOAD_STEP_BYTES = 256 << 10  # read per event-loop turn
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 
 class ScheduleLog:
-    """Stores scheduled messages and what happens to them, and finds them again."""
+    """Stores scheduled messages and their state changes, and looks them up."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ScheduleLog:
         topic_id: bytes,
         is_replica: bool = False,
     ) -> None:
-        """A replica's log may have changed since its checkpoint, under another leader."""
+        """With replication, the log may have changed since its checkpoint, under another leader."""
         self.partition = partition
         self.number = partition.name.partition
         self._clock = clock
@@ -97,10 +97,10 @@ class ScheduleLog:
         self._is_replica = is_replica
         self.is_closed = False
         self._closed: Promise[None] = Promise()
-        self._threads = 0  # that are at the files just now
+        self._threads = 0  # that use the files now
         self._folder = f"schedules/{self.number}"
         self.agenda = self._new_agenda()
-        self.clean_epoch = -1  # as the checkpoint says that this start found
+        self.clean_epoch = -1  # as in the checkpoint found at this start
         self._places = Places(partition)
         self._checkpoint_offset = partition.start_offset
         self._checkpoint_ms = 0
@@ -116,12 +116,12 @@ class ScheduleLog:
     # Opening
 
     def load(self) -> None:
-        """Know what the log says: from the checkpoint, and from the records after it."""
+        """Build the agenda from the checkpoint and the records after it."""
         for _ in self.loading():
             pass
 
     def loading(self) -> Iterator[None]:
-        """The same, a piece with each step, so that others have their turns."""
+        """The same in steps, which yield to the event loop in between."""
         offset = self._restore()
         if offset is None:
             self.agenda.timetable.restore([], serial_next=1)
@@ -130,14 +130,16 @@ class ScheduleLog:
         self._drop_decided()
 
     def _restore(self) -> int | None:
-        """Begin with the checkpoint, if it can be used; where the log goes on from there."""
+        """Restore a usable checkpoint; return the offset where replay continues."""
         checkpoint = read_checkpoint(self._disk, self._folder, topic_id=self._topic_id)
         if checkpoint is None or not self._is_of_this_log(checkpoint):
             return None
         try:
             self.agenda.restore(checkpoint)
         except (DamagedBucket, OSError) as error:
-            _log.error("the schedules of %s are read anew: %s", self.partition.name, error)
+            _log.error(
+                "the schedules of %s are replayed from the start: %s", self.partition.name, error
+            )
             self.agenda = self._new_agenda()
             return None
         self.clean_epoch = checkpoint.clean_epoch
@@ -145,9 +147,9 @@ class ScheduleLog:
         return checkpoint.offset
 
     def _is_of_this_log(self, checkpoint: Checkpoint) -> bool:
-        """Whether what a checkpoint has seen is what the log says.
+        """Whether a checkpoint was taken of this log.
 
-        Two logs that have a record of the same epoch at the same offset are one up to there.
+        Two logs with a record of the same epoch at the same offset are identical up to there.
         """
         if checkpoint.offset > self.partition.end_offset:
             return False
@@ -159,7 +161,7 @@ class ScheduleLog:
         return epoch == checkpoint.leader_epoch and checkpoint.offset <= end_offset
 
     def rebuild(self) -> None:
-        """Make the buckets anew from the log, because they are damaged."""
+        """Rebuild the buckets from the log, because they are damaged."""
         self.agenda.renew_timetable()
         for _ in self._replay(self.partition.start_offset, self._refile_batch):
             pass
@@ -168,7 +170,7 @@ class ScheduleLog:
         return Agenda(self._disk, self._folder, topic_id=self._topic_id)
 
     def _take_batch(self, header: BatchHeader, batch: Buffer, first: int) -> None:
-        """Take a batch into account from an offset on."""
+        """Apply a batch from an offset on."""
         if header.is_control:
             is_commit = decode_marker(batch).is_commit
             for stretch in self.agenda.end_transaction(header.producer_id, is_commit=is_commit):
@@ -191,7 +193,7 @@ class ScheduleLog:
             self.agenda.refile(record)
 
     def _drop_decided(self) -> None:
-        """Of a transaction that has ended compaction may have removed all, its marker included."""
+        """Drop ended transactions: compaction may have removed all of one, its marker included."""
         for producer_id in self.agenda.pending:
             if self.partition.open_transaction(producer_id) is None:
                 self.agenda.pending.end(producer_id)
@@ -212,7 +214,7 @@ class ScheduleLog:
                     if left <= 0:
                         break
                 else:
-                    offset = end  # Compaction may have left nothing of the last ones.
+                    offset = end  # Compaction may have removed the last batches entirely.
             except CorruptBatch as error:
                 _log.error("%s is damaged: %s", self.partition.name, error)
                 offset = error.next_offset if error.next_offset is not None else end
@@ -221,7 +223,7 @@ class ScheduleLog:
     # Writing
 
     def schedule(self, messages: Sequence[ScheduledMessage]) -> int:
-        """Store messages as one batch; the number of the first. The others follow it."""
+        """Store messages as one batch; return the number of the first. The others follow it."""
         first = self.partition.end_offset
         now_ms = self._clock.wall_ms()
         state, trailer = self._origin_after(first, messages, now_ms)
@@ -238,17 +240,17 @@ class ScheduleLog:
     def _origin_after(
         self, first: int, messages: Sequence[ScheduledMessage], now_ms: int
     ) -> tuple[OriginState | None, tuple[bytes, bytes] | None]:
-        """The state of the producer that these come from, if one is known, and its record."""
+        """The new state of the producer of these messages, if it is identified, and its record."""
         number = first + len(messages) - 1
         state = self.agenda.origins.after(messages[-1], number, now_ms=now_ms)
         return state, None if state is None else (origin_key(state.key), origin_value(state))
 
-    # Who sends what leaders store here
+    # Leaders that store delayed records here
 
     def check_leader(self, source: Source, epoch: int, *, known: int) -> None:
-        """Refuse a former leader, and remember a new one as durably as what it stores next.
+        """Refuse a former leader, and record a new one as durably as what it stores next.
 
-        `known` is the newest epoch that this node's metadata has.
+        `known` is the newest epoch in this node's metadata.
         """
         if self.agenda.leader_epochs.check(source, epoch, known=known):
             now_ms = self._clock.wall_ms()
@@ -258,7 +260,7 @@ class ScheduleLog:
     def forget_sources(
         self, *, before_ms: int, states_max: int, is_known: Callable[[bytes], bool]
     ) -> None:
-        """Forget producers as a partition does, and what is known of topics that are gone."""
+        """Expire producers as a partition does, and the state of topics that are gone."""
         agenda, now_ms = self.agenda, self._clock.wall_ms()
         producers = agenda.origins.expired(
             before_ms=before_ms, states_max=states_max, is_known=is_known
@@ -280,9 +282,9 @@ class ScheduleLog:
     def schedule_pending(
         self, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
     ) -> int:
-        """Store messages of a transaction as one batch, of which it is a participant already.
+        """Store messages of a transaction, already a participant here, as one batch.
 
-        The number of the first; they wait from the commit on.
+        Return the number of the first; they are scheduled from the commit on.
         """
         self.check_open()
         self.agenda.pending.check_room(identity.producer_id)
@@ -306,9 +308,9 @@ class ScheduleLog:
         return first
 
     def ended(self, producer_id: int, *, is_commit: bool, on_active: Callable[[int], None]) -> None:
-        """The marker that ends a producer's transaction here is committed.
+        """Apply the committed marker that ends a producer's transaction here.
 
-        `on_active` is told due times, as messages begin to wait for them.
+        `on_active` is called with due times as messages are scheduled.
         """
         stretches = self.agenda.end_transaction(producer_id, is_commit=is_commit)
         if stretches:
@@ -318,7 +320,7 @@ class ScheduleLog:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the log holds decisions that the agenda does not know yet."""
+        """Whether the log holds decisions that the agenda does not reflect yet."""
         is_open = self.partition.open_transaction
         return bool(self._activating) or any(is_open(one) is None for one in self.agenda.pending)
 
@@ -330,7 +332,7 @@ class ScheduleLog:
             try:
                 due_ms = self._activate(first, until)
             except OSError as error:
-                _log.error("%s must be read again: %s", self.partition.name, error)
+                _log.error("%s must be replayed: %s", self.partition.name, error)
                 self._activating.appendleft((first, last))
                 self._clock.call_later(READ_RETRY_MS, self._activate_some)
                 return
@@ -345,7 +347,7 @@ class ScheduleLog:
             self._clock.call_soon(self._activate_some)
 
     def _activate(self, first: int, last: int) -> int | None:
-        """Let the messages of a stretch wait from now on; the earliest due time."""
+        """Schedule the messages in an offset range; return the earliest due time."""
         earliest: int | None = None
         try:
             for _, batch in self.partition.log.batches(first, until_offset=last + 1):
@@ -362,13 +364,13 @@ class ScheduleLog:
     # Changes
 
     def move(self, number: int, due_ms: int) -> int:
-        """Store a new due time; the offset to wait for."""
+        """Store a new due time; return the offset to wait for."""
         offset = self._write(encode_batch([move_record(number, due_ms, self._clock.wall_ms())]))
         self.agenda.move(number, due_ms)
         return offset
 
     def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
-        """Store that messages wait no longer; the offset to wait for."""
+        """Store that messages no longer wait; return the offset to wait for."""
         now_ms = self._clock.wall_ms()
         moved = self.agenda.moved
         last = -1
@@ -382,7 +384,7 @@ class ScheduleLog:
         return last
 
     def _report(self, report: Callable[[TopicPartition, T], None], what: T) -> None:
-        """Tell an observer when everything that is written now is committed."""
+        """Call an observer when everything written so far is committed."""
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
@@ -391,26 +393,32 @@ class ScheduleLog:
         self.partition.when_committed(self.partition.end_offset - 1, committed)
 
     def intend(self, intent: Intent) -> int:
-        """Store what is about to be released; the offset to wait for before it is."""
+        """Store what is about to be released; return the offset to wait for before the release."""
         offset = self._write(encode_batch([intent_record(intent, self._clock.wall_ms())]))
         self.agenda.intents[intent.lane] = intent
         return offset
 
     def abandon(self, lane: LaneKey) -> int:
-        """Store that the newest intent for a partition is not carried out; what to wait for."""
+        """Store that the newest intent for a partition is abandoned; return the offset to wait
+        for.
+        """
         offset = self._write(encode_batch([no_intent_record(lane, self._clock.wall_ms())]))
         self.agenda.intents.pop(lane, None)
         return offset
 
     def cancel(self, number: int) -> None:
-        """Begin to end a message that can be changed; `cancelled` says when that is sure."""
+        """Begin to cancel a message that can still be changed; `cancelled` resolves when it is
+        done.
+        """
         if not self._cancelling:
             self._clock.call_soon(self._write_cancels)
         self._cancelling.add(number)
         self.agenda.hold(number)
 
     def cancelled(self) -> Promise[None]:
-        """When all cancels of this turn are stored, which share one batch, or have failed."""
+        """Resolves when all cancels of this turn, which share one batch, are stored or have
+        failed.
+        """
         assert self._cancelling, "something is being cancelled"
         return self._cancels
 
@@ -418,7 +426,7 @@ class ScheduleLog:
         return number in self._cancelling
 
     def flight_of(self, number: int) -> Promise[None] | None:
-        """What to wait for while the release of a message is under way; None when it is not."""
+        """The promise to wait for while a message is being released; None if it is not."""
         if self.is_being_cancelled(number) or not self.agenda.is_in_flight(number):
             return None
         return self._flights.of(self.agenda, number)
@@ -437,9 +445,9 @@ class ScheduleLog:
         self.partition.when_committed(last, lambda error: promise.settle(None, error))
 
     def check_open(self) -> None:
-        """Refuse whoever is late: another node may have the log by now."""
+        """Refuse late calls: another node may own the log by now."""
         if self.is_closed:
-            raise NotCoordinator("Another node keeps these schedules now; look for it again.")
+            raise NotCoordinator("Another node owns these schedules now; find the owner again.")
 
     def _write(self, batch: bytearray) -> int:
         self.check_open()
@@ -451,20 +459,22 @@ class ScheduleLog:
     # Reading
 
     def read(self, number: int, *, is_waiting: bool = True) -> ScheduledMessage | None:
-        """A stored message, or None when it is gone; quick for ascending numbers.
+        """A stored message, or None if it is gone; fast for ascending numbers.
 
-        Who does not wait for the disk gets `OnDisk` for what must be fetched from there.
+        Without `is_waiting`, raise `OnDisk` for a message that must be read from disk.
         """
         value = self._places.find(number, is_waiting=is_waiting)
         return None if value is None else read_message(value)
 
     def fetch(self, numbers: list[int]) -> Callable[[], None]:
-        """What fetches messages from the disk; it blocks, and may run outside the event loop."""
+        """A function that reads messages from disk; it blocks, and may run outside the event
+        loop.
+        """
         return self._places.fetch(numbers)
 
     @property
     def search_count(self) -> int:
-        """How many reads so far had to look through a whole batch, which takes its time."""
+        """The number of reads so far that had to scan a whole batch, which is slow."""
         return self._places.search_count
 
     def _due_ms(self, number: int) -> int:
@@ -486,7 +496,7 @@ class ScheduleLog:
         return news >= records_max or not 0 <= age_ms < interval_ms
 
     def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
-        """Write a checkpoint if that is possible now, then call `done`."""
+        """Write a checkpoint if possible now, then call `done`."""
         is_possible = not (self._is_saving or self._is_untrusted or self._is_behind)
         if self.is_closed or not is_possible or self.partition.failure is not None:
             done()
@@ -507,7 +517,7 @@ class ScheduleLog:
     def _save_when_synced(
         self, checkpoint: Checkpoint, dirty: list[Bucket], done: Callable[[], None]
     ) -> None:
-        """A checkpoint must not speak of records that a power cut could still take away."""
+        """Wait for the sync: a checkpoint must not include records that a power cut could undo."""
         if self.partition.failure is not None:
             self._saved(None, self.partition.failure, checkpoint, done)
         elif self.is_closed:
@@ -549,8 +559,8 @@ class ScheduleLog:
         if error is not None and not isinstance(error, (OSError, GoQueueError)):
             raise error
         if unsynced:
-            # What that file holds is unknown from here on. The last checkpoint stays, and the
-            # next start reads the log from there.
+            # The content of that file is undefined from here on. The last checkpoint stays valid,
+            # and the next start replays the log from there.
             self._is_untrusted = True
             _log.error("schedules are no longer saved: %s", unsynced)
         elif error is not None:
@@ -595,7 +605,7 @@ def _own_message(record: Record) -> ScheduledMessage | None:
 
 
 def _save(disk: Disk, folder: str, checkpoint: Checkpoint, dirty: list[Bucket]) -> str | None:
-    """Runs in a thread. What could not be synced is named; other errors are raised."""
+    """Save in a thread. Return which file could not be synced; raise other errors."""
     for bucket in dirty:
         try:
             bucket.sync()

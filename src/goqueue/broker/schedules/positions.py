@@ -1,9 +1,10 @@
-"""Where in its log each scheduled message stands, so that it is read alone when it is due.
+"""The position of each scheduled message in its log, so that it can be read by itself when due.
 
-Messages are due in another order than they came, so each one lies in another batch. Reading and
-searching that batch would cost far more than the message. The place of a record is known when it
-is written; after a start or a compaction it is found with the first message of its batch that is
-asked for, and kept for the others. Four bytes a message, and only the newest pages of them.
+Messages become due in a different order than they arrived, so each is in a different batch. Reading
+and scanning that batch would cost far more than the message. The position of a record is noted when
+it is written. After a restart or a compaction it is found when the first message of its batch is
+read, and cached for the others. It takes four bytes per message, and only the newest pages are
+kept.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from goqueue.storage.segment import Segment
 
 PAGE_BITS = 14
 PAGE_NUMBERS = 1 << PAGE_BITS
-PAGES_MAX = 256  # the places of four million messages, in 16 MB
+PAGES_MAX = 256  # the positions of four million messages, in 16 MB
 
 _MASK = PAGE_NUMBERS - 1
 _UNKNOWN = 0  # a header comes before every record
 _POSITION_MAX = (1 << 32) - 1
 _RECORD_BYTES = 512  # read for one message; most are smaller
-_RUN_BYTES = 16 << 10  # read when messages that are asked for lie close together
+_RUN_BYTES = 16 << 10  # read when requested messages are close together
 _NEAR_BYTES = 2048
 _LENGTH_BYTES_MAX = 5
-_LONG = 0x80  # a number has more bytes after this one
+_LONG = 0x80  # flag: more bytes of the varint follow
 _BATCH_BYTES = 32 << 10
 _LOG_BYTES_MAX = 1 << 60
 _KEY_LENGTH = varint(len(number_key(0)))
@@ -51,26 +52,26 @@ _Read = Callable[[int, int], bytes]
 
 
 class _Misplaced(Exception):
-    """Another record, or none, stands where one was expected."""
+    """Another record, or none, is at the expected position."""
 
 
 class OnDisk(Exception):
-    """A message is not in memory. `Places.fetch` brings it there."""
+    """A message is not in memory; `Places.fetch` loads it."""
 
 
 class Places:
-    """Finds the messages of one log by their numbers; quick for ascending ones."""
+    """Finds the messages of one log by number; fast for ascending numbers."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._pages: dict[int, array[int]] = {}
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self.search_count = 0  # how often a whole batch had to be looked through
+        self.search_count = 0  # how often a whole batch had to be scanned
         self._window: tuple[Segment | None, int, bytes] = (None, 0, b"")
 
     def note_written(self, first: int, batch_bytes: int, starts: list[int]) -> None:
-        """The newest batch of the log holds messages from `first` on, one at each start."""
+        """Note the newest batch of the log: messages from `first` on, one at each start."""
         position = self._partition.log.active.size - batch_bytes
         if position + batch_bytes > _POSITION_MAX:
             return
@@ -83,9 +84,9 @@ class Places:
             done += count
 
     def find(self, number: int, *, is_waiting: bool = True) -> bytes | None:
-        """The value of the record with this number; None when there is none.
+        """The value of the record with this number; None if there is none.
 
-        Who does not wait for the disk gets `OnDisk` instead, if the place of the record is known.
+        Without `is_waiting`, raise `OnDisk` instead of reading the disk, if the position is known.
         """
         segment, position = self._place(number)
         try:
@@ -93,18 +94,20 @@ class Places:
                 try:
                     return self._read_record(segment, position, number, is_waiting=is_waiting)
                 except (_Misplaced, IndexError, CorruptBatch):
-                    pass  # The batch as a whole has a checksum, and tells whether it is damaged.
+                    pass  # The batch has a checksum, by which the scan detects damage.
             return self._search(number)
         except OSError as error:
             raise self._partition.unreadable(error) from error
 
     def fetch(self, numbers: list[int]) -> Callable[[], None]:
-        """What reads messages into memory; it blocks, and may run outside the event loop."""
+        """A function that reads messages into memory; it blocks, and may run outside the event
+        loop.
+        """
         places = [self._place(number) for number in numbers]
         return partial(_fetch, [(one.file, at, one.size - at) for one, at in places])
 
     def _place(self, number: int) -> tuple[Segment, int]:
-        """The segment that holds a record, and where in it, if that is known."""
+        """The segment that holds a record, and its position there, if known."""
         log = self._partition.log
         if log.segments != self._segments:
             self._follow(log.segments)
@@ -121,7 +124,7 @@ class Places:
         return page
 
     def _follow(self, segments: list[Segment]) -> None:
-        """Forget the places in segments that compaction has replaced."""
+        """Drop the positions in segments that compaction has replaced."""
         kept = set(segments)
         for segment in self._segments:
             if segment not in kept:
@@ -142,7 +145,7 @@ class Places:
         at = position - start
         is_near = known is segment and 0 <= at < len(data) + _NEAR_BYTES
         if not is_near or not _holds_record(data, at):
-            # Others that are wanted may lie near, but nobody is to wait for them.
+            # Other requested messages may be near, but this caller must not wait for them.
             size = _RUN_BYTES if is_near and not is_waiting else _RECORD_BYTES
             data = read(position, min(size, segment.size - position))
             self._window = (segment, position, data)
@@ -153,7 +156,7 @@ class Places:
         return _value(data, body, number)
 
     def _search(self, number: int) -> bytes | None:
-        """Look through the batch of a message, and remember the places of all that it holds."""
+        """Scan the batch of a message, and note the positions of all its records."""
         log = self._partition.log
         part = log.read(number, bytes_max=_LOG_BYTES_MAX, until_offset=self._partition.end_offset)
         if part is None:
@@ -173,7 +176,7 @@ class Places:
                     found = body
             return None if found is None else _value(payload, found, number)
         except (_Misplaced, IndexError) as error:
-            raise CorruptBatch(f"The record {number} is no scheduled message.") from error
+            raise CorruptBatch(f"The record {number} is not a scheduled message.") from error
 
 
 def _at_once(file: File) -> _Read:
@@ -187,7 +190,7 @@ def _at_once(file: File) -> _Read:
 
 
 def _fetch(places: list[tuple[File, int, int]]) -> None:
-    """Read the records that begin at these places, of at most so many bytes, for the cache."""
+    """Read the records at these positions into the page cache, each up to a given size."""
     for file, position, bytes_max in places:
         file.pin()
         try:
@@ -196,24 +199,24 @@ def _fetch(places: list[tuple[File, int, int]]) -> None:
             if body + length > len(data):
                 file.read(position, min(body + length, bytes_max))
         except (IndexError, CorruptBatch):
-            pass  # Whoever looks at it next says what is wrong.
+            pass  # The next reader of this position reports the error.
         finally:
             file.unpin()
 
 
 def _read_batch(part: Slice) -> tuple[BatchHeader, bytes]:
-    """The first batch of a slice; `CorruptBatch` when it is damaged."""
+    """The first batch of a slice; raise `CorruptBatch` if it is damaged."""
     data = part.segment.file.read(part.position, _BATCH_BYTES)
     header = read_header(data)
     if header.size > len(data):
         data = part.segment.file.read(part.position, header.size)
     if not part.is_trusted and not is_intact(memoryview(data), header):
-        part._replace(length=header.size).read()  # It says what is wrong.
+        part._replace(length=header.size).read()  # It raises the specific error.
     return header, data
 
 
 def _records(payload: bytes, count: int) -> Iterator[tuple[int, int, int]]:
-    """The offset of each record in its batch, where it begins, and where its fields do."""
+    """For each record: its offset in the batch, its start, and the start of its fields."""
     start = 0
     for _ in range(count):
         length, body = read_varint(payload, start)
@@ -225,7 +228,7 @@ def _records(payload: bytes, count: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _holds_record(data: bytes, at: int) -> bool:
-    """Whether the record that begins at a place is there as a whole."""
+    """Whether the record that begins at a position is complete."""
     if at + _LENGTH_BYTES_MAX > len(data):
         return False
     length, body = read_varint(data, at)
@@ -233,8 +236,8 @@ def _holds_record(data: bytes, at: int) -> bool:
 
 
 def _value(data: bytes, body: int, number: int) -> bytes | None:
-    """The value of a record whose fields begin at `body`, if it is the record of that number."""
-    # Most have the time of their batch and stand near its beginning: numbers of one byte.
+    """The value of the record whose fields begin at `body`, if it has that number."""
+    # Most have the timestamp of their batch and are near its start: one-byte varints.
     at = body + 2 if data[body + 1] < _LONG else read_varint(data, body + 1)[1]
     at = at + 1 if data[at] < _LONG else read_varint(data, at)[1]
     key = _KEY_LENGTH + number_key(number)

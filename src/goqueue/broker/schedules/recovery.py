@@ -1,4 +1,4 @@
-"""After a crash: which messages had been released, although their log does not say so yet."""
+"""After a crash: finds messages that were released although their log does not record it yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from goqueue.model.errors import UnknownSchedule
 def end_released(
     topics: Topics, logs: list[ScheduleLog], ids: ScheduleIds, producer: NamedProducer
 ) -> None:
-    """Mark as released what the newest batches of our producer carry, in whatever topic."""
+    """Mark as released the messages in the newest batches of the broker's producer, in any
+    topic.
+    """
     found: dict[int, list[int]] = {}
     for _, record in newest_records(topics, producer):
         for log, number in _places(record, ids):
@@ -26,7 +28,7 @@ def end_released(
 
 
 def _places(record: Record, ids: ScheduleIds) -> list[tuple[int, int]]:
-    """Where a released message waited: log and number, from its schedule id, which comes last."""
+    """Where a released message waited: log and number, from its schedule id, the last header."""
     for name, content in reversed(record.headers):
         if name == SCHEDULE_ID_HEADER and content is not None:
             try:

@@ -1,13 +1,13 @@
-"""Releasing: messages whose time has come are appended to their topics, each once.
+"""Releasing: due messages are appended to their topics, each exactly once.
 
-A release has two steps: the message is appended to its topic, and when it is committed there, the
-log of schedules is told that it is over. A crash may fall between the two. The first step is
-therefore done by an idempotent producer of our own, with the schedule id in a header, and with one
-batch at a time for each partition. At the next start the newest batches of that producer are read
-back (`schedule_recovery`), and what they carry counts as released before anything else is.
+A release has two steps: the message is appended to its topic, and when it is committed there, its
+end is recorded in the schedule log. A crash may happen between the two. The first step is therefore
+done by an idempotent producer of the broker's own, with the schedule id in a header, and with one
+batch at a time per partition. At the next start the newest batches of that producer are read back
+(`recovery`), and their messages are marked as released before any other release.
 
-Why the newest batches are enough: what ends the messages of one batch is written before the next
-batch for the same partition, and a round of syncing commits all that was written before it began.
+Why the newest batches are enough: the ends of one batch's messages are written before the next
+batch for the same partition, and a sync commits everything written before it began.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import ProducerIdentity
 
-MESSAGES_MAX = 10_000  # on their way at once, all topics together
+MESSAGES_MAX = 10_000  # in flight at once, over all topics
 BYTES_MAX = 32 << 20
-TAKE_MAX = 64  # of one log in one turn of the event loop
-SEARCHES_MAX = 8  # the same, of messages whose place in the log is not known since the start
+TAKE_MAX = 64  # of one log, per event-loop turn
+SEARCHES_MAX = 8  # the same, for messages whose position has not been found since the start
 RETRY_MS = 1000
 UNREADABLE_RETRY_MS = 3_600_000
-TURN_PAUSE_MS = 5  # what is due within it shares its batches and their syncs
-DEAL_PAUSE_MS = 1  # between two blocks of entries, for everybody else
-CLOCK_CHECK_MS = 1000  # the wall clock may jump, so no sleep is longer
+TURN_PAUSE_MS = 5  # messages due within it share batches and syncs
+DEAL_PAUSE_MS = 1  # between two blocks of entries, to yield to others
+CLOCK_CHECK_MS = 1000  # the longest sleep, because the wall clock may jump
 
 _log = logging.getLogger(__name__)
 
 
 class Releaser:
-    """Carries due messages from the logs of schedules to their topics."""
+    """Moves due messages from the schedule logs to their topics."""
 
     def __init__(
         self,
@@ -79,19 +79,19 @@ class Releaser:
         self._stopped: Callable[[], None] | None = None
         self._finishing: list[tuple[Lane, list[Release]]] = []
         self.lateness = Lateness()
-        self.is_clean = True  # nothing was left between the two steps at the stop
+        self.is_clean = True  # no release was between the two steps when it stopped
         self.dead_lettered = 0
         self.dropped = 0
 
     # Starting and stopping
 
     def start(self, producer: NamedProducer) -> None:
-        """Begin to release, as this producer, whose epoch nobody has used before."""
+        """Begin to release, as this producer, whose epoch has never been used."""
         self._producer = producer
         self.wake()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Let what is on its way arrive, release nothing more, then call `done`."""
+        """Finish releases in flight, begin no more, then call `done`."""
         self._stopped = done
         if self._timer is not None:
             self._timer.cancel()
@@ -108,13 +108,13 @@ class Releaser:
     # Turns
 
     def wake(self) -> None:
-        """There may be something to do: look soon."""
+        """Schedule a turn soon: there may be something to do."""
         if not self._is_turn_set and self._producer is not None and self._stopped is None:
             self._is_turn_set = True
             self._clock.call_soon(self._take_turn)
 
     def wake_at(self, due_ms: int) -> None:
-        """A message has become due at a time: see to it that somebody looks then."""
+        """Schedule a turn at a time when a message is due."""
         if self._timer is not None and due_ms < self._timer_ms:
             self._set_timer(due_ms)
 
@@ -140,7 +140,7 @@ class Releaser:
             self._set_timer(now_ms + DEAL_PAUSE_MS if is_dealing else self._next_ms(now_ms))
 
     def _next_ms(self, now_ms: int) -> int:
-        """When the next turn is due; without room, not before something has arrived."""
+        """When the next turn is due; at capacity, only after a release has finished."""
         times = [
             log.agenda.timetable.next_ms()
             for log in self._logs
@@ -154,14 +154,14 @@ class Releaser:
         return is_idle and log.partition.failure is None
 
     def _advance(self, log: ScheduleLog, now_ms: int) -> bool:
-        """Deal out a block of what comes near; whether there is more of it."""
+        """Distribute a block of entries that are due soon; return whether there are more."""
         timetable = log.agenda.timetable
         try:
             timetable.advance(now_ms)
             if timetable.is_dealing:
                 timetable.deal()
         except (DamagedBucket, OSError) as error:
-            _log.error("the buckets of %s are made anew: %s", log.partition.name, error)
+            _log.error("the buckets of %s are rebuilt: %s", log.partition.name, error)
             log.rebuild()
         return log.agenda.timetable.is_dealing
 
@@ -175,10 +175,10 @@ class Releaser:
     def _has_room(self) -> bool:
         return self._messages < MESSAGES_MAX and self._bytes < BYTES_MAX
 
-    # Taking
+    # Selection
 
     def _take_all(self, now_ms: int) -> bool:
-        """Put due messages of all logs in line; whether there may be more that are due."""
+        """Queue due messages of all logs; return whether there may be more."""
         has_more = False
         before = self._messages
         self._turn += 1
@@ -190,7 +190,7 @@ class Releaser:
         return has_more
 
     def _take(self, log: ScheduleLog, now_ms: int) -> bool:
-        """Put due messages in line; whether there may be more that are due."""
+        """Queue due messages of one log; return whether there may be more."""
         if not self._has_room():
             return False
         room = min(TAKE_MAX, MESSAGES_MAX - self._messages)
@@ -201,9 +201,9 @@ class Releaser:
     def _put_in_line(
         self, log: ScheduleLog, entries: list[Entry], now_ms: int, *, is_waiting: bool
     ) -> int:
-        """Read due messages, and let them wait for their turn; how many could be read.
+        """Read due messages and queue them; return how many could be read.
 
-        What is on the disk alone follows later, unless that is to be waited for.
+        Messages that are only on disk follow later, unless the caller waits for the disk.
         """
         numbers = [number for _, number in entries]
         messages, on_disk = self._read_all(log, numbers, now_ms, is_waiting=is_waiting)
@@ -215,7 +215,8 @@ class Releaser:
             message, size = found
             due_now_ms = moved.get(number, message.due_ms) if moved else message.due_ms
             if due_now_ms > now_ms:
-                # A bucket cannot be trusted more than the log: nothing is ever early.
+                # The bucket is less reliable than the log, whose due time wins: no release is
+                # early.
                 log.agenda.give_back(number, retry_ms=due_now_ms)
             else:
                 self._route(Release(log, number, due_ms, message, size))
@@ -224,9 +225,9 @@ class Releaser:
         return len(messages)
 
     def _only_committed(self, log: ScheduleLog, entries: list[Entry]) -> list[Entry]:
-        """Give back what is due and not durable yet; a crash could take it back after its release.
+        """Give back due messages that are not durable yet; a crash could undo them after a release.
 
-        The log is left alone until that is committed.
+        The log is skipped until they are committed.
         """
         mark = log.partition.high_watermark
         early = [number for _, number in entries if number >= mark]
@@ -246,15 +247,15 @@ class Releaser:
     def _read_all(
         self, log: ScheduleLog, numbers: list[int], now_ms: int, *, is_waiting: bool
     ) -> tuple[dict[int, tuple[ScheduledMessage, int]], set[int]]:
-        """The messages and their sizes, and which of them are on the disk alone.
+        """Return messages and their sizes, and which are only on disk.
 
-        They are as many as there is room for; the others go back.
+        At most as many as there is capacity for; the others are given back.
         """
         messages: dict[int, tuple[ScheduledMessage, int]] = {}
         on_disk: set[int] = set()
         room = BYTES_MAX - self._bytes
         searches_max = log.search_count + SEARCHES_MAX
-        for number in sorted(numbers):  # Those of one batch are then found in one pass.
+        for number in sorted(numbers):  # Messages of one batch are then found in one pass.
             if room <= 0 or log.search_count >= searches_max:
                 log.agenda.give_back(number)
                 continue
@@ -275,25 +276,25 @@ class Releaser:
         try:
             message = log.read(number, is_waiting=is_waiting)
         except (CorruptBatch, GoQueueError) as error:
-            _log.error("the message %d in %s must wait: %s", number, log.partition.name, error)
+            _log.error("the message %d in %s is delayed: %s", number, log.partition.name, error)
             log.agenda.give_back(number, retry_ms=now_ms + UNREADABLE_RETRY_MS)
             return None
         if message is None:
-            # Compaction removes a message only after its end, so it is over.
+            # Compaction removes a message only after its end, so it has ended.
             _log.warning("the message %d in %s is gone", number, log.partition.name)
             log.agenda.end(number, is_released=False)
         return message
 
     def _fetch(self, log: ScheduleLog, entries: list[Entry]) -> None:
-        """Have a thread read messages into memory, because the event loop waits for no disk.
+        """Read messages into memory in a thread, because the event loop must not wait for the disk.
 
-        The log is left alone until they are there.
+        The log is skipped until they are loaded.
         """
 
         def fetched(_: object, error: Exception | None) -> None:
             if error is not None and not isinstance(error, OSError):
                 raise error
-            # What the disk could not read is reported by this look at it.
+            # If the thread could not read the disk, this read reports the error.
             self._fetching.discard(log)
             if self._stopped is None:
                 self._put_in_line(log, entries, self._clock.wall_ms(), is_waiting=True)
@@ -314,7 +315,7 @@ class Releaser:
             self._discard(release, release.reason or "topic_deleted")
 
     def _discard(self, release: Release, reason: str) -> None:
-        """Send a message that cannot be delivered to the dead letters, or drop it."""
+        """Dead-letter a message that cannot be delivered, or drop it."""
         name = release.message.topic
         dead_letters = self._topics.find(name + DEAD_LETTER_SUFFIX)
         if dead_letters is not None:
@@ -385,7 +386,7 @@ class Releaser:
         )
 
     def _append(self, lane: Lane, batch: list[Release]) -> int:
-        """Write a batch to its partition; the offset to wait for."""
+        """Append a batch to its partition; return the offset to wait for."""
         partition, producer = lane.partition, self._producer
         assert producer is not None
         if partition.failure is not None:
@@ -397,13 +398,13 @@ class Releaser:
         )
         earlier = partition.producers.check(read_header(encoded))
         assert earlier is None, "a sequence number is used once"
-        # The limit on sizes was checked when the message came; the id makes it a little larger.
+        # The size limit was checked on arrival; the schedule id makes the message a little larger.
         is_append_time = partition.settings.is_append_time
         view = memoryview(encoded)
         return partition.write(view, now_ms=now_ms, is_append_time=is_append_time).last_offset
 
     def _put_off(self, lane: Lane, batch: Iterable[Release]) -> None:
-        """A partition cannot be written to: try again later, or elsewhere if it is gone."""
+        """Retry later where a partition cannot be written to, or elsewhere if it is gone."""
         retry_ms = self._clock.wall_ms() + RETRY_MS
         for release in batch:
             release.log.agenda.give_back(release.number, retry_ms=retry_ms)
@@ -427,8 +428,8 @@ class Releaser:
             self._note(batch)
             self._finish_soon(lane, batch)
             return
-        # The partition takes nothing more in this life, so nothing can be released twice: the
-        # next start looks at what it holds. If it was deleted, its records are gone.
+        # The partition accepts nothing more until a restart, so nothing can be released twice: the
+        # next start reads what it holds. If it was deleted, its records are gone.
         lane.is_busy = self.is_clean = False
         self._leave(batch)
         self._put_off(lane, batch)
@@ -441,11 +442,11 @@ class Releaser:
         elif lane.waiting or not self._has_room():
             self.wake()
         else:
-            # What ends them then shares a sync with the next batches.
+            # The records of their ends then share a sync with the next batches.
             self.wake_at(self._clock.wall_ms() + TURN_PAUSE_MS)
 
     def _finish(self) -> None:
-        """What was released is committed: say so in the logs of schedules."""
+        """Record in the schedule logs the releases that are committed."""
         finishing, self._finishing = self._finishing, []
         failed = self._mark_released(finishing)
         for lane, batch in finishing:
@@ -457,7 +458,7 @@ class Releaser:
         self._check_stopped()
 
     def _mark_released(self, finishing: list[tuple[Lane, list[Release]]]) -> set[ScheduleLog]:
-        """Store the ends of messages; the logs where that was not possible."""
+        """Store the ends of messages; return the logs where that failed."""
         by_log: dict[ScheduleLog, list[int]] = {}
         for _, batch in finishing:
             for release in batch:
@@ -471,12 +472,12 @@ class Releaser:
             try:
                 log.end(numbers, is_released=True)
             except GoQueueError as error:
-                _log.warning("releases cannot be marked as such yet: %s", error)
+                _log.warning("releases cannot be recorded yet: %s", error)
                 failed.add(log)
         return failed
 
     def _finish_later(self, lane: Lane, batch: list[Release]) -> None:
-        """Until its end is written the next batch must wait, or a crash could hide this one."""
+        """Hold the next batch until this one's end is written, or a crash could hide this one."""
         if self._stopped is None:
             self._clock.call_later(RETRY_MS, lambda: self._finish_soon(lane, batch))
         else:

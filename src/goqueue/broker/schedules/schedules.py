@@ -1,12 +1,12 @@
-"""Schedules: messages that appear in their topics later, and everything one can ask about them.
+"""Schedules: messages that appear in their topics later, and the operations on them.
 
-A message waits in an internal topic, made when the first one comes. The answer to a call waits for
-the durability of its records, like that of any producer. Cancelling and releasing exclude each
-other: whichever comes first in the agenda wins, and the other caller is told when that is sure.
+A message waits in an internal topic, created with the first one. A response waits until the records
+are durable, as for any producer. Cancel and release exclude each other: the first in the agenda
+wins, and the other caller gets its result when that is certain.
 
-In a cluster a partition of that topic belongs to the node that leads it. A message may wait in any
-of them, so a node takes one of its own if it has one. Whoever asks about one message has to ask its
-owner; lists, counts and cancels go to all owners from here.
+In a cluster, a partition of that topic belongs to its leader. A message may wait in any partition,
+so a node uses one that it leads, if any. A query about one message must go to its owner; lists,
+counts and cancels are sent to all owners from here.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ from goqueue.storage.disk import Disk
 __all__ = ["Delayed", "Schedule", "ScheduleStats", "Schedules"]
 
 CHECKPOINT_CHECK_MS = 1000
-CHECKPOINT_RECORDS_MAX = 200_000  # read again after a crash at most
-FORGET_CHECK_MS = 60_000  # how often producers are looked for that have been silent for long
+CHECKPOINT_RECORDS_MAX = 200_000  # replayed after a crash at most
+FORGET_CHECK_MS = 60_000  # how often idle producers are expired
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Schedules:
         node_id: int = 0,
         cluster: tuple[Leaders, Peers, Random] | None = None,
     ) -> None:
-        """In a cluster it needs to know who leads, and how to ask other nodes."""
+        """In a cluster it takes the metadata of leaders, and calls to other nodes."""
         self._node_id = node_id
         self._clock = clock
         self._topics = topics
@@ -109,31 +109,31 @@ class Schedules:
     # Starting and stopping
 
     def open(self) -> None:
-        """On a node that is alone: load what waits."""
+        """On a single node: load waiting messages."""
         self._alone.open()
 
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
-        """Release nothing more; alone, also leave checkpoints so that the next start is quick."""
+        """Release nothing more; on a single node, also write checkpoints for a fast start."""
         self._timer.cancel()
         if self._hosting is not None:
             self._hosting.stop(done)
         else:
             self._alone.stop(done, flush)
 
-    # Leading, in a cluster
+    # Leadership, in a cluster
 
     def lead(self, partition: Partition) -> None:
-        """Own the messages of a partition of schedules, which this node leads now."""
+        """Own the messages of a partition of schedules that this node now leads."""
         assert self._hosting is not None
         self._hosting.lead(partition)
 
     def resign(self, partition: Partition) -> None:
-        """Another node leads a partition of schedules, or nobody."""
+        """Give up a partition of schedules that this node no longer leads."""
         assert self._hosting is not None
         self._hosting.resign(partition)
 
     def owner_of(self, schedule_id: str) -> int:
-        """The node to ask about a message; -1 while there is none."""
+        """The node that owns a message; -1 if there is none."""
         if self._cluster is None:
             return self._node_id
         return self._cluster.owner_of(schedule_id)
@@ -142,7 +142,7 @@ class Schedules:
         return self._alone.logs if self._hosting is None else [one.log for one in self._hosting]
 
     def _wake_at(self, log: ScheduleLog, due_ms: int) -> None:
-        """See to it that a message is released when it is due."""
+        """Make sure that a message is released when it is due."""
         releaser = self._alone.releaser
         if self._hosting is not None:
             hosted = self._hosting.find(log.number)
@@ -162,7 +162,7 @@ class Schedules:
                 log.save(lambda: None)
 
     def _forget_sources(self) -> None:
-        """Forget silent producers of delayed records as partitions forget theirs."""
+        """Expire idle producers of delayed records, as partitions expire theirs."""
         before_ms = earlier_ms(self._clock) - self._producers.id_expiry_ms
         for log in self._logs_here():
             try:
@@ -172,12 +172,14 @@ class Schedules:
                     is_known=lambda topic_id: self._topics.find_by_id(topic_id) is not None,
                 )
             except GoQueueError as error:
-                _log.warning("%s: producers are forgotten later: %s", log.partition.name, error)
+                _log.warning(
+                    "%s: idle producers could not be expired yet: %s", log.partition.name, error
+                )
 
     # Scheduling
 
     def schedule(self, topic: str, delayed: Sequence[Delayed]) -> Promise[list[str]]:
-        """Let records appear in a topic later; their ids, in the same order, when it is sure."""
+        """Schedule records for a topic; return their ids, in the same order, when durable."""
         promise: Promise[list[str]] = Promise()
         try:
             target = self._topics.get(topic)
@@ -215,10 +217,10 @@ class Schedules:
         is_one_batch: bool,
         leader_epoch: int,
     ) -> Promise[list[int]]:
-        """In a cluster: store messages in a partition that this node leads; their numbers.
+        """In a cluster: store messages in a partition that this node leads; return their numbers.
 
-        An error that is raised at once means that nothing was stored. A batch that was sent to the
-        leader of a partition comes with its `leader_epoch`; a former leader is refused.
+        An error raised synchronously means that nothing was stored. A batch sent to the leader of a
+        partition has that leader's `leader_epoch`; a former leader is refused.
         """
         assert self._hosting is not None
         assert self._cluster is not None
@@ -261,7 +263,7 @@ class Schedules:
                 numbers += range(first, first + len(some))
         except GoQueueError as error:
             if not self._undo(log, numbers) and self._cluster is not None:
-                raise unknown_outcome(error) from error  # Nobody may try it elsewhere.
+                raise unknown_outcome(error) from error  # It must not be retried elsewhere.
             raise
         self._wake_at(log, min(message.due_ms for message in messages))
         return numbers
@@ -272,7 +274,7 @@ class Schedules:
         messages: list[ScheduledMessage],
         transaction: ProducerIdentity | None,
     ) -> list[int]:
-        """Write the messages of one producer's batch as one batch, unless they are there."""
+        """Write the messages of one producer's batch as one batch, unless already stored."""
         first = messages[0]
         if first.origin is not None:
             known = log.agenda.origins.find(first.topic_id, first.partition, first.origin)
@@ -286,7 +288,7 @@ class Schedules:
         return list(range(number, number + len(messages)))
 
     def _undo(self, log: ScheduleLog, numbers: list[int]) -> bool:
-        """Take messages back that were stored a moment ago; whether that was possible."""
+        """Undo messages stored a moment ago; return whether that was possible."""
         try:
             log.end(numbers, is_released=False)
             return True
@@ -324,12 +326,12 @@ class Schedules:
         transaction: ProducerIdentity | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Promise[None]:
-        """Store the delayed records of one producer's batch, unless they were stored before.
+        """Store the delayed records of one producer's batch, unless stored before.
 
-        They all go to one partition, always the same for one of the topic's, and are stored as one
-        batch, so that a crash leaves all of them or none. Resolves when they are durable. In a
-        transaction they are scheduled by its commit. `check` raises when this node does not lead
-        the batch's partition in `leader_epoch` any more.
+        All go to one partition, always the same for a given partition of the topic, and are stored
+        as one batch, so that a crash leaves all of them or none. Resolves when they are durable. In
+        a transaction, its commit schedules them. `check` raises if this node no longer leads the
+        batch's partition in `leader_epoch`.
         """
         stored: Promise[None] = Promise()
         partition = delayed[0].partition
@@ -362,13 +364,13 @@ class Schedules:
         return TopicPartition(SCHEDULED_TOPIC, number)
 
     def check_delayed(self, topic: Topic, delayed: Sequence[Delayed]) -> list[ScheduledMessage]:
-        """The messages of a transaction, made ready for `schedule_pending`; raise if one is bad."""
+        """Prepare messages of a transaction for `schedule_pending`; raise if one is invalid."""
         return to_messages(topic, delayed, now_ms=self._clock.wall_ms())
 
     def log_of(self, identity: ProducerIdentity) -> ScheduleLog | None:
-        """The log that keeps a producer's messages, whose partition must be a participant.
+        """The log that stores a producer's messages, whose partition must be a participant.
 
-        None where other nodes keep all of them; `place_of` then tells of one.
+        None if this node has no such log; `place_of` then returns a partition of another node.
         """
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
@@ -378,7 +380,7 @@ class Schedules:
         return logs[identity.producer_id % len(logs)] if logs else None
 
     def place_of(self, identity: ProducerIdentity) -> TopicPartition:
-        """A partition of another node that can keep a producer's messages."""
+        """A partition of another node that can store a producer's messages."""
         assert self._cluster is not None
         count = self._cluster.partition_count()
         return TopicPartition(SCHEDULED_TOPIC, identity.producer_id % count)
@@ -389,7 +391,7 @@ class Schedules:
         messages: Sequence[ScheduledMessage],
         identity: ProducerIdentity,
     ) -> list[str]:
-        """Have whoever leads a partition store messages of a transaction; as `schedule_pending`."""
+        """Do `schedule_pending` at the leader of a partition."""
         assert self._cluster is not None
         numbers: list[int] = []
         for some in pieces(messages):
@@ -402,7 +404,7 @@ class Schedules:
     def schedule_pending(
         self, log: ScheduleLog, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
     ) -> list[str]:
-        """Store messages of a transaction, which its commit schedules; the ids they will have.
+        """Store messages of a transaction, scheduled by its commit; return their future ids.
 
         On an error some may be stored, and the transaction must not be committed.
         """
@@ -413,16 +415,16 @@ class Schedules:
         return self._ids_here().write_all(log.number, numbers)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
-        """A marker in a partition of the internal topic is committed."""
+        """Apply a transaction marker committed in a partition of the internal topic."""
         for log in self._logs_here():
             if log.partition is partition:
                 wake_at = partial(self._wake_at, log)
                 log.ended(producer_id, is_commit=is_commit, on_active=wake_at)
 
-    # Changing
+    # Changes
 
     def cancel(self, schedule_id: str) -> Promise[None]:
-        """Let a message never appear; refused when it has been released."""
+        """Cancel a message; refused if it has been released."""
         promise: Promise[None] = Promise()
 
         def cancelled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
@@ -432,7 +434,7 @@ class Schedules:
         return promise
 
     def cancel_many(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
-        """Let messages never appear; for each, when all is sure, why it was refused, if it was."""
+        """Cancel messages; return the refusal of each, if any, when all outcomes are certain."""
         if self._cluster is None:
             return self.cancel_here(schedule_ids)
         promise: Promise[list[GoQueueError | None]] = Promise()
@@ -440,7 +442,7 @@ class Schedules:
         return promise
 
     def cancel_here(self, schedule_ids: Sequence[str]) -> Promise[list[GoQueueError | None]]:
-        """The same, of messages that this node owns."""
+        """The same, for messages that this node owns."""
         return promised(self._cancel_all(schedule_ids))
 
     async def _cancel_all(self, schedule_ids: Sequence[str]) -> list[GoQueueError | None]:
@@ -468,20 +470,22 @@ class Schedules:
         await _gather_cancels(places, outcomes)
 
     def _flights_of(self, schedule_ids: Sequence[str]) -> dict[int, Promise[None]]:
-        """What to wait for before some can be changed or refused, by their places in the list."""
+        """The releases to await before messages can be changed or refused, by position in the
+        list.
+        """
         flights: dict[int, Promise[None]] = {}
         for place, schedule_id in enumerate(schedule_ids):
             try:
                 log, number = self._find(schedule_id)
             except GoQueueError:
-                continue  # Whoever wants to change it is told.
+                continue  # The change itself reports the error.
             flight = log.flight_of(number)
             if flight is not None:
                 flights[place] = flight
         return flights
 
     def reschedule(self, schedule_id: str, due_ms: int) -> Promise[None]:
-        """Let a message appear at another time; refused when it has been released."""
+        """Change the due time of a message; refused if it has been released."""
         return promised(self._reschedule(schedule_id, due_ms))
 
     async def _reschedule(self, schedule_id: str, due_ms: int) -> None:
@@ -520,10 +524,10 @@ class Schedules:
         log.agenda.check_changeable(number, schedule_id)
         return log, number
 
-    # Asking
+    # Queries
 
     def get(self, schedule_id: str) -> Schedule:
-        """A message that waits."""
+        """Return a waiting message."""
         log, number = self._find(schedule_id)
         if log.is_being_cancelled(number):
             raise UnknownSchedule(schedule_id)
@@ -553,7 +557,7 @@ class Schedules:
         limit: int = 100,
         after: str = "",
     ) -> Promise[SchedulePage]:
-        """What waits, by due time; messages whose release is under way are left out."""
+        """Return waiting messages by due time; those being released are left out."""
         wanted = {"topic": topic, "from_ms": from_ms, "until_ms": until_ms}
         if self._cluster is None:
             return self.list_here(limit=limit, after=after, **wanted)  # type: ignore[arg-type]
@@ -565,7 +569,7 @@ class Schedules:
     def list_here(
         self, *, topic: str | None, from_ms: int, until_ms: int, limit: int, after: str
     ) -> Promise[SchedulePage]:
-        """The same, of messages that this node owns."""
+        """The same, for messages that this node owns."""
         self._check_loaded()
         promise: Promise[SchedulePage] = Promise()
         wanted = Wanted(topic, from_ms, until_ms)
@@ -582,7 +586,7 @@ class Schedules:
     def count(
         self, *, topic: str | None = None, from_ms: int = 0, until_ms: int = NEVER_MS
     ) -> Promise[int]:
-        """How many messages wait, for one topic or all, in a stretch of time or at all."""
+        """Count waiting messages, of one topic or all, in a time range or overall."""
         if self._cluster is None:
             return self.count_here(topic=topic, from_ms=from_ms, until_ms=until_ms)
         promise: Promise[int] = Promise()
@@ -591,7 +595,7 @@ class Schedules:
         return promise
 
     def count_here(self, *, topic: str | None, from_ms: int, until_ms: int) -> Promise[int]:
-        """The same, of messages that this node owns."""
+        """The same, for messages that this node owns."""
         self._check_loaded()
         promise: Promise[int] = Promise()
         if from_ms <= 0 and until_ms >= NEVER_MS:
@@ -601,11 +605,11 @@ class Schedules:
         return promise
 
     def stats(self) -> ScheduleStats:
-        """The figures of this node."""
+        """The metrics of this node."""
         return self.stats_here()
 
     def stats_of_all(self) -> Promise[ScheduleStats]:
-        """The figures of all nodes together."""
+        """The metrics of all nodes together."""
         promise: Promise[ScheduleStats] = Promise()
         if self._cluster is None:
             promise.resolve(self.stats_here())
@@ -632,7 +636,7 @@ class Schedules:
         )
 
     def _counts(self) -> tuple[int, int]:
-        """How many messages became dead letters here, and how many were dropped."""
+        """How many messages were dead-lettered here, and how many were dropped."""
         releaser = self._alone.releaser
         releasers: list[Releaser] = [] if releaser is None else [releaser]
         earlier = (0, 0)
@@ -646,14 +650,14 @@ class Schedules:
 
 
 def _number_of(topic: Topic, partition: int, count: int) -> int:
-    """Which partition of schedules keeps the delayed records of producers for a partition."""
+    """The partition of schedules that stores producers' delayed records for a partition."""
     return (crc32(topic.id) + partition) % count
 
 
 async def _gather_cancels(
     places: dict[ScheduleLog, list[int]], outcomes: list[GoQueueError | None]
 ) -> None:
-    """Wait for the logs in which something is being cancelled; an error counts for all in it."""
+    """Wait for the logs with pending cancels; an error applies to all cancels in its log."""
     waits = [(log.cancelled(), some) for log, some in places.items()]
     for cancelled, some in waits:
         try:

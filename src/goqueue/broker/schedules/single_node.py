@@ -1,4 +1,4 @@
-"""All partitions of schedules, on a node that is alone: loaded at the start, and released from."""
+"""All partitions of schedules on a single node: loaded at start, and released from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class ScheduleAlone:
-    """The logs of schedules and the one who releases what is in them."""
+    """The schedule logs and their releaser."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class ScheduleAlone:
         topics.internal.on_made(SCHEDULED_TOPIC, self._host)
 
     def open(self) -> None:
-        """Load what waits; the topic is made when the first message comes."""
+        """Load waiting messages; the topic is created with the first message."""
         topic = self._topics.find(SCHEDULED_TOPIC)
         if topic is not None:
             self._host(topic)
 
     def ensure(self) -> None:
-        """Make the internal topic if it is missing; it is usable at once.
+        """Create the internal topic if missing; it is usable at once.
 
-        Nobody waits for its durability here: the first message is committed together with it.
+        There is no wait for its durability: the first message is committed together with it.
         """
         self._topics.internal.make(SCHEDULED_TOPIC)
 
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
-        """Finish what is being released, and leave checkpoints so that the next start is quick."""
+        """Finish releases in progress, and write checkpoints for a fast start."""
         self._is_stopped = True
         if self.releaser is None:
             done()
@@ -89,7 +89,7 @@ class ScheduleAlone:
         self._begin()
 
     def _begin(self) -> None:
-        """Find out what was released before, then become the producer that releases more."""
+        """Recover earlier releases, then become the producer for new ones."""
         if self._is_stopped:
             return
         before = self._topics.facts.producer_named(PRODUCER_NAME)

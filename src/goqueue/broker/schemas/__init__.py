@@ -1,5 +1,5 @@
 """The schema registry with its topic `__schemas`, and validation of records against schemas.
 
-`goqueue.schemas` knows the schema languages and their compatibility rules; this room persists
-and replicates what is registered.
+`goqueue.schemas` implements the schema languages and their compatibility rules; this room persists
+and replicates the registered schemas.
 """

@@ -1,4 +1,4 @@
-"""Reading the registry back from its topic, a piece at a time."""
+"""Replays the registry from its topic, a piece at a time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from goqueue.schemas.facts import CorruptSchemaState, read_record
 from goqueue.schemas.registry import Registry
 
 STEP_BYTES = 256 << 10  # some milliseconds of reading
-IDS_LOST_MAX = 1000  # with one piece of damage
+IDS_LOST_MAX = 1000  # assumed at most, per damaged piece of the log
 
 _log = logging.getLogger(__name__)
 
 
 class Loading:
-    """A registry that is being read; complete when `step` says so."""
+    """A registry that is being replayed; complete when `step` returns True."""
 
     def __init__(self, partition: Partition) -> None:
         self.registry = Registry()
@@ -26,7 +26,7 @@ class Loading:
         self.next_offset = partition.start_offset
 
     def step(self) -> bool:
-        """Read some more; True when nothing is left."""
+        """Replay some more; return True when nothing is left."""
         left = STEP_BYTES
         while self.next_offset < self.until_offset and left > 0:
             try:
@@ -43,7 +43,7 @@ class Loading:
         return self.next_offset >= self.until_offset
 
     def take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        """Take the next batch into account."""
+        """Apply the next batch."""
         for record in decode_batch(batch):
             self._apply(record)
         self.next_offset = header.next_offset
@@ -62,5 +62,5 @@ class Loading:
         self.next_offset = (
             self.until_offset if following is None else max(following, self.next_offset + 1)
         )
-        # The last ids that were given may be among what is lost; none may be given again.
+        # The most recently assigned ids may be among what is lost; none may be assigned again.
         self.registry.catalog.skip_ids(IDS_LOST_MAX)

@@ -1,12 +1,12 @@
 """The schema registry and its topic.
 
-What is registered is in the compacted internal topic `__schemas`, and is read from there when
-somebody first asks: a node without schemas pays nothing. A change is written, then taken for true,
-and answered when it is as durable as any record; so is whatever is read meanwhile, for an id that
-was told must never mean another schema. Reading and comparing schemas happens in a thread, one at
-a time, because a schema can be large and the event loop has more to do.
+Registrations are stored in the compacted internal topic `__schemas`, which is replayed on first
+use: a node without schemas pays nothing. A change is written, then applied, and acknowledged when
+it is as durable as any record; reads meanwhile wait as well, because an id once returned must never
+refer to another schema. Parsing and comparing schemas happens in a thread, one at a time, because a
+schema can be large and must not block the event loop.
 
-In a cluster the leader of that topic takes the changes, and every node knows them (`schema_copy`).
+In a cluster the leader of that topic accepts changes, and every node replicates them (`replica`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from goqueue.schemas.sources import Check
 
 BATCH_BYTES_MAX = 1 << 20
 WRITES_WAITING_MAX = 1000
-READS_WAITING_MAX = 1000  # schemas that wait to be read or compared
+READS_WAITING_MAX = 1000  # schemas that wait to be parsed or compared
 
 _log = logging.getLogger(__name__)
 
@@ -74,15 +74,15 @@ class Schemas:
         self._told_offset = 0
         self._writers = Turns(clock, waiting_max=WRITES_WAITING_MAX)
         self._thinkers = Turns(clock, waiting_max=READS_WAITING_MAX)
-        self.changes = 0  # counted, so that others know when to look again
+        self.changes = 0  # counted, so that caches can detect a change
         self._copy: SchemaCopy | None = None
         if cluster is not None:
             self._copy = SchemaCopy(clock, topics, *cluster, changed=self._note_change)
 
-    # Looking up
+    # Look-up
 
     async def look(self, ask: Callable[[Registry], T]) -> T:
-        """Ask the registry; answered once all that the answer may show is durable."""
+        """Query the registry; return when everything the result may include is durable."""
         registry = await self._ready()
         try:
             return ask(registry)
@@ -90,15 +90,15 @@ class Schemas:
             await self._settled()
 
     def schema_by_id(self, schema_id: int, *, context: str = CONTEXT_DEFAULT) -> Content | None:
-        """What an id stands for; None if nothing does."""
+        """The schema with an id; None if there is none."""
         return self._loaded().catalog.content(context, schema_id)
 
     def schema_by_guid(self, guid: str) -> Content | None:
-        """What a guid stands for, in whichever context has it."""
+        """The schema with a guid, in whichever context has it."""
         return next(self._loaded().find_guid(guid), None)
 
     def read(self, content: Content) -> Schema:
-        """The schema of an id; reading it the first time takes a moment."""
+        """The parsed schema of an id; parsing it the first time takes a moment."""
         return self._loaded().source(content).read()
 
     def latest(self, subject: Subject) -> Version | None:
@@ -108,7 +108,7 @@ class Schemas:
     async def lookup(
         self, subject: Subject, request: Request, *, normalize: bool, with_deleted: bool
     ) -> Version:
-        """The version of a subject that says the same as a schema."""
+        """The version of a subject that is equivalent to a schema."""
         registry = await self._ready()
         draft = registry.draft(subject, request, normalize=normalize)
         meant = await self._think(draft.read)
@@ -128,7 +128,9 @@ class Schemas:
     async def compare(
         self, subject: Subject, request: Request, *, normalize: bool, number: int | None = None
     ) -> list[str]:
-        """Why a schema may not follow a version, or all that its subject's level asks for."""
+        """Why a schema is incompatible with a version, or with all that its subject's level
+        covers.
+        """
         registry = await self._ready()
         draft = registry.draft(subject, request, normalize=normalize)
         meant = await self._think(draft.read)
@@ -148,21 +150,21 @@ class Schemas:
         return await self._think(check.run)
 
     async def formatted(self, content: Content, form: str) -> str:
-        """The text of a schema in another form, where its language has one."""
+        """The text of a schema in another form, if its language has one."""
         if form == "serialized" and content.kind is SchemaKind.PROTOBUF:
             source = self._loaded().source(content)
             return (await self._think(lambda: protobuf_serialized(source.read()))).decode()
         raise InvalidSchema(
-            f"The form {form[:100]!r} of {content.kind} schemas is not known; leave out format, or "
-            "ask for serialized where the schema is Protobuf."
+            f"The form {form[:100]!r} of {content.kind} schemas is not supported; leave out format, "
+            "or request serialized for a Protobuf schema."
         )
 
-    # Changing
+    # Changes
 
     async def register(
         self, subject: Subject, request: Request, *, normalize: bool = False, force: bool = False
     ) -> Version:
-        """Make a schema a version of a subject, unless it is one."""
+        """Register a schema as a version of a subject, unless it is one already."""
         version = await self._writers.run(
             lambda: self._register(subject, request, normalize=normalize, force=force)
         )
@@ -170,19 +172,19 @@ class Schemas:
         return version
 
     async def delete_version(self, subject: Subject, number: int, *, permanent: bool) -> int:
-        """Mark a version as deleted, or forget it for good; its number."""
+        """Mark a version as deleted, or delete it permanently; return its number."""
         return await self._change(
             lambda registry: removal.delete_version(registry, subject, number, permanent=permanent)
         )
 
     async def delete_subject(self, subject: Subject, *, permanent: bool) -> list[int]:
-        """The same for all versions of a subject; their numbers."""
+        """The same for all versions of a subject; return their numbers."""
         return await self._change(
             lambda registry: removal.delete_subject(registry, subject, permanent=permanent)
         )
 
     async def set_config(self, subject: Subject, update: Callable[[Config], Config]) -> Config:
-        """Change the settings of a subject, a context or the registry; what they are now."""
+        """Change the settings of a subject, a context or the registry; return the new ones."""
 
         def decide(registry: Registry) -> tuple[Config, list[Change]]:
             has_own = registry.scopes.has_config(subject)
@@ -193,7 +195,7 @@ class Schemas:
         return await self._change(decide)
 
     async def delete_config(self, subject: Subject) -> Config:
-        """Take settings away; what they were."""
+        """Delete settings; return what they were."""
         return await self._change(lambda registry: removal.delete_config(registry, subject))
 
     async def set_mode(self, subject: Subject, mode: Mode, *, force: bool) -> Mode:
@@ -202,7 +204,7 @@ class Schemas:
         )
 
     async def delete_mode(self, subject: Subject, *, recursive: bool) -> Mode | None:
-        """Take a mode away; what it was."""
+        """Delete a mode; return what it was."""
         return await self._change(
             lambda registry: removal.delete_mode(registry, subject, recursive=recursive)
         )
@@ -242,7 +244,7 @@ class Schemas:
         return answer
 
     def _think(self, work: Callable[[], T]) -> Coroutine[Promise[Any], None, T]:
-        """Do something in a thread when it is its turn."""
+        """Run work in a thread, after the work queued before it."""
 
         async def apart() -> T:
             promise: Promise[T] = Promise()
@@ -254,22 +256,24 @@ class Schemas:
     # In a cluster
 
     def lead(self) -> None:
-        """Take changes: this node leads the topic now."""
+        """Accept changes: this node now leads the topic."""
         assert self._copy is not None
         self._copy.lead()
 
     def resign(self) -> None:
-        """Another node leads the topic, or nobody."""
+        """Stop accepting changes: this node no longer leads the topic."""
         assert self._copy is not None
         self._copy.resign()
 
     def owner(self) -> int:
-        """The node that takes changes, in a cluster; -1 while there is none."""
+        """The node that accepts changes, in a cluster; -1 if there is none."""
         assert self._copy is not None
         return self._copy.leader()
 
     def check_sure(self, question: bytes) -> None:
-        """Raise, for a retry, unless what is not known here is not known to the leader either."""
+        """Raise a retryable error unless this registry is confirmed to be as recent as the
+        leader's.
+        """
         if self._copy is not None:
             self._copy.check_sure(question)
 
@@ -281,7 +285,9 @@ class Schemas:
         self.changes += 1
 
     async def _settled_everywhere(self) -> None:
-        """Wait until all that was written so far is durable, and known to whoever is quick."""
+        """Wait until everything written so far is durable, and applied by nodes that respond in
+        time.
+        """
         await self._settled()
         if self._copy is not None and self._copy.next_offset > self._told_offset:
             self._told_offset = self._copy.next_offset
@@ -290,7 +296,7 @@ class Schemas:
     # The topic
 
     def open(self) -> None:
-        """Have the registry ready soon if there are topics that ask for schemas."""
+        """Start loading the registry if there are topics that require schemas."""
         if self._copy is not None:
             self._copy.look()
         elif any(topic.settings.has_schemas for topic in self._topics):
@@ -301,7 +307,7 @@ class Schemas:
             self._clock.call_soon(self._load_on)
 
     async def _ready(self) -> Registry:
-        """The registry, read a piece at a time if it is not there yet; others have their turns."""
+        """The registry, replayed in pieces if not loaded yet, yielding to the event loop."""
         while not self._load_some():
             turn: Promise[None] = Promise()
             self._clock.call_soon(partial(turn.resolve, None))
@@ -309,7 +315,7 @@ class Schemas:
         return self._loaded()
 
     def _loaded(self) -> Registry:
-        """The registry, now: whoever cannot wait reads it to the end."""
+        """The registry, synchronously: a caller that cannot wait replays it to the end."""
         while not self._load_some():
             pass
         if self._copy is not None:
@@ -318,7 +324,7 @@ class Schemas:
         return self._registry
 
     def _load_some(self) -> bool:
-        """Read a piece of the topic if there is something to read; True when all is read."""
+        """Replay a piece of the topic if there is one; return True when all is replayed."""
         if self._copy is not None:
             return self._copy.load_some()
         if self._registry is not None:
@@ -337,7 +343,7 @@ class Schemas:
         return True
 
     def _write(self, registry: Registry, changes: list[Change]) -> None:
-        """Write facts down and take them for true; `_settled` tells when they are durable."""
+        """Write and apply changes; `_settled` resolves when they are durable."""
         if not changes:
             return
         if self._is_full():
@@ -354,7 +360,7 @@ class Schemas:
                 batch = memoryview(encode_batch(records))
                 self._last_offset = partition.write(batch, now_ms=now_ms).last_offset
         except GoQueueError as error:
-            # A part of a large change may be written; the topic decides what is true.
+            # A part of a large change may be written; the topic is authoritative.
             failure = error
             partition.when_committed(self._last_offset, lambda _: self._written(failure))
             raise
@@ -369,19 +375,19 @@ class Schemas:
 
     def _written(self, error: GoQueueError | None) -> None:
         if error is not None:
-            # What could not be made durable is not true; what is durable is read again.
+            # Changes that could not be made durable are discarded; the durable ones are replayed.
             _log.error("schemas could not be stored: %s", error)
             self._registry = self._loading = None
             if self._copy is not None:
                 self._copy.forget()
 
     def _settled(self) -> Promise[None]:
-        """Resolves when all that was written so far is durable."""
+        """Resolves when everything written so far is durable."""
         promise: Promise[None] = Promise()
         topic = self._topics.find(SCHEMAS_TOPIC)
         last_offset = self._last_offset if self._copy is None else self._copy.next_offset - 1
         if topic is None or (self._copy is not None and not self._copy.is_leading):
-            promise.resolve(None)  # What others wrote is committed, if it is known here.
+            promise.resolve(None)  # What other nodes wrote is committed if it is applied here.
         else:
             topic.partitions[0].when_committed(
                 last_offset, lambda error: promise.settle(None, error)
@@ -389,12 +395,12 @@ class Schemas:
         return promise
 
     def _partition(self) -> Partition:
-        """The topic's only partition; no record in it is durable sooner than the topic."""
+        """The topic's only partition; none of its records is durable before the topic is."""
         return self._topics.internal.make(SCHEMAS_TOPIC).partitions[0]
 
 
 def _batches(records: list[Record]) -> list[list[Record]]:
-    """Records in their order, in batches of reasonable size."""
+    """Split records, in order, into batches of reasonable size."""
     batches: list[list[Record]] = [[]]
     size = 0
     for record in records:

@@ -1,10 +1,10 @@
-"""The registry of a node in a cluster, as far as the node knows the log of schemas.
+"""The registry of a node in a cluster, replicated from the log of schemas.
 
-The leader of that log's only partition takes the changes. Every other node knows what is committed:
-one that keeps a copy reads it there as it grows, one that does not asks the leader for it. So all
-of them can answer and validate, a moment late at most. Whoever registers something is answered when
-the others know of it too, if they are quick; and a node that is asked for something it does not
-know finds out from the leader whether there is more to know.
+The leader of that log's only partition accepts changes. Every other node applies what is committed:
+a node with a replica reads it as it grows, a node without one requests it from the leader. So all
+nodes can answer and validate, with a short lag at most. A registration is acknowledged when the
+other nodes have applied it too, if they respond in time; and a node that is asked for a schema it
+does not have checks with the leader whether there is more to apply.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ if TYPE_CHECKING:
     from goqueue.broker.replication.clustering import Clustering
     from goqueue.cluster.facts import Decision
 
-TELL_MS_MAX = 1_000  # so long a change waits for the other nodes to know of it
+TELL_MS_MAX = 1_000  # how long a change waits for the other nodes to apply it
 CATCH_UP_MS_MAX = 5_000
-ASK_MS_MAX = 1_000  # for one answer of the leader's; whoever needs it asks again
+ASK_MS_MAX = 1_000  # for one response of the leader; the caller retries
 READ_BYTES_MAX = 1 << 20
-QUESTIONS_MAX = 1_000  # that wait for what the leader knows
+QUESTIONS_MAX = 1_000  # requests that wait for the leader's state
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """The committed records from an offset on, as many as are sent at a time."""
+    """Get committed records from an offset on, up to a size limit."""
 
     offset: Offset
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """Up to where the leader's log is committed."""
+    """Get the offset up to which the leader's log is committed."""
 
 
 class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
-    """The log is committed up to an offset; answered when the registry is as far."""
+    """The log is committed up to an offset; respond when the registry has applied it."""
 
     offset: Offset
 
@@ -79,7 +79,7 @@ class SchemaCopy:
         cluster: Clustering,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when the registry is another."""
+        """`changed` is called when the registry has changed."""
         self.is_leading = False
         self._clock = clock
         self._topics = topics
@@ -100,26 +100,26 @@ class SchemaCopy:
     # Roles
 
     def lead(self) -> None:
-        """Take the whole log for true, up to its end, and changes from now on."""
+        """Apply the whole log up to its end, and accept changes from now on."""
         self.is_leading = True
         self._catch_up_soon()
 
     def resign(self) -> None:
-        """What was written here last may not last: take only what is committed for true."""
+        """Apply only what is committed: this node's last writes may be lost."""
         self.is_leading = False
         self.forget()
 
     def forget(self) -> None:
-        """Read the log anew."""
+        """Replay the log from the start."""
         self._loading = self._registry = None
         self._catch_up_soon()
 
     def check_leading(self) -> None:
         if not self.is_leading:
-            raise NotCoordinator("Another node takes the changes of schemas; look for it again.")
+            raise NotCoordinator("Another node accepts changes of schemas now; find it again.")
 
     def leader(self) -> int:
-        """The node that takes changes; -1 while there is none."""
+        """The node that accepts changes; -1 if there is none."""
         topic = self._topics.find(SCHEMAS_TOPIC)
         return NO_LEADER if topic is None else self._leaders.node_of(topic, 0)
 
@@ -127,7 +127,7 @@ class SchemaCopy:
         self.look()
 
     def look(self) -> None:
-        """This node may keep a copy from now on, or no longer."""
+        """Check whether this node has gained or lost a replica."""
         topic = self._topics.find(SCHEMAS_TOPIC)
         partition = None if topic is None else self._kept(topic)
         if partition is self._watched:
@@ -140,7 +140,7 @@ class SchemaCopy:
         self._catch_up_soon()
 
     def _kept(self, topic: Topic) -> Partition | None:
-        """This node's copy, if it has one."""
+        """This node's replica, if it has one."""
         fact = self._cluster.quorum.metadata.partitions.get(topic.id, 0)
         is_kept = fact is not None and self._leaders.node_id in fact.members
         return topic.partition(0) if is_kept else None
@@ -149,23 +149,23 @@ class SchemaCopy:
 
     @property
     def registry(self) -> Registry:
-        """All that is known so far."""
+        """The registry as applied so far."""
         if self._registry is None:
             self._registry = Registry() if self._loading is None else self._loading.registry
         return self._registry
 
     @property
     def next_offset(self) -> int:
-        """The registry says what the log says before this."""
+        """The log is applied up to this offset, exclusive."""
         return 0 if self._loading is None else self._loading.next_offset
 
     def wrote(self, last_offset: int) -> None:
-        """The leader has put records at the end of the log and into the registry."""
+        """Note that the leader has appended records and applied them to the registry."""
         assert self._loading is not None
         self._loading.next_offset = last_offset + 1
 
     def load_some(self) -> bool:
-        """Read a piece of this node's copy, if it has one; True when all of it is read."""
+        """Replay a piece of this node's replica, if any; return True when all of it is applied."""
         partition = self._watched
         if partition is None:
             return True
@@ -179,7 +179,7 @@ class SchemaCopy:
         loading.until_offset = max(until, loading.next_offset)
         is_done = loading.step()
         if is_done or not is_new:
-            # A registry that is read from the beginning takes the old one's place when it is whole.
+            # A registry replayed from the start replaces the old one when it is complete.
             self._registry = loading.registry
             self._changed()
         self._answer_waiting()
@@ -199,7 +199,7 @@ class SchemaCopy:
             self._catch_up_soon()
 
     def _applied(self, offset: int) -> Promise[None]:
-        """Resolves when the registry says what the log says before an offset."""
+        """Resolves when the log is applied up to an offset, exclusive."""
         promise: Promise[None] = Promise()
         if self._is_applied(offset):
             promise.resolve(None)
@@ -209,7 +209,7 @@ class SchemaCopy:
         def give_up() -> None:
             if not promise.is_done:
                 self._waiting.remove((offset, promise))
-                promise.reject(RequestTimedOut("The schemas are not known here yet; retry."))
+                promise.reject(RequestTimedOut("The schemas are not loaded here yet; retry."))
 
         self._clock.call_later(CATCH_UP_MS_MAX, give_up)
         return promise
@@ -227,12 +227,13 @@ class SchemaCopy:
         for _, promise in done:
             promise.resolve(None)
 
-    # Asking the leader
+    # Calls to the leader
 
     def check_sure(self, question: bytes) -> None:
-        """Raise unless the leader has said, since this was first asked, that all is known here.
+        """Raise unless the leader has confirmed, since the first such request, that nothing is
+        missing.
 
-        Whoever is told to retry gets an answer then.
+        A caller that retries as the error says gets an answer then.
         """
         if self.is_leading:
             return
@@ -247,15 +248,15 @@ class SchemaCopy:
                 self._questions.clear()
             asked = self._questions[question] = Promise()
             start(self.catch_up(), asked.settle)
-        raise RequestTimedOut("This node does not know yet whether the schema exists; retry.")
+        raise RequestTimedOut("This node cannot tell yet whether the schema exists; retry.")
 
     async def catch_up(self) -> None:
-        """Know all that the leader knew when this was called."""
+        """Apply everything that the leader had when this was called."""
         if self.is_leading:
             return
         topic = self._topics.find(SCHEMAS_TOPIC)
         if topic is None:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         answer = await self._call(topic, End())
         await self._reach(topic, _offset_decoder.decode(answer.head))
 
@@ -276,7 +277,7 @@ class SchemaCopy:
         pulling.settle(None, error)
 
     async def _pull(self, topic: Topic) -> None:
-        """Have the next records from the leader, where this node keeps no copy."""
+        """Get the next records from the leader, if this node has no replica."""
         if self._loading is None or self._loading.partition is not topic.partition(0):
             self._loading = Loading(topic.partition(0))
             self._registry = None
@@ -284,8 +285,8 @@ class SchemaCopy:
         try:
             answer = await self._call(topic, Read(loading.next_offset))
         except OffsetOutOfRange:
-            self._loading = None  # The log is another one; begin anew.
-            raise RequestTimedOut("The schemas are being read anew; retry.") from None
+            self._loading = None  # The log is another one; start again.
+            raise RequestTimedOut("The schemas are being loaded again; retry.") from None
         data = answer.body
         batches = bytes(data)
         at = 0
@@ -304,12 +305,12 @@ class SchemaCopy:
             raise CoordinatorNotAvailable("No other node leads the schemas now; retry.")
         return self._peers.call(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
 
-    # Telling the others
+    # Notifying the others
 
     def tell(self, offset: int) -> Promise[None]:
-        """Let the other nodes know what is committed before an offset; resolves when they do.
+        """Notify the other nodes of the committed offset; resolves when they have applied it.
 
-        Who is slow is not waited for.
+        Slow nodes are not waited for.
         """
         told: Promise[None] = Promise()
         node_id = self._leaders.node_id
@@ -329,14 +330,14 @@ class SchemaCopy:
             self._peers.call(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX).then(one_told)
         return told
 
-    # Answering
+    # Serving
 
     def _serve(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
         call = _call_decoder.decode(head)
         answer: Promise[Answer] = Promise()
         topic = self._topics.find(SCHEMAS_TOPIC)
         if topic is None:
-            raise CoordinatorNotAvailable("This node does not know of schemas yet; retry.")
+            raise CoordinatorNotAvailable("This node has no metadata of the schemas yet; retry.")
         if isinstance(call, Tell):
             start(
                 self._reach(topic, call.offset),
@@ -355,7 +356,7 @@ class SchemaCopy:
 
 
 def _goes_on(loading: Loading, partition: Partition) -> bool:
-    """Whether what was read of a log is still its beginning."""
+    """Whether what was replayed of a log is still a prefix of it."""
     if loading.partition is not partition:
         return False
     return partition.start_offset <= loading.next_offset <= partition.end_offset

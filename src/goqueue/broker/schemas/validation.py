@@ -1,12 +1,12 @@
-"""Records that must obey a schema, because their topic says so.
+"""Validates records against a schema, if their topic requires it.
 
-A payload begins with a zero byte and the id of its schema, as serializers of registries write it;
-a Protobuf payload goes on with the place of its message in the schema. The id must be that of a
-version, not deleted, of the subject that the topic's strategy names, and the rest must obey the
-schema. What is not there (a tombstone's value, a missing key) obeys every schema.
+A payload begins with a zero byte and the id of its schema, as registry serializers write it; in a
+Protobuf payload the indexes of its message in the schema follow. The id must be that of a version,
+not deleted, of the subject given by the topic's strategy, and the rest must conform to the schema.
+An absent payload (a tombstone's value, a missing key) conforms to every schema.
 
-Reading a schema and compiling it is done once; what was found out for an id is kept until the
-registry changes.
+Parsing and compiling a schema is done once; results for an id are cached until the registry
+changes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from goqueue.schemas.formats import (
     validator,
 )
 
-VALIDATORS_MAX = 256  # compiled schemas that are kept
-TOPICS_MAX = 10_000  # whose schemas are known at a time
-KNOWN_MAX = 1000  # ids that a topic's payloads name
-FAULTS_MAX = 100  # told of one batch
-MESSAGE_INDEXES_MAX = 64  # of a Protobuf message inside of others
+VALIDATORS_MAX = 256  # compiled schemas cached
+TOPICS_MAX = 10_000  # whose schemas are cached at a time
+KNOWN_MAX = 1000  # cached schema ids per topic
+FAULTS_MAX = 100  # reported for one batch
+MESSAGE_INDEXES_MAX = 64  # nesting depth of a Protobuf message
 
 _FRAME_BYTES = 5
 _GUID_FRAME_BYTES = 17
@@ -46,7 +46,7 @@ _FIRST_MESSAGE = (0,)
 
 
 class Strategy(StrEnum):
-    """Which subject a payload's schema must be registered under."""
+    """The subject under which a payload's schema must be registered."""
 
     TOPIC = "topic"  # orders-value
     RECORD = "record"  # shop.Order
@@ -54,14 +54,14 @@ class Strategy(StrEnum):
 
 
 class Rules(NamedTuple):
-    """What a topic asks of its records; None asks nothing."""
+    """What a topic requires of its records; None requires nothing."""
 
     key: Strategy | None
     value: Strategy | None
 
 
 class _Part:
-    """The keys, or the values, of one topic, and what was found out about their schemas."""
+    """The keys or the values of one topic, with cached results for their schemas."""
 
     __slots__ = ("header", "known", "name", "strategy", "topic")
 
@@ -70,11 +70,11 @@ class _Part:
         self.strategy = strategy
         self.name = "key" if is_key else "value"
         self.header = f"__{self.name}_schema_id"
-        # By what names a schema: what checks the rest of a payload, or why no payload will do.
+        # By the bytes that identify a schema: the validator of a payload, or why none is valid.
         self.known: dict[bytes, Validate | str] = {}
 
     def subject(self, record: str) -> str:
-        """Where a schema must be registered; empty where a record has no name to go by."""
+        """Where a schema must be registered; empty if a record has no name to derive it from."""
         if self.strategy is Strategy.TOPIC:
             return f"{self.topic}-{self.name}"
         if not record:
@@ -83,7 +83,7 @@ class _Part:
 
 
 class _Asked(NamedTuple):
-    """What a topic asks for, as long as it is described by the same fact."""
+    """The requirements of a topic, valid as long as its metadata does not change."""
 
     fact: object
     key: _Part | None
@@ -91,7 +91,7 @@ class _Asked(NamedTuple):
 
 
 class Validation:
-    """Checks records of topics that ask for it."""
+    """Validates the records of topics that require it."""
 
     def __init__(self, schemas: Schemas, defaults: Mapping[str, str]) -> None:
         self._schemas = schemas
@@ -101,20 +101,20 @@ class Validation:
         self._compiled: OrderedDict[tuple[Content, tuple[int, ...]], Validate] = OrderedDict()
 
     def check_batch(self, topic: Topic, batch: memoryview, *, now_ms: int) -> None:
-        """Refuse a producer's batch in which a record does not obey its schema."""
+        """Refuse a producer's batch with a record that does not conform to its schema."""
         header = check_produced(batch, topic.settings, now_ms=now_ms)
         faults = self.faults(topic, decode_records(header, unpack_payload(batch, header)))
         if faults:
             raise SchemaMismatch(faults)
 
     def check_record(self, topic: Topic, record: Record) -> None:
-        """Refuse one record that does not obey its schema."""
+        """Refuse one record that does not conform to its schema."""
         faults = self.faults(topic, (record,))
         if faults:
             raise SchemaMismatch(faults)
 
     def faults(self, topic: Topic, records: Iterable[Record]) -> dict[int, str]:
-        """What is wrong with which of the records."""
+        """The faults of the records that have one, by position."""
         asked = self._asked.get(topic.id)
         if asked is None or asked.fact is not topic.fact or self._schemas.changes != self._changes:
             asked = self._ask(topic)
@@ -133,7 +133,7 @@ class Validation:
         return faults
 
     def _ask(self, topic: Topic) -> _Asked:
-        """Read what a topic asks for; after a change of the registry nothing is known any more."""
+        """Get a topic's requirements; a change of the registry clears the cache."""
         if self._schemas.changes != self._changes or len(self._asked) >= TOPICS_MAX:
             self._asked.clear()
             self._changes = self._schemas.changes
@@ -172,7 +172,7 @@ class Validation:
         return check
 
     def _find(self, part: _Part, frame: bytes) -> Validate | str:
-        """How payloads with this schema are checked, or why none will do."""
+        """The validator of payloads with this schema, or why none is valid."""
         if len(frame) == _GUID_FRAME_BYTES:
             told = str(UUID(bytes=frame[1:]))
             content = self._schemas.schema_by_guid(told)
@@ -200,13 +200,13 @@ class Validation:
             return f"The {part.name} names the schema {told}, which cannot be read: {error}"
 
     def check_sure(self, topic: str, frame: bytes) -> None:
-        """Raise, for a retry, if the registry of this node may be behind that of the cluster."""
+        """Raise a retryable error if this node's registry may be behind that of the cluster."""
         self._schemas.check_sure(topic.encode() + frame)
 
     def validator(
         self, content: Content, schema: Schema, indexes: tuple[int, ...] = ()
     ) -> Validate:
-        """The compiled schema; of Protobuf, that of the message at a place."""
+        """The compiled schema; for Protobuf, that of the message at the given indexes."""
         place = (content, indexes)
         check = self._compiled.get(place)
         if check is None:
@@ -220,7 +220,7 @@ class Validation:
 
 
 class _ProtobufCheck:
-    """Payloads of one Protobuf schema; each says first which of its messages it is."""
+    """Validates payloads of one Protobuf schema; each begins with the indexes of its message."""
 
     __slots__ = ("_by_place", "_content", "_frame", "_part", "_schema", "_validation")
 
@@ -257,7 +257,7 @@ class _ProtobufCheck:
 
 
 def read_rules(settings: Mapping[str, str]) -> Rules:
-    """What the settings of a topic, defaults included, ask of its records."""
+    """What the settings of a topic, defaults included, require of its records."""
     wanted = settings["schema_validation"]
     key = Strategy(settings["schema_key_subject_strategy"])
     value = Strategy(settings["schema_value_subject_strategy"])
@@ -267,7 +267,7 @@ def read_rules(settings: Mapping[str, str]) -> Rules:
 
 
 def _named_in(part: _Part, headers: tuple[Header, ...]) -> bytes | None:
-    """What names the schema in a header: newer serializers leave the payload as it is."""
+    """The schema identifier in a header: newer serializers leave the payload unchanged."""
     for name, content in headers:
         if name == part.header and content is not None:
             is_guid = len(content) == _GUID_FRAME_BYTES and content[0] == 1
@@ -277,7 +277,7 @@ def _named_in(part: _Part, headers: tuple[Header, ...]) -> bytes | None:
 
 
 def _problem(part: _Part, content: Content, record: str) -> str | None:
-    """Why a schema is not one for this part of its topic."""
+    """Why a schema is not valid for this part of its topic."""
     subject = part.subject(record)
     if not subject:
         return f"The schema {content.id} has no name, which the strategy {part.strategy} needs."
@@ -291,10 +291,10 @@ def _problem(part: _Part, content: Content, record: str) -> str | None:
 
 
 def _read_indexes(data: bytes | memoryview) -> tuple[tuple[int, ...], int]:
-    """Which message of a Protobuf schema follows, and where it begins; outermost first."""
+    """The indexes of the message that follows, outermost first, and where it begins."""
     count, at = _read_zigzag(data, 0)
     if count == 0:
-        return _FIRST_MESSAGE, at  # the first message, which is most of them
+        return _FIRST_MESSAGE, at  # the first message, the most frequent case
     if not 0 < count <= MESSAGE_INDEXES_MAX:
         raise SchemaViolation("", f"it names {count} messages inside of one another")
     indexes = []

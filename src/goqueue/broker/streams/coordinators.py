@@ -1,8 +1,8 @@
 """Group coordinators and their partitions of the offsets topic.
 
-A group belongs to one partition of the internal topic; that partition's coordinator decides, and
-everything it decides that must last is a record there. This file loads coordinators, writes what
-they want written, hands answers to those who wait, and wakes them when their time has come.
+A group is mapped to one partition of the internal topic. The coordinator of that partition decides,
+and persists every decision that must last as a record there. This module loads coordinators, writes
+the records they emit, resolves the promises of waiting callers, and runs their timers.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from goqueue.model.errors import (
 from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity
 from goqueue.partition import Partition
 
-TOPICS_PER_MS = 100  # of a delay before coordinators hear of new topics
+TOPICS_PER_MS = 100  # of delay before coordinators are notified of topic changes
 
 
 class _Hosted:
-    """One coordinator with its partition and its alarm clock."""
+    """One coordinator with its partition and its timer."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class _Hosted:
         coordinator: Coordinator,
         written: Callable[[str], None],
     ) -> None:
-        """`written` hears of every group of which something has been written."""
+        """`written` is called with the id of every group for which a record was written."""
         self.coordinator = coordinator
         self._written = written
         self.waiting: dict[Promise[Any], None] = {}
@@ -85,7 +85,7 @@ class _Hosted:
         )
 
     def load(self, topics: Mapping[str, int]) -> None:
-        """Replay the partition. It is compacted, so it is about as large as the state it holds."""
+        """Replay the partition. It is compacted, so its size is close to that of the state."""
         now_ms = self._clock.now_ms()
         self.perform(self.coordinator.topics_changed(now_ms, topics))
         for header, batch in readable_batches(self._partition, name="group state"):
@@ -103,15 +103,15 @@ class _Hosted:
             self.coordinator.replay(record.key or b"", record.value, producer_id=producer_id)
 
     def check_committed(self) -> None:
-        """Raise while something of what was read at the beginning may still be lost.
+        """Raise while records replayed at load may still be lost.
 
-        Another leader may have written the end of the log and died before all had it.
+        A previous leader may have written the end of the log and failed before it was replicated.
         """
         if self._partition.high_watermark < self._read_until:
-            raise CoordinatorNotAvailable("The groups of this node are being read; retry.")
+            raise CoordinatorNotAvailable("The groups of this node are being loaded; retry.")
 
     def when_committed(self) -> Promise[None]:
-        """Resolves when `check_committed` raises no more."""
+        """Resolves when `check_committed` no longer raises."""
         promise: Promise[None] = Promise()
         self._partition.when_committed(
             self._read_until - 1, lambda error: promise.settle(None, error)
@@ -119,7 +119,7 @@ class _Hosted:
         return promise
 
     def close(self, error: GoQueueError) -> None:
-        """Another node coordinates these groups: whoever waits here has to ask there."""
+        """Stop: another node coordinates these groups. Reject waiting calls with `error`."""
         self._is_closed = True
         self._alarm.stop()
         waiting, self.waiting = self.waiting, {}
@@ -127,7 +127,7 @@ class _Hosted:
             promise.reject(error)
 
     def perform(self, effects: list[Effect]) -> None:
-        """Carry out what the coordinator wants done, then set the alarm for its next deadline."""
+        """Carry out the coordinator's effects, then set the timer for its next deadline."""
         if self._is_closed:
             return
         for effect in effects:
@@ -169,7 +169,7 @@ class _Hosted:
             appended = self._partition.write(memoryview(batch), now_ms=now_ms)
         except GoQueueError as error:
             failure = error
-            # Not at once: earlier writes are still on their way, and outcomes come in order.
+            # Not immediately: earlier writes are still pending, and outcomes must be in order.
             self._partition.when_committed(
                 self._partition.end_offset - 1, lambda later: committed(later or failure)
             )
@@ -178,7 +178,7 @@ class _Hosted:
 
 
 class Groups:
-    """All stream groups of the node."""
+    """All stream groups that this node coordinates."""
 
     def __init__(
         self,
@@ -187,16 +187,16 @@ class Groups:
         settings: GroupSettings,
         times: Mapping[str, GroupTimes] | None = None,
     ) -> None:
-        """`times` are those of groups that have their own, and may change."""
+        """`times` holds the timeouts of groups that override the defaults; it may change."""
         self._times = {} if times is None else times
         self._clock = clock
         self._topics = topics
         self._settings = settings
         self._partition_count = settings.offsets_partitions
         self._hosted: dict[int, _Hosted] = {}
-        # In a cluster: resolves when this node knows all that was decided before it was asked.
+        # In a cluster: resolves when this node has applied all metadata committed before the call.
         self.catch_up: Callable[[], Promise[None]] | None = None
-        # A name belongs to one kind of group; the broker says which are taken by the other.
+        # A name belongs to one kind of group; the broker supplies the check for queue groups.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
         self.rebalance_watch = RebalanceWatch(self._begun)
         self._is_telling_topics = False
@@ -204,19 +204,19 @@ class Groups:
         topics.internal.on_made(OFFSETS_TOPIC, self._host)
 
     def open(self) -> None:
-        """Load the groups there are; the topic is made when the first group comes."""
+        """Load existing groups; the topic is created with the first group."""
         topic = self._topics.find(OFFSETS_TOPIC)
         if topic is not None:
             self._host(topic)
 
     async def ensure_topic(self) -> Topic:
-        """The internal topic, made when it is missing."""
+        """Return the internal topic, creating it if missing."""
         return await self._topics.internal.ready(OFFSETS_TOPIC)
 
-    # Leading, in a cluster
+    # Leadership, in a cluster
 
     def lead(self, partition: Partition) -> None:
-        """Coordinate the groups of a partition of the offsets, which this node leads now."""
+        """Coordinate the groups of an offsets partition that this node now leads."""
         coordinator = Coordinator(self._settings, self._times)
         written = self.rebalance_watch.look
         hosted = _Hosted(self._clock, partition, coordinator, written)
@@ -224,13 +224,13 @@ class Groups:
         self._hosted[partition.name.partition] = hosted
 
     def resign(self, partition: Partition) -> None:
-        """Another node leads a partition of the offsets, or nobody."""
+        """Stop coordinating the groups of an offsets partition that this node no longer leads."""
         hosted = self._hosted.pop(partition.name.partition, None)
         if hosted is not None:
             hosted.close(_not_here())
 
     def partition_of(self, group_id: str) -> int:
-        # The process's own hash() changes from start to start; this must not.
+        # Not hash(), which differs between processes; this mapping must be stable.
         return zlib.crc32(group_id.encode()) % self._partition_count_now()
 
     # Members
@@ -253,11 +253,11 @@ class Groups:
     # Offsets
 
     def confirm(self, group_id: str) -> Promise[None]:
-        """Resolves when what this node tells of a group is not older than this call.
+        """Resolves when this node's state of a group is at least as recent as this call.
 
-        A coordinator that was replaced, and has not heard of it, would tell offsets from before
-        others were committed elsewhere. So wait until it would have heard, and until all that it
-        tells is there to stay.
+        A coordinator that was replaced, and has not been notified yet, would return offsets older
+        than those committed at its successor. So wait until it would have been notified, and until
+        everything it returns is committed.
         """
         promise: Promise[None] = Promise()
         start(self._confirm(group_id), promise.settle)
@@ -274,7 +274,7 @@ class Groups:
             raise
         except GoQueueError as error:
             raise CoordinatorNotAvailable(
-                f"This node cannot make sure that it coordinates the group; retry. {error}"
+                f"This node cannot confirm that it coordinates the group; retry. {error}"
             ) from error
         if hosted is not self._find(group_id):
             raise _not_here()
@@ -282,8 +282,8 @@ class Groups:
     def commit_offsets(
         self, call: CommitOffsets, *, identity: ProducerIdentity | None = None
     ) -> Promise[OffsetErrors]:
-        """Commit now; or, with the identity of a producer whose transaction this partition of the
-        offsets takes part in, when that does.
+        """Commit now, or, given the identity of a producer whose transaction includes this
+        partition of the offsets topic, when that transaction commits.
         """
         return self._call(
             call.group_id, lambda one, **at: one.commit_offsets(call, identity=identity, **at)
@@ -298,7 +298,7 @@ class Groups:
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
-        """What this node knows; `confirm` first, or it may be old."""
+        """Return the offsets in this node's state; call `confirm` first, or they may be stale."""
         hosted = self._find(group_id)
         if hosted is None:
             return {}
@@ -314,14 +314,16 @@ class Groups:
     def unstable_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
     ) -> Partitions:
-        """Which of these, or of all, a transaction that has not ended commits offsets of."""
+        """Return which of these partitions, or of all, have offsets pending in an open
+        transaction.
+        """
         hosted = self._find(group_id)
         if hosted is None:
             return frozenset()
         return hosted.coordinator.unstable_offsets(group_id, partitions)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
-        """A marker is committed in a partition of the offsets."""
+        """Apply a transaction marker that was committed in an offsets partition."""
         hosted = self._hosted.get(partition.name.partition)
         if hosted is not None:
             now_ms = self._clock.now_ms()
@@ -354,14 +356,14 @@ class Groups:
         return self._get(group_id).coordinator.rebalances(group_id)
 
     def _begun(self, group_id: str) -> int:
-        """How many rebalances a group has begun; none if there is no such group here."""
+        """The number of rebalances a group has begun; 0 if the group is not coordinated here."""
         try:
             return self.rebalances(group_id).begun
         except GoQueueError:
             return 0
 
     def is_known(self, group_id: str) -> bool:
-        """Whether there is a stream group of that name, as far as this node can tell."""
+        """Whether a stream group of that name exists, according to this node's state."""
         hosted = self._hosted.get(self.partition_of(group_id))
         if hosted is None:
             return False
@@ -407,7 +409,7 @@ class Groups:
         return hosted
 
     def _find(self, group_id: str) -> _Hosted | None:
-        """Who coordinates a group; None on a single node that has never had a group."""
+        """The coordinator of a group; None on a single node that has never had a group."""
         if not group_id:
             raise InvalidGroupId("A group needs a name.")
         hosted = self._hosted.get(self.partition_of(group_id))
@@ -416,7 +418,7 @@ class Groups:
         if self._topics.find(OFFSETS_TOPIC) is not None:
             raise _not_here()
         if not self._topics.internal.is_alone:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         return None
 
     def _host(self, topic: Topic) -> None:
@@ -424,7 +426,9 @@ class Groups:
             self.lead(partition)
 
     def _topics_changed(self) -> None:
-        """All topics are compared, so where there are many, several changes share that."""
+        """Notify coordinators. That compares all topics, so with many topics changes are
+        batched.
+        """
         if not self._hosted or self._is_telling_topics:
             return
         delay_ms = len(self._topics) // TOPICS_PER_MS
@@ -450,4 +454,4 @@ class Groups:
 
 
 def _not_here() -> NotCoordinator:
-    return NotCoordinator("Another node coordinates this group now; look for it again.")
+    return NotCoordinator("Another node coordinates this group now; find the coordinator again.")

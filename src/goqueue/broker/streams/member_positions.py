@@ -1,8 +1,8 @@
 """How far the members of stream groups have polled.
 
-A member that polls again wants what comes next, not what it has in hand already. A group
-remembers only what was committed, so what was handed out beyond that is remembered here, for as
-long as the node runs: after a restart a member goes on from its committed offset.
+A member that polls again expects the messages after those it has already received. A group stores
+only committed offsets, so positions beyond them are held here, in memory: after a restart a member
+continues from its committed offset.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ MemberKey = tuple[str, str]  # group and member id
 
 @dataclass(slots=True)
 class Positions:
-    """Where one member goes on in its partitions."""
+    """The position of one member in each of its partitions."""
 
     assigned: Partitions | None = None  # by the last heartbeat; None before the first one here
     next: dict[Partition, int] = field(default_factory=dict)
-    handed_out: dict[Partition, int] = field(default_factory=dict)  # and not committed yet
-    poll: int = 0  # the number of the last answer
-    before: tuple[dict[Partition, int], dict[Partition, int]] | None = None  # that answer
-    turn: int = 0  # which partition is first, so that none is always last
+    handed_out: dict[Partition, int] = field(default_factory=dict)  # returned, not committed yet
+    poll: int = 0  # the sequence number of the last response
+    before: tuple[dict[Partition, int], dict[Partition, int]] | None = None  # state before it
+    turn: int = 0  # rotates the first partition, so that none is always last
 
     def assign(self, assigned: Partitions) -> None:
-        """Forget partitions that now belong to others."""
+        """Drop the positions of partitions that the member no longer owns."""
 
         def held(offsets: dict[Partition, int]) -> dict[Partition, int]:
             return {one: at for one, at in offsets.items() if one in assigned}
@@ -39,12 +39,12 @@ class Positions:
             self.before = held(self.before[0]), held(self.before[1])
 
     def begin_poll(self) -> None:
-        """Remember how things stand before messages are handed out."""
+        """Save the current positions before messages are returned."""
         self.before = dict(self.next), dict(self.handed_out)
         self.poll += 1
 
     def check_answered(self, poll: int) -> None:
-        """The member has seen this answer last. If one has followed, it was lost: take it back."""
+        """Roll back to the last response the member received, if a later one was lost."""
         if poll == self.poll - 1 and self.before is not None:
             self.next, self.handed_out = self.before
             self.poll, self.before = poll, None
@@ -54,7 +54,7 @@ class Positions:
 
 
 class MemberPositions:
-    """The positions of all members, the longest silent forgotten first."""
+    """The positions of all members; the least recently active are evicted first."""
 
     def __init__(self, members_max: int) -> None:
         self._members_max = members_max
@@ -78,7 +78,7 @@ class MemberPositions:
         self._members.pop((group, member_id), None)
 
     def forget_groups(self, is_meant: Callable[[str], bool]) -> None:
-        """Forget all members of groups that another node coordinates from now on."""
+        """Forget all members of groups that another node now coordinates."""
         gone = [key for key in self._members if is_meant(key[0])]
         for key in gone:
             del self._members[key]

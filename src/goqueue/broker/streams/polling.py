@@ -1,7 +1,7 @@
-"""Members of stream groups that poll: the broker reads for them and remembers how far they are.
+"""Members of stream groups that poll: the broker reads for them and tracks their positions.
 
-Such a member has no position of its own. Each poll is a heartbeat, reads on in the partitions that
-the member holds, and may commit what the poll before it has handed out.
+Such a member has no position of its own. Each poll is a heartbeat, continues reading the partitions
+assigned to the member, and may commit what the previous poll returned.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import Partition
 
-MEMBERS_MAX = 10_000  # whose positions are remembered
-PARTITIONS_PER_POLL_MAX = 1000  # the others have their turn at the next poll
+MEMBERS_MAX = 10_000  # whose positions are held
+PARTITIONS_PER_POLL_MAX = 1000  # the remaining partitions are read by the next poll
 
 CheckTopic = Callable[[str], None]
 
 
 class Read(Protocol):
-    """Reads records of partitions, whoever leads them."""
+    """Reads records of partitions, whichever node leads them."""
 
     def __call__(
         self, places: Sequence[Place], *, records_max: int, bytes_max: int, wait_ms: int
@@ -53,10 +53,10 @@ class Read(Protocol):
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member wants of a poll.
+    """The parameters of a poll.
 
-    `after` is the number of the last answer that it got. `start` says where to begin in partitions
-    without a committed offset.
+    `after` is the sequence number of the last response that the member received. `start` is where
+    to begin in partitions without a committed offset.
     """
 
     group_id: str
@@ -64,7 +64,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     member_epoch: int
     records_max: int
     bytes_max: int
-    is_committing: bool = False  # what earlier polls handed out, and gives up what is revoked
+    is_committing: bool = False  # commit what earlier polls returned; release revoked partitions
     start: Start = "earliest"
     after: int | None = None
 
@@ -76,7 +76,7 @@ class PolledRecord(NamedTuple):
 
 
 class PositionReset(NamedTuple):
-    """Retention has removed what was to be read next; reading went on elsewhere."""
+    """Retention removed the next records to be read; reading continued at another offset."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class PositionReset(NamedTuple):
 
 
 class UnreadableRange(NamedTuple):
-    """Offsets that cannot be read any more, and why."""
+    """Offsets that can no longer be read, and the reason."""
 
     topic: str
     partition: int
@@ -95,7 +95,7 @@ class UnreadableRange(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """The answer to a poll; the assignment only if it has changed."""
+    """The response to a poll; it has the assignment only if that has changed."""
 
     number: int
     records: list[PolledRecord]
@@ -111,7 +111,7 @@ class StreamPolling:
     def __init__(
         self, groups: Groups, topics: Topics, look: Look, read: Read, *, heartbeat_ms: int
     ) -> None:
-        """`heartbeat_ms` is the longest that a poll waits where nothing is rebalanced."""
+        """`heartbeat_ms` is the longest that a poll waits while no rebalance is in progress."""
         self.positions = MemberPositions(MEMBERS_MAX)
         self._groups = groups
         self._topics = topics
@@ -120,9 +120,9 @@ class StreamPolling:
         self._heartbeat_ms = heartbeat_ms
 
     def resign(self, partition: Partition) -> None:
-        """Forget members of groups that another node coordinates.
+        """Forget members of groups that another node now coordinates.
 
-        What was handed out to them here is old by the time their groups come back.
+        Positions held here would be stale by the time this node coordinates those groups again.
         """
         groups, number = self._groups, partition.name.partition
         self.positions.forget_groups(lambda group: groups.partition_of(group) == number)
@@ -134,7 +134,7 @@ class StreamPolling:
         return self._remember(call.group_id, result)
 
     async def heartbeat(self, call: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        """Send a heartbeat, and remember the assignment that it returns."""
+        """Send a heartbeat, and store the assignment that it returns."""
         try:
             result = await self._groups.consumer_heartbeat(call)
         except CoordinatorNotAvailable:
@@ -166,7 +166,7 @@ class StreamPolling:
         cancellation: Cancellation,
         check_topic: CheckTopic | None = None,
     ) -> Polled:
-        """Read on where a member stands; `check_topic` raises where it may not read."""
+        """Continue reading for a member; `check_topic` raises if it may not read a topic."""
         if call.after is not None:
             self._positions_of(call).check_answered(call.after)
         if call.is_committing:
@@ -186,7 +186,7 @@ class StreamPolling:
         check_topic: CheckTopic | None,
         watch: Watch,
     ) -> Polled:
-        """A rebalance that begins meanwhile ends the wait, and the answer brings its assignment."""
+        """Poll; a rebalance that begins meanwhile ends the wait and returns its assignment."""
         beat = await self._beat(call, call.member_epoch)
         positions = self._positions_of(call)
         if positions.assigned is None:
@@ -204,7 +204,7 @@ class StreamPolling:
 
         def give_up() -> None:
             reading.cancel()
-            # Nobody wants the answer, so let go of this coroutine, which then removes its watch.
+            # Nobody awaits the result, so abandon this coroutine, which then removes its watch.
             reading.promise.abandon()
 
         cancellation.on_cancel(give_up)
@@ -221,16 +221,17 @@ class StreamPolling:
         return self.positions.of(call.group_id, call.member_id)
 
     def _wait_ms_max(self, beat: ConsumerHeartbeatResult) -> int:
-        """A member that waits for longer would count as dead, or learn late what to give up.
+        """The longest wait after which the member is still alive and learns of a rebalance in time.
 
-        Heartbeats of a small group are frequent so that it learns early. That is not worth a
-        request each; but a member that waits for partitions to change hands should poll again soon.
+        A small group has frequent heartbeats, so that its members learn early of a rebalance. That
+        alone is not worth a request each; but a member waiting for partitions that others must
+        release should poll again soon.
         """
         is_rebalancing = beat.heartbeat_interval_ms < HEARTBEAT_MS_MIN
         return beat.heartbeat_interval_ms if is_rebalancing else self._heartbeat_ms
 
     async def _commit_handed_out(self, call: Poll) -> None:
-        """A member that polls again has finished with what the last poll brought."""
+        """Commit what the last poll returned: a member that polls again has processed it."""
         positions = self._positions_of(call)
         if not positions.handed_out:
             return
@@ -248,7 +249,7 @@ class StreamPolling:
                 )
             )
         except StaleMemberEpoch:
-            # The answer that raised the epoch was lost. The heartbeat returns it again, and the
+            # The response that raised the epoch was lost. The heartbeat returns it again, and the
             # next poll commits.
             return
         for one in offsets:
@@ -256,7 +257,9 @@ class StreamPolling:
                 del positions.handed_out[one.topic, one.partition]
 
     async def _beat(self, call: Poll, member_epoch: int) -> ConsumerHeartbeatResult:
-        """With automatic commits a poll also confirms that revoked partitions were given up."""
+        """Send a heartbeat; with automatic commits it also confirms that revoked partitions are
+        free.
+        """
         return await self.heartbeat(
             ConsumerHeartbeat(
                 group_id=call.group_id,
@@ -267,7 +270,7 @@ class StreamPolling:
         )
 
     def _assigned(self, call: Poll) -> Partitions:
-        """What a member holds that joined before this node was started."""
+        """The assignment of a member that joined before this node started."""
         for member in self._groups.describe(call.group_id).members:
             if member.member_id == call.member_id:
                 return member.assigned
@@ -276,7 +279,9 @@ class StreamPolling:
     async def _places(
         self, call: Poll, positions: Positions, resets: list[PositionReset]
     ) -> list[Place]:
-        """Where the member goes on: after what it was given, else where its group has committed."""
+        """Where the member continues: after what it received, else at its group's committed
+        offset.
+        """
         assigned = _turn(positions)
         wanted = [one for one in assigned if one not in positions.next]
         if wanted:
@@ -287,7 +292,7 @@ class StreamPolling:
         for topic, number in assigned:
             one = bounds.get((topic, number))
             if one is None:
-                continue  # It was deleted; the next heartbeat takes it from the assignment.
+                continue  # The topic was deleted; the next heartbeat unassigns it.
             begin = one.start_offset if call.start == "earliest" else one.last_stable_offset
             offset = positions.next.get((topic, number))
             if offset is None:
@@ -301,7 +306,7 @@ class StreamPolling:
         return places
 
     async def _bounds(self, assigned: Sequence[GroupPartition]) -> dict[GroupPartition, Bounds]:
-        """Where the partitions that exist begin and end."""
+        """The first and end offsets of the partitions that exist."""
         found: dict[GroupPartition, Bounds] = {}
         for name, numbers in nest(assigned).items():
             topic = self._topics.find(name)
@@ -313,7 +318,7 @@ class StreamPolling:
 
 
 def _turn(positions: Positions) -> list[GroupPartition]:
-    """The partitions that a poll reads; where there are too many, others than the last one."""
+    """The partitions that a poll reads; if there are too many, polls rotate through them."""
     assigned = sorted(positions.assigned or ())
     if len(assigned) > PARTITIONS_PER_POLL_MAX:
         first = positions.turn % len(assigned)

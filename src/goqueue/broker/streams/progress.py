@@ -1,7 +1,7 @@
-"""How far stream groups have read: where they begin, what they commit, how far they are behind.
+"""The progress of stream groups: where they begin, what they commit, and their lag.
 
-Coordinators know committed offsets and nothing of partitions. Here both meet: offsets are compared
-with where the leaders of partitions begin and end.
+Coordinators have committed offsets but no partitions. Here the offsets are compared with the first
+and end offsets that partition leaders report.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Wanted = Mapping[str, Sequence[int]]  # partitions by topic
 
 
 class Look(Protocol):
-    """Finds out from the leaders of partitions where those begin and end."""
+    """Gets the first and end offsets of partitions from their leaders."""
 
     def __call__(
         self,
@@ -56,11 +56,11 @@ class Look(Protocol):
 
 
 class PartitionLag(NamedTuple):
-    """How many offsets of a partition a group has still to read or to acknowledge."""
+    """The number of offsets in a partition that a group has not yet read or acknowledged."""
 
     topic: str
     partition: int
-    offset: int | None  # where the group goes on; None where it has committed nothing
+    offset: int | None  # where the group continues; None if it has committed nothing
     end_offset: int
     lag: int
 
@@ -82,7 +82,7 @@ class ResetOffset(NamedTuple):
 
 
 class StreamProgress:
-    """The committed offsets of stream groups beside the partitions that they belong to."""
+    """The committed offsets of stream groups, related to their partitions."""
 
     def __init__(self, groups: Groups, topics: Topics, look: Look) -> None:
         self._groups = groups
@@ -90,7 +90,7 @@ class StreamProgress:
         self._look = look
 
     async def begin(self, group: str, topics: Iterable[str], *, start: Start) -> None:
-        """Commit where a group begins, in partitions where it has committed nothing."""
+        """Commit the start offset of a group, in partitions without a committed offset."""
         await self._groups.confirm(group)
         committed = self._groups.fetch_offsets(group)
         found = [self._topics.get(name) for name in dict.fromkeys(topics)]
@@ -110,7 +110,7 @@ class StreamProgress:
             await self._commit_for_empty(group, offsets)
 
     async def commit(self, call: CommitOffsets) -> OffsetErrors:
-        """Commit offsets; an error for each partition where that is refused."""
+        """Commit offsets; return an error for each partition where the commit is refused."""
         errors = self.missing((one.topic, one.partition) for one in call.offsets)
         if errors:
             known = [one for one in call.offsets if (one.topic, one.partition) not in errors]
@@ -130,7 +130,7 @@ class StreamProgress:
         member_epoch: int = -1,
         is_stable: bool = False,
     ) -> FetchedOffsets:
-        """The offsets that are committed, none older than this call."""
+        """Return committed offsets, none older than this call."""
         await self._groups.confirm(group)
         offsets = self._groups.fetch_offsets(
             group, wanted, member_id=member_id, member_epoch=member_epoch
@@ -139,7 +139,7 @@ class StreamProgress:
         return FetchedOffsets(offsets, unstable)
 
     async def delete(self, group: str, wanted: Wanted) -> OffsetErrors:
-        """Forget committed offsets; an error for each partition where that is refused."""
+        """Delete committed offsets; return an error for each partition where that is refused."""
         result = await self._groups.delete_offsets(group, wanted)
         places = ((topic, number) for topic, numbers in wanted.items() for number in numbers)
         return OffsetErrors({**self.missing(places), **result.errors})
@@ -153,7 +153,7 @@ class StreamProgress:
         *,
         is_dry_run: bool,
     ) -> list[ResetOffset]:
-        """Move the committed offsets of a group without members, or compute where to."""
+        """Move the committed offsets of a group without members, or only compute the new ones."""
         topic = self._topics.get(topic_name)
         numbers = numbers or range(len(topic.partitions))
         await self._groups.confirm(group)
@@ -173,7 +173,7 @@ class StreamProgress:
         ]
 
     async def lag(self, group: str) -> list[PartitionLag]:
-        """The lag of a group in every partition of the topics it reads."""
+        """Return the lag of a group in every partition of the topics it reads."""
         await self._groups.confirm(group)
         described = self._groups.describe(group)
         committed = self._groups.fetch_offsets(group)
@@ -181,7 +181,7 @@ class StreamProgress:
         for name in sorted({*committed, *_topics_read(described)}):
             topic = self._topics.find(name)
             if topic is None:
-                continue  # It was deleted.
+                continue  # The topic was deleted.
             numbers = range(len(topic.partitions))
             for one in await self._look(topic, numbers, may_guess=True, with_records_end=True):
                 offset = committed.get(name, {}).get(one.name.partition)
@@ -189,7 +189,7 @@ class StreamProgress:
         return lags
 
     def missing(self, places: Iterable[Partition]) -> dict[Partition, GoQueueError]:
-        """An error for each of these partitions that does not exist."""
+        """Return an error for each of these partitions that does not exist."""
         errors: dict[Partition, GoQueueError] = {}
         for topic, number in places:
             found = self._topics.find(topic)
@@ -200,12 +200,12 @@ class StreamProgress:
         return errors
 
     async def _commit_for_empty(self, group: str, offsets: list[OffsetToCommit]) -> OffsetErrors:
-        """Commit on behalf of no member, which is refused while the group has some."""
+        """Commit without a member, which is refused while the group has members."""
         await self._groups.ensure_topic()
         try:
             return await self._groups.commit_offsets(CommitOffsets(group_id=group, offsets=offsets))
         except UnknownMember as error:
-            # The coordinator looks for a member without an id, because the group has others.
+            # The coordinator requires a member id because the group has members.
             raise GroupNotEmpty(group) from error
 
 
@@ -219,7 +219,7 @@ def _offset_at(partition: Bounds, target: Position) -> int:
 
 
 def _topics_read(group: GroupDescription) -> set[str]:
-    """The topics that members subscribe to by name or have partitions of."""
+    """The topics that members subscribe to by name or are assigned partitions of."""
     topics = {topic for member in group.members for topic, _ in member.assigned}
     for member in group.members:
         topics.update(member.subscribed_topics)

@@ -1,8 +1,7 @@
-"""Lets those who wait on behalf of a member know that its group begins to rebalance.
+"""Notifies requests that wait on behalf of a member when its group begins to rebalance.
 
-A member hears what to give up with the answer to a heartbeat. Whoever has one waiting for
-messages meanwhile would hear of it when the wait is over, and everybody else in the group would
-wait with it.
+A member learns which partitions to release from the response to a heartbeat. If a long poll for
+messages delayed that response until its wait was over, the whole group would wait with it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable
 
 
 class Watch:
-    """One who waits; `is_rung` once the group has begun another rebalance."""
+    """One waiting request; `is_rung` is set once the group has begun another rebalance."""
 
     __slots__ = ("begun", "is_rung", "ring")
 
@@ -22,15 +21,15 @@ class Watch:
 
 
 class RebalanceWatch:
-    """All who wait, by group. There are no more of them than there are requests."""
+    """All waiting requests, by group; bounded by the number of requests."""
 
     def __init__(self, begun: Callable[[str], int]) -> None:
-        """`begun` counts the rebalances that a group has begun, as far as this node knows."""
+        """`begun` returns the number of rebalances a group has begun, in this node's state."""
         self._begun = begun
         self._watches: dict[str, dict[Watch, None]] = {}
 
     def add(self, group_id: str) -> Watch:
-        """Watch a group from now on, until `remove`."""
+        """Watch a group until `remove`."""
         watch = Watch(self._begun(group_id))
         self._watches.setdefault(group_id, {})[watch] = None
         return watch
@@ -42,7 +41,7 @@ class RebalanceWatch:
             del self._watches[group_id]
 
     def look(self, group_id: str) -> None:
-        """Something has been written about a group."""
+        """Notify the watches of a group, if the record just written began a rebalance."""
         watches = self._watches.get(group_id)
         if watches is None:
             return

@@ -1,4 +1,4 @@
-"""Compaction in the background: one log at a time, a little at a time."""
+"""Compaction in the background: one log at a time, in small steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from goqueue.partition import Partition
 from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction
 from goqueue.storage.disk import Disk
 
-# A step holds the interpreter for a while, so steps are small and others get as much time.
+# A step holds the interpreter lock, so steps are small, with pauses as long for others.
 STEP_BYTES = 256 << 10
 PAUSE_MS = 5
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Looks for logs that are worth compacting, and compacts them."""
+    """Selects logs worth compacting, and compacts them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Compactor:
         self._current: Compaction | None = None
         self._requested: dict[Partition, None] = {}
         self._last: Partition | None = None
-        self._cleaned_before = 0  # how far that one was before its pass
+        self._cleaned_before = 0  # the cleaned offset of that partition before its pass
         self._is_stepping = False
         self._is_stopping = False
         self._stopped: Callable[[], None] | None = None
@@ -54,7 +54,7 @@ class Compactor:
             self._timer = self._clock.call_later(self._settings.check_ms, self._look)
 
     def stop(self, done: Callable[[], None]) -> None:
-        """End after the step that is running, if one is."""
+        """Stop after the current step, if one is running."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -68,7 +68,9 @@ class Compactor:
     def request(self, partitions: Iterable[Partition]) -> None:
         """Compact these next, however little there is to gain."""
         if not self._settings.enabled:
-            raise InvalidRequest("This node does not compact (setting compaction.enabled).")
+            raise InvalidRequest(
+                "Compaction is disabled on this node (setting compaction.enabled)."
+            )
         now_ms = earlier_ms(self._clock)
         for partition in partitions:
             if partition.failure is None and partition.log.active.size:
@@ -80,7 +82,7 @@ class Compactor:
                     ) from error
                 self._flusher.mark(partition)
             self._requested[partition] = None
-        # Only segments that are synced can be rewritten, and in some modes that would take a while.
+        # Only synced segments can be rewritten, and in some modes a sync would take a while.
         self._flusher.flush_now(self._look_now)
 
     def _look_now(self) -> None:
@@ -89,7 +91,7 @@ class Compactor:
             self._look()
 
     def _look(self) -> None:
-        """Begin with the next log that is due; look again later when there is none."""
+        """Begin with the next log that is due; if there is none, check again later."""
         now_ms = earlier_ms(self._clock)
         for partition in [*self._requested, *self._in_turn()]:
             if not partition.log.settings.is_compacting or partition.failure is not None:
@@ -98,7 +100,7 @@ class Compactor:
             try:
                 plan = self._plan(partition, now_ms)
             except OSError as error:
-                _log.error("%s: compaction must wait: %s", partition.name, error)
+                _log.error("%s: compaction is delayed: %s", partition.name, error)
                 continue
             if plan is not None:
                 self._current = Compaction(
@@ -115,7 +117,7 @@ class Compactor:
         self._timer = self._clock.call_later(self._settings.check_ms, self._look)
 
     def _in_turn(self) -> list[Partition]:
-        """All logs, from the one after that which was compacted last: each has its turn."""
+        """All logs, starting after the one compacted last, in rotation."""
         partitions = list(self._topics.partitions())
         if self._last is None or self._last not in partitions:
             return partitions
@@ -123,7 +125,7 @@ class Compactor:
         return partitions[after:] + partitions[:after]
 
     def _begin(self, partition: Partition, compaction: Compaction) -> None:
-        """Have the commit journal forget the segments first: a crash would write it over them."""
+        """Drop the segments from the commit journal first: a crash would replay it over them."""
 
         def cleared(is_clear: bool) -> None:
             if self._is_stopping:
@@ -131,7 +133,7 @@ class Compactor:
             if is_clear:
                 self._step(partition, compaction)
             else:
-                _log.warning("%s: compaction must wait for the next start", partition.name)
+                _log.warning("%s: compaction is delayed until the next start", partition.name)
                 compaction.abandon()
                 self._current = None
 
@@ -192,7 +194,7 @@ class Compactor:
         self.bytes_before += compaction.bytes_before
         self.bytes_after += compaction.bytes_after
         self._current = None
-        # Others may be due as well, so look at once. A pass that got nowhere would come again.
+        # Others may be due as well, so check at once. A pass without progress would only repeat.
         has_advanced = partition.log.cleaned_offset > self._cleaned_before
         pause_ms = PAUSE_MS if self._requested or has_advanced else self._settings.check_ms
         self._timer = self._clock.call_later(pause_ms, self._look)

@@ -1,4 +1,4 @@
-"""What must be done now and then: retention, forgotten producers, and a look at the disk."""
+"""Periodic tasks: retention, expiry of producers, and checks of disk space."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from goqueue.storage.disk import Disk
 from goqueue.storage.segment import Segment
 
 SPACE_CHECK_MS = 1000
-RESERVE_STEP_BYTES = 64 << 10  # not worth holding back
+RESERVE_STEP_BYTES = 64 << 10  # smaller differences are not worth reserving
 
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Runs on timers; `is_full` says whether writes must wait for room on the disk."""
+    """Runs on timers; `is_full` is whether writes must wait for disk space."""
 
     def __init__(
         self,
@@ -52,22 +52,22 @@ class Upkeep:
             timer.cancel()
 
     def check_space(self) -> None:
-        """Refuse writes while room is short, and take them again as soon as it is not."""
+        """Refuse writes while disk space is low, and accept them again as soon as it is not."""
         free, held = self._disk.free_bytes(), self._disk.reserve_bytes()
-        # What a start has used of the reserve is to be had again before anything else.
+        # The reserve used by a start is restored before writes are accepted.
         lacking = max(0, self._storage.reserve_bytes - held)
         is_full = free - lacking < self._storage.free_bytes_min
         if is_full and not self.is_full:
             _log.error("only %d bytes are free on the disk: writes are refused", free)
         elif self.is_full and not is_full:
-            _log.info("there is room on the disk again: writes are taken")
+            _log.info("there is room on the disk again: writes are accepted")
         self.is_full = is_full
         self._keep_reserve(free, held)
 
     def _keep_reserve(self, free: int, held: int) -> None:
-        """Hold the reserve back again that a start has used, as far as there is room for it.
+        """Restore the reserve that a start has used, as far as there is space for it.
 
-        Half of what is left stays free for what a node on a full disk still has to write.
+        Half of the free space is left for what a node on a full disk still has to write.
         """
         wanted, room = self._storage.reserve_bytes, held + free
         may_have = room // 2 if self.is_full else room - self._storage.free_bytes_min
@@ -80,7 +80,7 @@ class Upkeep:
     def _reserved(self, _: object, error: Exception | None) -> None:
         self._is_reserving = False
         if error is not None:
-            _log.warning("no reserve could be held back on the disk: %s", error)
+            _log.warning("no disk space could be reserved: %s", error)
 
     def apply_retention(self) -> None:
         now_ms = earlier_ms(self._clock)
@@ -89,7 +89,7 @@ class Upkeep:
                 try:
                     self._expire(one, now_ms)
                 except (OSError, GoQueueError) as error:
-                    _log.error("%s: retention must wait: %s", one.name, error)
+                    _log.error("%s: retention is delayed: %s", one.name, error)
 
     def _expire(self, one: Partition, now_ms: int) -> None:
         if len(one.producers):
@@ -112,7 +112,7 @@ class Upkeep:
 
     def _again(self, name: str, delay_ms: int, action: object) -> None:
         def run() -> None:
-            # Set the next one first: a disk that fails once must not end upkeep for good.
+            # Set the next timer first: one failure of the disk must not stop housekeeping for good.
             self._timers[name] = self._clock.call_later(delay_ms, run)
             assert callable(action)
             action()
@@ -121,11 +121,11 @@ class Upkeep:
 
 
 def release_reserve(disk: Disk, storage: StorageSettings) -> None:
-    """Before a start: let it use what was held back, if there is no other room."""
+    """Before a start: free the reserve for it, if there is no other space."""
     held, free = disk.reserve_bytes(), disk.free_bytes()
     if held and free < storage.reserve_bytes:
         _log.error(
-            "only %d bytes are free on the disk: the start uses the %d held back for it",
+            "only %d bytes are free on the disk: the start uses the %d reserved for it",
             free,
             held,
         )

@@ -1,9 +1,9 @@
-"""The topics that brokers keep for themselves: how they are made, and waiting until they are.
+"""The internal topics of brokers: creating them, and waiting until they exist.
 
-A single node makes an internal topic when it is first used, and begins to coordinate by it in the
-same turn, so no call finds the topic without its coordinators. A cluster makes all of them when it
-forms. There a call may come before this node knows of them, or before it has loaded what it
-coordinates: such a call waits here, for a bounded time.
+A single node creates an internal topic on first use, and starts its coordinators in the same
+event-loop turn, so no call finds the topic without its coordinators. A cluster creates all of them
+when it forms. There a call may arrive before this node has their metadata, or before it has loaded
+its coordinators: such a call waits here, for a bounded time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from goqueue.model.names import (
     TRANSACTION_TOPIC,
 )
 
-# How long a call waits for what its own node is setting up. Kafka clients retry by themselves
-# afterwards; for HTTP clients their node retries.
+# How long a call waits for its own node to finish the setup. Afterwards Kafka clients retry by
+# themselves; for HTTP clients their node retries.
 SETUP_WAIT_MS = 1_000
 
 OFFSETS_SETTINGS = {
@@ -39,7 +39,7 @@ OFFSETS_SETTINGS = {
 DELIVERY_SETTINGS = {
     "cleanup_policy": "delete",
     "compression_type": "producer",
-    "retention_ms": "-1",  # only what a snapshot has replaced may go
+    "retention_ms": "-1",  # only what a snapshot has replaced may be deleted
     "retention_bytes": "-1",
     "segment_bytes": str(16 << 20),
     "max_message_bytes": str(64 << 20),
@@ -49,7 +49,7 @@ SCHEDULED_SETTINGS = {
     "compression_type": "producer",
     "segment_bytes": str(64 << 20),
     "max_message_bytes": str(64 << 20),
-    # Records stay at least until a checkpoint knows them.
+    # Records stay at least until a checkpoint includes them.
     "min_compaction_lag_ms": str(600_000),
 }
 SCHEMAS_SETTINGS = {
@@ -69,9 +69,9 @@ _VOTERS_FOR_TWO_COPIES = 3
 
 
 def internal_topics(settings: Settings) -> list[InternalTopic]:
-    """What a cluster makes of them when it forms.
+    """The internal topics that a cluster creates when it forms.
 
-    Where there are enough nodes, what one of them alone has is not committed.
+    With enough nodes, a record on a single node only is not committed.
     """
     cluster = settings.cluster
     is_discovered = cluster.discovery is not None
@@ -90,7 +90,7 @@ def internal_topics(settings: Settings) -> list[InternalTopic]:
 
 
 class Leadership(Protocol):
-    """Who leads the partitions of internal topics."""
+    """The leaders of the partitions of internal topics."""
 
     @property
     def is_alone(self) -> bool: ...
@@ -102,7 +102,7 @@ class Leadership(Protocol):
 
 
 class InternalTopics:
-    """Makes internal topics on a single node, and has calls wait for them in a cluster."""
+    """Creates internal topics on a single node, and lets calls wait for them in a cluster."""
 
     def __init__(
         self, clock: Clock, topics: Topics, leaders: Leadership, settings: Settings
@@ -121,16 +121,16 @@ class InternalTopics:
         return self._leaders.is_alone
 
     def on_made(self, name: str, begin: Callable[[Topic], None]) -> None:
-        """Have `begin` coordinate by a topic as soon as a single node has made it."""
+        """Call `begin` to start the coordinators as soon as a single node has created a topic."""
         self._begin[name] = begin
 
     def make(self, name: str) -> Topic:
-        """The topic, made if it is missing; no record in it is durable sooner than it is."""
+        """Return the topic, creating it if missing; none of its records is durable before it is."""
         topic = self._topics.find(name)
         if topic is not None:
             return topic
         if not self._leaders.is_alone:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         spec = self._specs[name]
         self._topics.create(
             name, partition_count=spec.partition_count, settings=dict(spec.settings)
@@ -141,15 +141,17 @@ class InternalTopics:
         return topic
 
     async def ready(self, name: str) -> Topic:
-        """The topic: a single node makes it, a node of a cluster waits until it knows of it."""
+        """Return the topic: a single node creates it, in a cluster wait until its metadata
+        arrives.
+        """
         if not self._leaders.is_alone:
             await self.until(lambda: self._topics.find(name) is not None)
         return self.make(name)
 
     def is_awaited(self, name: str, number: int) -> bool:
-        """Whether this node is to coordinate by a partition, or does not know yet who is.
+        """Whether this node is to coordinate by a partition, or has no leader for it yet.
 
-        For a caller that finds no coordinator here, and has to wait or ask elsewhere.
+        For a caller that finds no coordinator here, and must wait or try another node.
         """
         topic = self._topics.find(name)
         if topic is None:
@@ -157,7 +159,7 @@ class InternalTopics:
         return self._leaders.node_of(topic, number) == self._leaders.node_id
 
     def until(self, is_reached: Callable[[], bool]) -> Promise[None]:
-        """Resolves when a condition holds, or after `SETUP_WAIT_MS` though it does not.
+        """Resolves when a condition holds, or after `SETUP_WAIT_MS` even if it does not.
 
         It is checked after every change of the cluster's metadata and whenever `look` is called.
         """
@@ -175,7 +177,7 @@ class InternalTopics:
         return promise
 
     def look(self) -> None:
-        """A coordinator has been loaded, or is gone: see who need not wait any longer."""
+        """Check waiting calls again: a coordinator has been loaded or stopped."""
         if self._waiting and not self._is_look_due:
             self._is_look_due = True
             # After this turn, in which all parts of the node act on the change.
@@ -184,7 +186,7 @@ class InternalTopics:
     def _look(self) -> None:
         self._is_look_due = False
         for promise in [one for one, is_reached in self._waiting.items() if is_reached()]:
-            # Whoever went on before may have ended the waiting of others.
+            # A call resumed before may have ended the wait of others.
             if self._waiting.pop(promise, None) is not None:
                 promise.resolve(None)
 

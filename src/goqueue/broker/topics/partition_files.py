@@ -1,4 +1,4 @@
-"""Partitions on this node's disk: how they are opened and closed, and where their folders go."""
+"""Partitions on this node's disk: opening and closing them, and their folders."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ID_FILE = "id"
 _ID_MAGIC = b"GQTI"
 _STOP_FILE = "meta/clean-stop"
 _STOP_MAGIC = b"GQST"
-# While it is there, copies on this disk may lack what others have been told is durable.
+# While it exists, replicas on this disk may lack records that were acknowledged as durable.
 _SUSPECT_FILE = "meta/doubt"
 _SUSPECT_MAGIC = b"GQDB"
 _VERSION = 1
-_STOP_VERSION = 2  # the first one had all partitions of a topic together
+_STOP_VERSION = 2  # version 1 stored all partitions of a topic together
 _DELETED_PREFIX = "deleted~"  # no topic name may contain "~"
 _LOST_PREFIX = "lost~"
 
@@ -39,12 +39,12 @@ _NOWHERE = NoDisk()
 
 _log = logging.getLogger(__name__)
 
-# By the key of the partition, in hexadecimal digits.
+# By the key of the partition, in hexadecimal.
 _Closed = dict[str, PartitionState]
 
 
 class PartitionFiles:
-    """Opens partitions: at once after a clean stop, by recovery otherwise."""
+    """Opens partitions: immediately after a clean stop, by recovery otherwise."""
 
     def __init__(
         self,
@@ -64,16 +64,17 @@ class PartitionFiles:
         self._new_id = new_id
         self._closed: _Closed = {}
         self._are_all_suspect = False
-        # By key: copies that were cut. If opening one fails after that, the next try sees no trace.
+        # Keys of truncated replicas. If opening one then fails, the next attempt finds no trace of
+        # it.
         self._cut: set[bytes] = set()
         self._is_suspicion_reported = False
         self._is_closed = False
         self.observer: Observer | None = None  # of topics that are not internal
 
-    # Stopping and starting
+    # Start and stop
 
     def begin(self) -> None:
-        """Take what the last clean stop has left, if the last stop was one."""
+        """Load the state left by the last stop, if that was a clean one."""
         is_journal_empty = self._commit_journal.is_redone
         closed = read_framed(
             self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_STOP_VERSION, body=_Closed
@@ -81,11 +82,11 @@ class PartitionFiles:
         if self._disk.exists(_STOP_FILE):
             self._disk.remove(_STOP_FILE)
             self._disk.sync_folder("meta")
-        # A journal that could not be emptied at the stop means that it was not that clean.
+        # A journal that could not be emptied means that the stop was not clean.
         self._closed = closed or {} if is_journal_empty else {}
 
     def close(self, partitions: list[Partition]) -> None:
-        """Close partitions, which must be synced, and leave a note for the next start."""
+        """Close partitions, which must be synced, and save their state for the next start."""
         self._is_closed = True
         closed: _Closed = {}
         for partition in partitions:
@@ -97,7 +98,7 @@ class PartitionFiles:
                 self._disk, _STOP_FILE, magic=_STOP_MAGIC, version=_STOP_VERSION, body=closed
             )
         except OSError as error:
-            _log.warning("the next start will examine all logs: %s", error)
+            _log.warning("the next start will recover all logs: %s", error)
 
     # Opening
 
@@ -110,7 +111,7 @@ class PartitionFiles:
         is_replica: bool = False,
         is_sole: bool = False,
     ) -> Partition:
-        """Open a partition; of a replica, `is_sole` says that no other node has one."""
+        """Open a partition; `is_sole` means that no other node has a replica of it."""
         name = TopicPartition(fact.name, number)
         folder = _folder(fact.name, number)
         key = partition_key(fact.id, number)
@@ -131,7 +132,8 @@ class PartitionFiles:
             partition.is_suspect = is_replica and self._are_all_suspect
             self._observe(partition)
             return partition
-        # Copies in a cluster were redone all at once, before it was known who leads what.
+        # In a cluster, the journal was replayed for all replicas at once, before leaders were
+        # known.
         redone = [] if is_replica else self._commit_journal.redo(key, folder)
         partition, reports = Partition.recover(
             name,
@@ -162,7 +164,7 @@ class PartitionFiles:
     def open_in_slices(
         self, fact: TopicFact, settings: PartitionSettings, numbers: Iterable[int]
     ) -> Promise[list[Partition]]:
-        """Open partitions, at most `OPENED_PER_TURN_MAX` in one turn of the event loop."""
+        """Open partitions, at most `OPENED_PER_TURN_MAX` per event-loop turn."""
         opened: Promise[list[Partition]] = Promise()
         pending = deque(numbers)
         partitions: list[Partition] = []
@@ -185,7 +187,9 @@ class PartitionFiles:
         return opened
 
     def absent(self, fact: TopicFact, settings: PartitionSettings, number: int) -> Partition:
-        """A partition that other nodes keep: it is empty here, and refuses to be anything else."""
+        """A partition that only other nodes store: a placeholder, empty here, that refuses
+        writes.
+        """
         partition, _ = Partition.recover(
             TopicPartition(fact.name, number),
             _NOWHERE,
@@ -201,9 +205,9 @@ class PartitionFiles:
         return partition
 
     def redo_all(self) -> None:
-        """Bring every copy on this disk up to what the commit journal holds of it.
+        """Replay the commit journal for every replica on this disk.
 
-        Where it cannot be read, nobody knows which of the copies lack something.
+        If it cannot be read, any of the replicas may lack records.
         """
         is_whole = not self._commit_journal.is_suspect
         for name in self._disk.list("logs"):
@@ -225,19 +229,20 @@ class PartitionFiles:
         self.finish_redo()
 
     def finish_redo(self) -> None:
-        """Every copy has what the commit journal held of it."""
+        """Finish the replay: every replica has what the commit journal held of it."""
         self._commit_journal.clear()
 
-    # Doubts
+    # Suspect replicas
 
     def _note_cut(self, key: bytes) -> None:
         self._note_suspect()
         self._cut.add(key)
 
     def _note_suspect(self) -> None:
-        """Write down that something may be missing, before every trace of it is cut off.
+        """Persist that records may be missing, before recovery truncates every trace of them.
 
-        Should this node fall before it has told the others, the next start doubts all copies.
+        If this node crashes before it has notified the others, the next start suspects all
+        replicas.
         """
         if not self._is_suspicion_reported and not self._disk.exists(_SUSPECT_FILE):
             write_framed(
@@ -245,7 +250,7 @@ class PartitionFiles:
             )
 
     def clear_suspects(self) -> None:
-        """It is decided by all which copies are in doubt."""
+        """Remove the note: the cluster has recorded which replicas are suspect."""
         self._is_suspicion_reported = True
         if self._disk.exists(_SUSPECT_FILE):
             self._disk.remove(_SUSPECT_FILE)
@@ -254,7 +259,7 @@ class PartitionFiles:
     # Folders
 
     def claim(self, fact: TopicFact) -> None:
-        """Make a folder that of this topic; what an earlier one of that name has left goes."""
+        """Assign a folder to this topic; remove what an earlier topic of that name left."""
         claimed = self._claimed(fact.name)
         if claimed == fact.id:
             return
@@ -264,21 +269,21 @@ class PartitionFiles:
         write_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=fact.id)
 
     def is_taken_over(self, fact: TopicFact) -> bool:
-        """Whether the folder of that name is already another topic's."""
+        """Whether the folder of that name already belongs to another topic."""
         return self._claimed(fact.name) not in (None, fact.id)
 
     def discard(self, name: str, topic_id: bytes) -> None:
-        """Take a name away from a folder, for good, and then the folder from the disk."""
+        """Rename a folder durably, then delete it from the disk."""
         if not self._disk.exists(f"logs/{name}"):
             return
         letter_topic = f"{_DELETED_PREFIX}{topic_id.hex()}"
         self._disk.rename(f"logs/{name}", f"logs/{letter_topic}")
-        # A crash could undo the renaming, and a new topic of that name would find the old records.
+        # A crash could undo the rename, and a new topic of that name would find the old records.
         self._disk.sync_folder("logs")
         self._remove_later(letter_topic)
 
     def discard_partition(self, partition: Partition) -> None:
-        """Remove a copy that is kept elsewhere from now on."""
+        """Remove a replica that other nodes now store."""
         folder = _folder(partition.name.topic, partition.name.partition)
         if not self._disk.exists(folder):
             return
@@ -288,7 +293,7 @@ class PartitionFiles:
         self._remove_later(letter_topic)
 
     def remove_strays(self, known: Container[str], deleted: Container[str]) -> None:
-        """Finish deletions that a crash has interrupted, and set aside what nobody deleted."""
+        """Finish deletions that a crash interrupted, and set aside folders that no one deleted."""
         for name in self._disk.list("logs"):
             if name.startswith(_DELETED_PREFIX):
                 self._remove_later(name)
@@ -303,7 +308,7 @@ class PartitionFiles:
                 self._disk.sync_folder("logs")
 
     def _claimed(self, name: str) -> bytes | None:
-        """The id of the topic that a folder belongs to, if it says so."""
+        """The id of the topic that a folder belongs to, if recorded."""
         path = f"logs/{name}/{_ID_FILE}"
         return read_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=bytes)
 
@@ -337,7 +342,7 @@ def _is_set_aside(name: str) -> bool:
 
 
 def _no_matter() -> None:
-    """A copy that is the only one has nobody to be compared with."""
+    """Do nothing: a sole replica has no other to be compared with."""
 
 
 def _never_dirty(partition: Partition) -> None:
@@ -345,7 +350,7 @@ def _never_dirty(partition: Partition) -> None:
 
 
 def _close(partition: Partition) -> PartitionState | None:
-    """The state of a closed partition, or None where only its files can tell."""
+    """The state of a closed partition, or None if only its files have it."""
     try:
         state = partition.close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where the replicas of a partition are."""
+"""The placement of a partition's replicas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Placement(NamedTuple):
-    """The nodes that keep a partition, and the one that leads it."""
+    """The nodes that store a partition, and its leader."""
 
-    leader: int  # -1 while nobody can lead
+    leader: int  # -1 while there is none
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The settings a topic may have of its own: names, kinds, ranges, and what they mean."""
+"""The settings a topic may override: names, kinds, ranges and effects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """One setting: its kind, its range or choices, and a sentence for those who ask."""
+    """One setting: its kind, its range or choices, and its description."""
 
     name: str
     kind: Kind
@@ -32,7 +32,7 @@ class TopicSetting:
     choices: tuple[str, ...] = ()
 
     def check(self, text: str) -> None:
-        """Raise with the allowed values when `text` is none of them."""
+        """Raise, with the allowed values, if `text` is not one of them."""
         if self.kind in ("int", "long", "double"):
             self._check_number(text)
         elif self.kind == "list" and self.choices:
@@ -165,8 +165,8 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     )
 }
 
-# Settings that clients of other brokers send as a matter of course. They are checked for being
-# known, kept and shown, and change nothing here.
+# Settings that clients of other brokers send routinely. Their values are validated, stored and
+# returned, and have no effect here.
 ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
     one.name: one
     for one in (
@@ -188,7 +188,7 @@ ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
             TopicSetting(
                 f"{side}_replication_throttled_replicas",
                 "list",
-                "Kept for clients that set it; all copies that are not in sync are throttled.",
+                "Kept for clients that set it; all replicas not in sync are throttled.",
             )
             for side in ("leader", "follower")
         ),
@@ -210,13 +210,13 @@ def check_settings(settings: Mapping[str, str]) -> None:
         known_setting(name).check(value)
 
 
-# Defaults of topics that can be changed while nodes run. Whether a partition may go on without
-# what was committed is decided by the controller, by the topic's own setting alone.
+# Defaults of topics that can be changed at runtime. Whether a partition may continue without
+# committed records is decided by the controller, from the topic's own setting alone.
 DYNAMIC_DEFAULTS = TOPIC_SETTINGS.keys() - {"unclean_leader_election_enable"}
 
 
 class TopicDefaults:
-    """The node's settings as the values a topic has unless it says otherwise.
+    """The node's settings as the defaults of topics.
 
     `static` are those that the node was started with, `values` those in effect.
     """
@@ -224,7 +224,7 @@ class TopicDefaults:
     def __init__(
         self, storage: StorageSettings, compaction: CompactionSettings, topics: TopicSettings
     ) -> None:
-        self.limits = topics  # how many there may be
+        self.limits = topics  # how many topics and partitions there may be
         lag_max = compaction.lag_max_ms
         self.static: Mapping[str, str] = {
             "cleanup_policy": topics.cleanup_policy,
@@ -268,8 +268,8 @@ class TopicDefaults:
         self.values: dict[str, str] = dict(self.static)
 
     def overlay(self, *changes: Mapping[str, str]) -> None:
-        """Apply what was changed while the node runs, the last one last."""
-        # Others hold the mapping, so it stays the same one.
+        """Apply runtime changes; later ones override earlier ones."""
+        # Others hold a reference to the mapping, so update it in place.
         self.values.update(self.static)
         for one in changes:
             self.values.update((name, one[name]) for name in one.keys() & DYNAMIC_DEFAULTS)
@@ -279,7 +279,7 @@ class TopicDefaults:
         return int(own.get("min_insync_replicas", self.values["min_insync_replicas"]))
 
     def resolve(self, own: Mapping[str, str]) -> PartitionSettings:
-        """What the settings of a topic mean for its partitions."""
+        """Convert the settings of a topic to those of its partitions."""
         values = {**self.values, **own}
         policy = [word.strip() for word in values["cleanup_policy"].split(",")]
         codec = values["compression_type"]
@@ -308,7 +308,7 @@ class TopicDefaults:
 
 
 def lane_settings(values: Mapping[str, str]) -> LaneSettings:
-    """What the settings of a topic, defaults included, mean for its lanes."""
+    """Convert the settings of a topic, defaults included, to those of its lanes."""
     return LaneSettings(
         weights=tuple(int(values[f"lane_weight_{name}"]) for name in LANE_NAMES),
         is_strict=values["lane_mode"] == "strict",

@@ -1,4 +1,4 @@
-"""Topics: the facts about them, their open partitions, and every change to them."""
+"""Topics: their metadata, their open partitions, and every change to them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Topic:
 
     @property
     def own_settings(self) -> Mapping[str, str]:
-        """Those that differ from the defaults, by name."""
+        """Settings that differ from the defaults, by name."""
         return self.fact.settings
 
     def partition(self, number: int) -> Partition:
@@ -83,7 +83,7 @@ class Topic:
 
 
 class Topics:
-    """Opens, makes, changes and deletes topics. Changes are answered when they are durable."""
+    """Opens, creates, changes and deletes topics. Changes resolve when they are durable."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Topics:
         node_id: int,
         new_id: Callable[[], bytes],
     ) -> None:
-        """Unless it `keeps_all`, a node keeps only the partitions that it is told to."""
+        """Unless it `keeps_all`, a node stores only the partitions assigned with `keep`."""
         self.defaults = defaults
         self._config_keys = [config_key(BROKER_CONFIG, name) for name in ("", str(node_id))]
         self._configs: list[ConfigFact | None] = [None, None]
@@ -106,31 +106,31 @@ class Topics:
         self._new_id = new_id
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._folded: dict[str, str] = {}  # names by what metrics make of them
+        self._folded: dict[str, str] = {}  # names by their form in metrics
         self._partition_count = 0  # of topics that are not internal
-        # Topics whose partitions are being opened, by what metrics make of their names.
+        # Topics whose partitions are being opened, by the form of their names in metrics.
         self._being_made: dict[str, CreateTopic] = {}
-        # Partitions by number, opened ahead for the topic that is decided on in this moment.
+        # Partitions by number, opened ahead for the topic that is being committed at this moment.
         self._opened_ahead: dict[int, Partition] = {}
         self._kept: set[Partition] = set()
         self._changed: list[Callable[[], None]] = []
-        # Raises for a record that does not obey the schemas that its topic asks for; whoever stores
-        # records one by one for such a topic calls it, and the broker says how it is done.
+        # Raises for a record that does not conform to the schemas its topic requires. Code that
+        # stores single records for such a topic calls it; the broker supplies the implementation.
         self.check_record: Callable[[Topic, Record], None] = _accept
         self.internal: InternalTopics  # set by the broker
         self._observer: Observer | None = None
         log.on_applied(self._apply)
 
-    # Looking up
+    # Look-up
 
     @property
     def observer(self) -> Observer | None:
-        """Who is notified of what happens to messages, by all who have these topics."""
+        """The observer of messages, shared by all users of these topics."""
         return self._observer
 
     @observer.setter
     def observer(self, observer: Observer | None) -> None:
-        """Before any partition is opened."""
+        """Set it before any partition is opened."""
         self._observer = self._files.observer = observer
 
     def get(self, name: str) -> Topic:
@@ -158,19 +158,19 @@ class Topics:
         return len(self._topics)
 
     def partitions(self) -> Iterator[Partition]:
-        """Those that this node keeps."""
+        """The partitions that this node stores."""
         for topic in self:
             yield from (one for one in topic.partitions if one in self._kept)
         yield from self._fact_log.partitions
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called whenever topics come, go or grow."""
+        """Call `changed` whenever topics are created, deleted or extended."""
         self._changed.append(changed)
 
-    # Opening and closing
+    # Open and close
 
     def open(self) -> None:
-        """Take in the topics that are known, and open the partitions that are kept here."""
+        """Load the topics in the metadata, and open the partitions stored here."""
         self._files.begin()
         self._redefault()
         if not self._keeps_all:
@@ -186,10 +186,11 @@ class Topics:
         self._files.close(list(self.partitions()))
 
     def remove_strays(self, node_id: int | None = None) -> None:
-        """Clear the disk of what belongs to no topic, or is kept by others than `node_id` by now.
+        """Delete files that belong to no topic, or to replicas no longer assigned to `node_id`.
 
-        All topics, and who keeps them, must be known. A copy that is to be kept here stays though
-        it could not be opened yet, on a full disk say: it may have what no other has.
+        The metadata of all topics and their placement must be loaded. A replica assigned to this
+        node stays even if it could not be opened yet, for example on a full disk: it may have
+        records that no other has.
         """
         metadata = self._fact_log.metadata
         self._files.remove_strays(self._topics, metadata.deleted)
@@ -227,17 +228,17 @@ class Topics:
         return partition
 
     def keeps(self, partition: Partition) -> bool:
-        """Whether this node has a copy."""
+        """Whether this node has a replica."""
         return partition in self._kept
 
     def clear_suspects(self) -> None:
-        """The cluster knows which copies may have lost something."""
+        """Clear the note of suspect replicas, which the cluster has recorded."""
         self._files.clear_suspects()
 
     def keep(self, topic: Topic, number: int, *, is_sole: bool = False) -> Partition:
-        """Have a copy of a partition on this node, as a follower until told otherwise.
+        """Store a replica of a partition on this node, as a follower until it becomes leader.
 
-        `is_sole` says that nobody else has one.
+        `is_sole` means that no other node has one.
         """
         partition = topic.partition(number)
         if partition in self._kept:
@@ -251,7 +252,7 @@ class Topics:
         return opened
 
     def release(self, topic: Topic, fact: PartitionFact) -> None:
-        """Other nodes keep a partition; a copy that is here goes."""
+        """Remove this node's replica, if any, of a partition that other nodes store."""
         partition = topic.partition(fact.number)
         if partition in self._kept:
             self._kept.discard(partition)
@@ -262,7 +263,7 @@ class Topics:
         if fact.leader_epoch >= partition.leader_epoch:
             partition.become_follower(fact.leader_epoch, leader=fact.leader)
 
-    # Changing
+    # Changes
 
     def create(
         self,
@@ -273,12 +274,12 @@ class Topics:
         replication_factor: int = -1,
         assignment: tuple[tuple[int, ...], ...] = (),
     ) -> Promise[Topic]:
-        """Make a topic; the promise resolves when it is durable.
+        """Create a topic; the promise resolves when it is durable.
 
-        A single node can use it at once, unless it has more partitions than one turn of the event
-        loop opens: then the topic appears when all of them are open, and its name is taken until
-        then. In a cluster `replication_factor` says how many copies there are, or `assignment`
-        where.
+        A single node can use it at once, unless it has more partitions than one event-loop turn
+        opens: then the topic appears when all of them are open, and its name is reserved until
+        then. In a cluster, `replication_factor` is the number of replicas, or `assignment` their
+        placement.
         """
         self.check_new(name, partition_count=partition_count, settings=settings or {})
         command = CreateTopic(
@@ -294,9 +295,9 @@ class Topics:
         return self._make(command)
 
     def _is_opened_in_slices(self, name: str, count: int) -> bool:
-        """Whether partitions are too many for one turn.
+        """Whether there are too many partitions for one turn.
 
-        Internal topics are exempt: what they are for begins in the turn that makes them.
+        Internal topics are exempt: their coordinators start in the turn that creates them.
         """
         return self._keeps_all and count > OPENED_PER_TURN_MAX and name not in INTERNAL_TOPICS
 
@@ -319,7 +320,7 @@ class Topics:
 
     @contextmanager
     def _using(self, opened: dict[int, Partition]) -> Iterator[None]:
-        """A single node applies what it decides at once: have it use these partitions."""
+        """Use these partitions while a single node applies its decision, which it does at once."""
         self._opened_ahead = opened
         try:
             yield
@@ -339,7 +340,7 @@ class Topics:
         return promise
 
     def check_new(self, name: str, *, partition_count: int, settings: Mapping[str, str]) -> None:
-        """Raise when `create` with these would be refused."""
+        """Raise if `create` with these arguments would be refused."""
         check_topic_name(name)
         if name in self._topics:
             raise TopicExists(name)
@@ -347,7 +348,8 @@ class Topics:
         being_made = self._being_made.get(folded)
         if being_made is not None and being_made.name == name:
             raise TopicExists(name)
-        # Metric names cannot tell "." from "_", so two such topics would share their figures.
+        # Metric names do not distinguish "." from "_", so two such topics would share their
+        # metrics.
         clash = self._folded.get(folded) if being_made is None else being_made.name
         if clash is not None:
             raise InvalidTopicName(name, f"it would be mistaken for {clash!r}")
@@ -393,7 +395,7 @@ class Topics:
     async def _grow_in_slices(self, topic: Topic, partition_count: int) -> None:
         numbers = range(len(topic.partitions), partition_count)
         opened = await self._open_in_slices(topic.fact, numbers)
-        # Meanwhile it may have been deleted, changed or given partitions.
+        # Meanwhile it may have been deleted, changed or extended.
         if self.find_by_id(topic.id) is None:
             raise UnknownTopic(topic.name)
         self.check_growth(topic, partition_count)
@@ -414,7 +416,7 @@ class Topics:
         self._check_room(topics=0, partitions=partition_count - len(topic.partitions))
 
     def configure(self, name: str, settings: Mapping[str, str]) -> Promise[None]:
-        """Give a topic these settings of its own, and no others."""
+        """Replace the topic's own settings by these."""
         topic = self.get(name)
         check_settings(settings)
         return self._change(topic, len(topic.partitions), dict(settings))
@@ -425,7 +427,7 @@ class Topics:
         command = ChangeTopic(topic.id, topic.name, partition_count, settings)
         return done(self._fact_log.request(command))
 
-    # What was decided
+    # Committed changes
 
     def _apply(self, decision: Decision) -> None:
         changed = self._redefault()
@@ -453,13 +455,13 @@ class Topics:
         self._grow(topic)
 
     def _resolve(self, topic: Topic) -> None:
-        """Give the partitions of a topic the settings that are in effect."""
+        """Apply the settings in effect to the partitions of a topic."""
         topic.settings = self.defaults.resolve(topic.fact.settings)
         for partition in topic.partitions:
             _configure(partition, topic.settings)
 
     def _redefault(self) -> bool:
-        """Apply the defaults that were changed while nodes run; whether there are others now."""
+        """Apply defaults that were changed at runtime; return whether they differ now."""
         known = self._fact_log.metadata.configs
         configs = [known.get(key) for key in self._config_keys]
         if configs == self._configs:
@@ -479,9 +481,8 @@ class Topics:
         for partition in topic.partitions:
             self._kept.discard(partition)
             partition.retire(UnknownTopic(name))
-        # The name may be used again at once, so the folder must not bear it any longer. It may have
-        # been used already, if this was decided in an earlier life of the node and is only read
-        # again.
+        # The name may be reused at once, so the folder must be renamed. It may have been reused
+        # already, if this was committed in an earlier run of the node and is only replayed.
         if not self._files.is_taken_over(topic.fact):
             self._files.discard(name, topic.id)
 
@@ -492,4 +493,4 @@ def _configure(partition: Partition, settings: PartitionSettings) -> None:
 
 
 def _accept(topic: Topic, record: Record) -> None:
-    """There is nobody yet who knows schemas."""
+    """Accept everything until the broker sets the check of schemas."""

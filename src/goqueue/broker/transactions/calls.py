@@ -1,4 +1,4 @@
-"""Calls about transactions from node to node, each to whoever leads a certain partition."""
+"""Calls about transactions between nodes, each sent to the leader of a given partition."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _Call(msgspec.Struct, frozen=True, array_like=True):
 
 _call_decoder = msgspec.msgpack.Decoder(_Call)
 
-# A question and its answer are structs that both nodes know.
+# Requests and responses are structs that both nodes share.
 Serve = Callable[[bytes], Coroutine[Promise[Any], None, bytes]]
 
 
 class TransactionCalls:
-    """Asks other nodes, and has their questions answered by whoever knows."""
+    """Sends calls to other nodes, and dispatches theirs to the registered handlers."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
@@ -43,17 +43,17 @@ class TransactionCalls:
         leaders.serve(PeerKind.TRANSACTIONS, self._serve)
 
     def serve(self, name: str, serve: Serve) -> None:
-        """Have the questions of this name answered."""
+        """Register the handler of calls with this name."""
         self._serving[name] = serve
 
     async def ask(self, topic: Topic, number: int, name: str, question: object) -> bytes:
-        """The answer of whoever leads a partition, which is not this node; asked once."""
+        """Call the leader of a partition, which is not this node, once; return its response."""
         head = _encode(_Call(name, _encode(question)))
         try:
             answer = await self._leaders.call(topic, number, PeerKind.TRANSACTIONS, head)
         except (NotLeader, RequestTimedOut) as error:
             raise CoordinatorNotAvailable(
-                f"The leader of {topic.name}/{number} does not answer; retry."
+                f"The leader of {topic.name}/{number} did not respond; retry."
             ) from error
         return answer.head
 
@@ -61,7 +61,7 @@ class TransactionCalls:
         call = _call_decoder.decode(head)
         serve = self._serving.get(call.name)
         if serve is None:
-            raise InvalidRequest(f"This node has no answer to {call.name!r}.")
+            raise InvalidRequest(f"This node does not support the call {call.name!r}.")
         answer: Promise[Answer] = Promise()
 
         def done(found: bytes | None, error: Exception | None) -> None:
@@ -72,7 +72,7 @@ class TransactionCalls:
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """An error that is a part of an answer, in the words of the node that raised it."""
+    """An error that is part of a response, with the text of the node that raised it."""
 
     code: str
     text: str

@@ -1,4 +1,6 @@
-"""How a producer's transactional batch gets into a partition: when its coordinator knows of it."""
+"""Admits a producer's transactional batch to a partition, once its coordinator has the
+partition.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ Store = Callable[[], Appended | Split]
 
 
 class Entrant(NamedTuple):
-    """A batch that wants in.
+    """A batch to be admitted.
 
-    Its partition may join the transaction with it if `joins` says so. `also` are partitions of our
-    own to which a part of it goes; of these no producer knows, so they always may.
+    Its partition may join the transaction with it if `joins` is set. `also` are internal partitions
+    that receive a part of it; producers never add these, so they may always join.
     """
 
     transactional_id: str
@@ -41,21 +43,22 @@ class Entrant(NamedTuple):
 
 
 class TransactionEntry:
-    """Lets batches in, those of one producer in the order in which they came."""
+    """Admits batches; those of one producer in order of arrival."""
 
     def __init__(self, topics: Topics, transactions: Transactions, *, is_alone: bool) -> None:
         self._topics = topics
         self._transactions = transactions
         self._is_alone = is_alone
-        # By partition and producer: the newest batch that waits for its partition to take part.
+        # By partition and producer: the newest batch waiting for its partition to become a
+        # participant.
         self._joining: dict[tuple[Partition, int], Promise[None]] = {}
 
     def admit(self, entrant: Entrant) -> Appended | Split | Joining:
-        """Store a batch, at once or as soon as it is known to be part of a transaction."""
+        """Store a batch, at once or when it is confirmed to be part of a transaction."""
         return self._verify(entrant) if self._is_alone else self._ask(entrant)
 
     def _verify(self, entrant: Entrant) -> Appended | Split | Joining:
-        """All coordinators are on this node, and answer at once."""
+        """All coordinators are on this node and answer synchronously."""
         transactional_id, identity, partition, *_ = entrant
         verify, joining = self._transactions.verify, entrant.joining
         missing: list[TopicPartition] = []
@@ -78,14 +81,14 @@ class TransactionEntry:
         if missing:
             joined = self._transactions.add_partitions(transactional_id, identity, missing)
             return self._wait(entrant, joined, append)
-        # What follows a batch that waits must wait too, or it would be out of turn.
+        # A batch behind one that waits must wait too, or it would be stored out of order.
         earlier = self._joining.get((partition, identity.producer_id))
         if earlier is not None:
             return Joining(partition, earlier, append)
         return entrant.store()
 
     def _ask(self, entrant: Entrant) -> Appended | Split | Joining:
-        """The coordinator may be on another node."""
+        """The coordinator may be on another node, so admission may be asynchronous."""
         transactional_id, identity, partition, also, *_ = entrant
         partition.check_leading()
         earlier = self._joining.get((partition, identity.producer_id))

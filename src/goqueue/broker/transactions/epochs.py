@@ -16,10 +16,10 @@ class Epochs:
         self._transactions = transactions
 
     def open(self, query_id: str, run_name: str = "") -> Promise[QueryView]:
-        """Begin a run of a query; earlier runs are turned away, and what they left is aborted.
+        """Begin a run of a query; earlier runs are fenced, and their open transactions aborted.
 
-        A run with a name may open again and keeps its number; without one, each call begins
-        another run.
+        A named run may be opened again and keeps its number; without a name, each call begins a new
+        run.
         """
         check_query_id(query_id)
         promise: Promise[QueryView] = Promise()
@@ -44,9 +44,9 @@ class Epochs:
         prepared: Sequence[tuple[str, ProducerIdentity]],
         is_last: bool = False,
     ) -> Promise[EpochOutcome]:
-        """Commit prepared transactions as one; resolves when every reader can see all of them.
+        """Commit prepared transactions as one; resolves when all are visible to every reader.
 
-        When the epoch is committed already, by others than these, these are aborted.
+        If the epoch was already committed with other transactions, abort these.
         """
         call = CommitEpoch(
             query_id=query_id, run=run, epoch=epoch, prepared=tuple(prepared), is_last=is_last

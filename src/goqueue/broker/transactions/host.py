@@ -1,4 +1,4 @@
-"""A coordinator of transactions with its partition: reading it, writing it, waking it."""
+"""A transaction coordinator with its partition: replay, writes and timer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
 from goqueue.transactions import Coordinator, Effect, Persist, Reply, WriteMarkers
 
-RETRY_MS = 200  # how soon to look again whether enough replicas have what was written
+RETRY_MS = 200  # how soon to check again whether enough replicas have what was written
 
-# A key that belongs to nobody. What is written under it says only that somebody could write.
+# A key that no transaction uses. A record under it proves only that this node can still write.
 _PROOF_KEY = b"\x00\x00"
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class HostedCoordinator:
         markers: Markers,
     ) -> None:
         self.coordinator = coordinator
-        # Partitions refuse the markers of whoever has coordinated before.
+        # Partitions fence the markers of earlier coordinators by this epoch.
         self.epoch = partition.leader_epoch
         self._clock = clock
         self._partition = partition
@@ -49,20 +49,21 @@ class HostedCoordinator:
         )
 
     def read(self) -> None:
-        """Replay the partition. It is compacted, so it is about as large as the state it holds."""
+        """Replay the partition. It is compacted, so its size is close to that of the state."""
         for _, batch in readable_batches(self._partition, name="transaction state"):
             for record in decode_batch(batch):
                 self.coordinator.replay(record.key or b"", record.value)
 
     def begin(self) -> None:
-        """Carry on with what was decided before."""
+        """Continue with the decisions made before."""
         self.perform(self.coordinator.loaded(self._clock.now_ms()))
 
     def begin_when_committed(self) -> None:
-        """Begin as soon as nothing of what was read can be lost any more.
+        """Begin as soon as everything that was replayed is committed.
 
-        Another leader may have written the end of the log and died before it was committed. To act
-        on a decision that is then lost after all would end a transaction in both ways.
+        A previous leader may have written the end of the log and failed before it was committed.
+        Acting on a decision that is then lost would commit a transaction in one place and abort it
+        in another.
         """
 
         def committed(error: GoQueueError | None) -> None:
@@ -77,13 +78,13 @@ class HostedCoordinator:
         self._partition.when_committed(self._partition.end_offset - 1, committed)
 
     def close(self, error: GoQueueError) -> None:
-        """Another node coordinates now: whoever waits here has to ask there."""
+        """Stop, because another node coordinates now; reject waiting calls with `error`."""
         self.perform(self.coordinator.resign(error))
         self.is_closed = True
         self._alarm.stop()
 
     def prove(self) -> Promise[None]:
-        """Resolves when it is certain that nobody else coordinated when this was called."""
+        """Resolves when it is certain that no other node coordinated at the time of this call."""
         proved: Promise[None] = Promise()
         now_ms = self._clock.wall_ms()
         batch = encode_batch([Record(_PROOF_KEY, None, timestamp_ms=now_ms)])
@@ -98,7 +99,7 @@ class HostedCoordinator:
         return proved
 
     def perform(self, effects: list[Effect]) -> None:
-        """Carry out what the coordinator wants done, then set the alarm for its next deadline."""
+        """Carry out the coordinator's effects, then set the timer for its next deadline."""
         if self.is_closed:
             return
         for effect in effects:
@@ -125,7 +126,7 @@ class HostedCoordinator:
                 raise refusal
             appended = partition.write(memoryview(batch), now_ms=now_ms)
         except GoQueueError as error:
-            # Not at once: the caller is still carrying out other effects.
+            # Not immediately: the caller is still carrying out other effects.
             self._clock.call_soon(partial(self._persisted, effect, -1, error))
         else:
             committed = partial(self._persisted, effect, appended.last_offset)
@@ -138,8 +139,8 @@ class HostedCoordinator:
         if error is None:
             self.perform(self.coordinator.persisted(effect.write_id, now_ms))
         elif offset >= 0 and isinstance(error, NotEnoughReplicas):
-            # It is in the log, and will be committed when there are enough replicas again. Only
-            # then, or when another node coordinates, is anything known of it.
+            # It is in the log, and will be committed when there are enough replicas again. Until
+            # then, or until another node coordinates, its outcome is undetermined.
             again = partial(self._persisted, effect, offset)
             self._clock.call_later(RETRY_MS, partial(self._partition.when_committed, offset, again))
         else:

@@ -1,8 +1,8 @@
-"""Transaction ids: what a client that knows no producers holds to act in its transaction.
+"""Transaction ids: the handle by which a client without a producer acts in its transaction.
 
-An id is opaque. It carries the transactional id and the producer's identity, so that nothing has
-to be looked up and any node understands it, and a check, so that one with a slip in it, or of
-another cluster, is not taken for somebody else's transaction.
+An id is opaque. It contains the transactional id and the producer's identity, so that any node can
+decode it without a lookup, and a checksum, so that a mistyped id, or one of another cluster, is not
+taken for a different transaction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 class Transaction(NamedTuple):
-    """A transaction as the one who began it knows it."""
+    """A transaction as its client identifies it."""
 
     transactional_id: str
     identity: ProducerIdentity
 
 
 class TransactionIds:
-    """Writes and reads the ids of one cluster."""
+    """Encodes and decodes the transaction ids of one cluster."""
 
     __slots__ = ("_cluster_id",)
 
@@ -50,13 +50,13 @@ class TransactionIds:
         return text.rstrip(_PADDING).decode()
 
     def read(self, text: str) -> Transaction:
-        """The transaction; `UnknownTransaction` when `text` was never given out."""
+        """Decode an id; raise `UnknownTransaction` if this cluster never issued it."""
         version, check, transaction = _unpack(text)
         name, (producer_id, epoch) = transaction
         if version != _VERSION or check != self._check(producer_id, epoch, name.encode()):
             raise _unknown(text)
         if self.write(transaction) != text:
-            raise _unknown(text)  # The last character has bits to spare.
+            raise _unknown(text)  # The last character has unused bits.
         return transaction
 
     def _check(self, producer_id: int, epoch: int, name: bytes) -> int:
@@ -65,12 +65,12 @@ class TransactionIds:
 
 
 def transactional_id_in(text: str) -> str:
-    """The transactional id that an id names; whether it was ever given out is not checked."""
+    """The transactional id in an id, without checking that the id was issued."""
     return _unpack(text)[2].transactional_id
 
 
 def _unpack(text: str) -> tuple[int, int, Transaction]:
-    """The version, the check and the transaction of an id."""
+    """The version, checksum and transaction in an id."""
     try:
         encoded = text.encode("ascii").translate(_FROM_URL)
         data = binascii.a2b_base64(encoded + _PADDING * (-len(encoded) % 4), strict_mode=True)
@@ -83,6 +83,6 @@ def _unpack(text: str) -> tuple[int, int, Transaction]:
 
 def _unknown(text: str) -> UnknownTransaction:
     return UnknownTransaction(
-        f"{text[:_SHOWN_CHARACTERS]!r} is not the id of a transaction; take the `id` that the "
-        "answer to its beginning gave."
+        f"{text[:_SHOWN_CHARACTERS]!r} is not the id of a transaction; use the `id` that was "
+        "returned when it began."
     )

@@ -1,4 +1,4 @@
-"""A batch that waits until its partition is a participant of the producer's transaction."""
+"""A batch that waits until its partition is a participant in the producer's transaction."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from goqueue.model.batch import CRC_START, HEADER_BYTES, TRANSACTIONAL
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Appended, Committed, Partition
 
-_ATTRIBUTES_AT = CRC_START + 1  # the low byte of the attributes, the first that a checksum covers
+_ATTRIBUTES_AT = CRC_START + 1  # the low byte of the attributes, the first the checksum covers
 
 
 def is_transactional(batch: memoryview) -> bool:
-    """Whether a producer's batch says that it is part of a transaction."""
+    """Whether a producer's batch is marked as part of a transaction."""
     return len(batch) >= HEADER_BYTES and bool(batch[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 class Joining:
-    """Where a batch will go. Offset and time are known when `when_committed` calls back."""
+    """The future result of an append; it has offset and time when `when_committed` calls back."""
 
     __slots__ = ("_append", "_appended", "_failure", "_partition", "_waiting")
 
@@ -49,7 +49,7 @@ class Joining:
         return -1 if self._appended is None else self._appended.timestamp_ms
 
     def when_committed(self, committed: Committed) -> None:
-        """Call `committed` once the batch is stored, as durable as promised, or refused."""
+        """Call `committed` once the batch is stored with the promised durability, or is refused."""
         if self._failure is not None:
             committed(self._failure)
         elif self._appended is None:

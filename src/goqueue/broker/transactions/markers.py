@@ -1,4 +1,4 @@
-"""Markers: how the end of a transaction reaches the partitions that took part in it."""
+"""Markers: delivers the end of a transaction to its participating partitions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition
 
-RETRY_MS = 1000  # a partition that refuses is asked again, for as long as the node runs
-MOVED_RETRY_MS = 100  # and one that has another leader, or is about to
-TAKEN_MAX = 100_000  # markers that are remembered; the oldest is forgotten first
+RETRY_MS = 1000  # after a refusal; attempts continue for as long as the node runs
+MOVED_RETRY_MS = 100  # when the partition has another leader, or is about to
+TAKEN_MAX = 100_000  # markers remembered; the oldest is forgotten first
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ Marked = Callable[[GoQueueError | None], None]
 
 
 class Ending(NamedTuple):
-    """How a transaction ends, and who says so.
+    """How a transaction ends, and which coordinator decided it.
 
-    A coordinator counts the transactions that it ends. By its epoch and that number a marker that
-    comes late is told from the one that ends the producer's next transaction, which may have the
-    same producer epoch.
+    A coordinator numbers the transactions that it ends. Its epoch and that number distinguish a
+    late marker from the one that ends the producer's next transaction, which may have the same
+    producer epoch.
     """
 
     identity: ProducerIdentity
@@ -48,7 +48,7 @@ class Ending(NamedTuple):
 
 @dataclass(slots=True)
 class _Taken:
-    """The newest marker that a partition has taken for a producer."""
+    """The newest marker that a partition has accepted for a producer."""
 
     leader_epoch: int
     coordinator_epoch: int
@@ -58,7 +58,7 @@ class _Taken:
 
 
 class Markers:
-    """Writes markers, and tells the owners of internal topics of each that is committed."""
+    """Writes markers, and notifies the owners of internal topics when each is committed."""
 
     def __init__(self, clock: Clock, topics: Topics, leaders: Leaders) -> None:
         self._clock = clock
@@ -76,10 +76,11 @@ class Markers:
         done: Callable[[], None],
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """End a transaction in one partition, however long it takes; then call `done`.
+        """End a transaction in one partition, retrying without limit; then call `done`.
 
-        A partition that no longer exists has nothing left to end. One that knows a later epoch has
-        been told by somebody with a better claim. When it `is_over`, it is somebody else's task.
+        A partition that no longer exists has nothing to end. One that refuses because it has a
+        later epoch has a marker of a newer coordinator. Stop when `is_over`: another node has taken
+        over.
         """
 
         def marked(_: Appended | None, error: Exception | None) -> None:
@@ -91,10 +92,11 @@ class Markers:
                 _log.warning("%s refuses a marker, for good: %s", name, error)
                 done()
             elif isinstance(error, NotLeader | UnknownTopicId | UnknownPartition):
-                # The others there may know of a topic, or of its leader, a little later than here.
+                # The other node may apply the metadata of a topic or its leader a little later than
+                # this one.
                 self._clock.call_later(MOVED_RETRY_MS, attempt)
             elif isinstance(error, GoQueueError):
-                _log.warning("%s refuses a marker; it will be asked again: %s", name, error)
+                _log.warning("%s refuses a marker; it will be sent again: %s", name, error)
                 self._clock.call_later(RETRY_MS, attempt)
             else:
                 raise error
@@ -111,7 +113,7 @@ class Markers:
         attempt()
 
     def _send(self, topic: Topic, number: int, ending: Ending) -> Promise[Appended]:
-        """One attempt."""
+        """Make one attempt."""
         marker = Marker(
             topic.id,
             number,
@@ -124,12 +126,13 @@ class Markers:
         )
         return self._leaders.end_transaction(topic, marker, timeout_ms=0)
 
-    # Where the partition is
+    # On the partition's node
 
     def _mark(self, partition: Partition, marker: Marker) -> Promise[Appended]:
-        """A coordinator ends a transaction in a partition that this node leads."""
+        """End a transaction for its coordinator, in a partition that this node leads."""
         if marker.leader_epoch != partition.leader_epoch:
-            # What was meant for another time is not remembered any more, and might come twice.
+            # Markers sent in an earlier term of leadership are no longer remembered; one might be
+            # applied twice.
             raise NotLeader(partition.name, -1)
         place = (partition.name, marker.producer_id)
         taken = self._taken.get(place)
@@ -139,7 +142,7 @@ class Markers:
             if mine < newest:
                 raise TransactionCoordinatorFenced(
                     f"This end of a transaction of producer {marker.producer_id} in "
-                    f"{partition.name} comes after that of its next one."
+                    f"{partition.name} arrived after the end of a later one."
                 )
             if mine == newest:
                 return self._committed(partition, marker, taken)
@@ -175,7 +178,7 @@ class Markers:
         return promise
 
     def write(self, partition: Partition, ending: Ending, *, marked: Marked) -> None:
-        """Append one marker here; `marked` is told when it is committed, or why it is not."""
+        """Append one marker here; `marked` is called when it is committed, or with the error."""
         identity, is_commit = ending.identity, ending.is_commit
 
         def committed(error: GoQueueError | None) -> None:

@@ -1,9 +1,9 @@
-"""Open transactions in a cluster that no coordinator knows: found by asking all, then ended.
+"""Finds open transactions in a cluster that no coordinator has, by querying all, and ends them.
 
-A partition knows only the producer of a transaction, not its name, so it cannot tell who the
-coordinator would be. Participants are written down before their first record. So it takes a
-leader that was chosen although it had lost what was committed for such a transaction to be there;
-but then readers of decided records would wait for ever.
+A partition has only the producer id of a transaction, not its transactional id, so it cannot derive
+the coordinator. Participants are persisted before their first record, so an orphan arises only when
+a leader was elected that had lost committed records. But then read_committed readers would wait
+forever.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from goqueue.model.names import TRANSACTION_TOPIC, ProducerIdentity
 from goqueue.partition import Partition
 from goqueue.transactions import TransactionView
 
-LOOK_MS = 30_000  # what was open at two looks in a row is asked about
-ASKED_MAX = 1_000  # producers in one question; the others have their turn at the next look
+LOOK_MS = 30_000  # a transaction open at two consecutive scans is queried
+ASKED_MAX = 1_000  # producers per query; the others follow in the next scan
 
 _WHOSE = "whose"
 
@@ -37,14 +37,14 @@ EndOrphan = Callable[[Partition, ProducerIdentity, TransactionView | None], None
 
 
 class _Whose(msgspec.Struct, frozen=True, array_like=True):
-    """Which transactions of these producers does the coordinator of a partition know?"""
+    """Which transactions of these producers does the coordinator of a partition have?"""
 
     number: int
     producer_ids: list[int]
 
 
 class _Open(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A transaction as a partition knows it; whatever is written to it makes it another."""
+    """A transaction as a partition has it; any write to it makes it compare as another."""
 
     topic: str
     number: int
@@ -60,7 +60,7 @@ _views_decoder = msgspec.msgpack.Decoder(dict[int, TransactionView])
 
 
 class Orphans:
-    """Looks after the partitions that this node leads."""
+    """Checks the partitions that this node leads."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class Orphans:
         hosted: Callable[[int], HostedCoordinator | None],
         end: EndOrphan,
     ) -> None:
-        """`hosted` finds the coordinators of this node; `end` is told of a transaction to end."""
+        """`hosted` finds the coordinators on this node; `end` is called with a transaction to
+        end.
+        """
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
@@ -83,7 +85,7 @@ class Orphans:
         calls.serve(_WHOSE, self._serve)
 
     def watch(self) -> None:
-        """Look now and then, for as long as the node runs."""
+        """Scan periodically for as long as the node runs."""
         self._clock.call_later(LOOK_MS, self._look)
 
     def _look(self) -> None:
@@ -126,7 +128,7 @@ class Orphans:
             raise error
 
     async def ask(self, producer_ids: Collection[int]) -> Views:
-        """What all coordinators know of producers; raise when one of them does not answer."""
+        """Query all coordinators about these producers; raise if one does not respond."""
         topic = self._topics.find(TRANSACTION_TOPIC)
         if topic is None:
             raise CoordinatorNotAvailable("There are no transactions yet; retry.")
@@ -146,12 +148,12 @@ class Orphans:
     async def _answer(self, question: _Whose) -> Views:
         hosted = self._hosted(question.number)
         if hosted is None:
-            raise NotCoordinator("Another node coordinates these transactions; look again.")
-        # To say "unknown" takes certainty: a coordinator that was deposed does not know what its
+            raise NotCoordinator("Another node coordinates these transactions; find it again.")
+        # "Unknown" must be certain: a deposed coordinator does not have the transactions that its
         # successor has begun.
         await hosted.prove()
         if hosted.is_closed:
-            raise NotCoordinator("Another node coordinates these transactions; look again.")
+            raise NotCoordinator("Another node coordinates these transactions; find it again.")
         hosted.coordinator.check_ready()
         found = {one: hosted.coordinator.of_producer(one) for one in question.producer_ids}
         return {one: view for one, view in found.items() if view is not None}

@@ -1,9 +1,9 @@
-"""Whether a producer may write to partitions in its transaction, whoever coordinates it.
+"""Checks whether a producer may write to partitions in its transaction, on any coordinator.
 
-A batch that no marker would reach stays undecided for ever. On the coordinator's node the question
-and the write are one step. From another node the answer is on its way while the transaction may
-end, so it holds only if the partition has seen no marker of the producer since the question was
-asked, and none of a coordinator that came after the one that answers.
+A batch that no marker will reach stays undecided forever. On the coordinator's node the check and
+the write are one step. From another node, the transaction may end while the response is in transit.
+So a response is valid only if, since the request was sent, the partition has received no marker of
+the producer, and none from a coordinator newer than the one that responds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Question(msgspec.Struct, frozen=True, array_like=True):
-    """May this producer write there? Those that are `joining` become participants first."""
+    """May this producer write there? Partitions in `joining` become participants first."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -45,7 +45,7 @@ _epoch_decoder = msgspec.msgpack.Decoder(int)
 
 
 class _Seen:
-    """What a partition knew of a producer when a question about it went out."""
+    """A partition's state of a producer when a request about it was sent."""
 
     __slots__ = ("leader_epoch", "marker", "partition")
 
@@ -55,7 +55,7 @@ class _Seen:
         self.marker = _marker(partition, producer_id)[0]
 
     def holds(self, producer_id: int, coordinator_epoch: int) -> bool:
-        """Whether an answer of this coordinator is still true."""
+        """Whether a response from a coordinator with this epoch is still valid."""
         marker, marker_epoch = _marker(self.partition, producer_id)
         return (
             self.partition.leader_epoch == self.leader_epoch
@@ -65,7 +65,7 @@ class _Seen:
 
 
 class Coordinators(Protocol):
-    """Those of this node."""
+    """The coordinators on this node."""
 
     def partition_of(self, transactional_id: str) -> int: ...
 
@@ -81,7 +81,7 @@ class Coordinators(Protocol):
 
 
 class Participation:
-    """Asks coordinators, and answers for those of this node."""
+    """Queries coordinators, and responds for those on this node."""
 
     def __init__(self, topics: Topics, coordinators: Coordinators, calls: TransactionCalls) -> None:
         self._topics = topics
@@ -99,12 +99,12 @@ class Participation:
     ) -> None:
         """Return when the producer may write to these partitions, which this node leads.
 
-        What is written must be written before anything else happens. Raise when it may not.
-        `joining` need not take part yet, nor be led here.
+        The caller must write without yielding in between. Raise if the producer may not write.
+        Partitions in `joining` need not be participants yet, nor be led here.
         """
         names = [partition.name for partition in partitions]
-        # Where the coordinator is here it can be asked each time, and may know of an end before
-        # its marker does.
+        # A coordinator on this node can be queried each time, and may have an end before its marker
+        # is written.
         is_elsewhere = not self._coordinators.is_here(transactional_id)
         if is_elsewhere and is_open(identity, partitions) and set(joining) <= set(names):
             return
@@ -112,7 +112,7 @@ class Participation:
         epoch = await self.ask(transactional_id, identity, names, joining)
         if not all(one.holds(identity.producer_id, epoch) for one in seen):
             raise ConcurrentTransactions(
-                f"The transaction of {transactional_id!r} has gone on meanwhile; retry."
+                f"The transaction of {transactional_id!r} changed in the meantime; retry."
             )
 
     async def ask(
@@ -122,7 +122,7 @@ class Participation:
         partitions: Iterable[TopicPartition],
         joining: Iterable[TopicPartition],
     ) -> int:
-        """The epoch of the coordinator that says yes; raise what it refuses with."""
+        """Return the epoch of the coordinator that agrees; raise its refusal."""
         coordinators = self._coordinators
         if coordinators.is_here(transactional_id):
             return await coordinators.admit(transactional_id, identity, partitions, joining)
@@ -150,7 +150,7 @@ class Participation:
 
 
 def is_open(identity: ProducerIdentity, partitions: Iterable[Partition]) -> bool:
-    """Whether all have something of this producer's transaction: its marker is still to come."""
+    """Whether all partitions have this transaction open, its marker still to come."""
     for partition in partitions:
         one = partition.open_transaction(identity.producer_id)
         if one is None or one.producer_epoch != identity.epoch:
@@ -159,7 +159,7 @@ def is_open(identity: ProducerIdentity, partitions: Iterable[Partition]) -> bool
 
 
 def _marker(partition: Partition, producer_id: int) -> tuple[int, int]:
-    """The last marker of a producer and the epoch of the coordinator that sent it."""
+    """The last marker of a producer, and the epoch of the coordinator that sent it."""
     known = partition.producers.get(producer_id)
     if known is None:
         return _NO_MARKER, _NO_EPOCH

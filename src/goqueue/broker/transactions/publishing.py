@@ -1,8 +1,8 @@
-"""Publishing in a transaction: all messages of a call are stored, or none of them.
+"""Publishing in a transaction: all messages of a call are stored, or none.
 
-Whoever commits must be able to rely on what was answered. So a message that makes no sense has its
-whole call refused, before any of it is written. When a disk fails half-way some are written and
-others not; then the transaction can only be aborted.
+A client that commits must be able to rely on the responses. So one invalid message has its whole
+call refused before anything is written. If a disk fails half-way, some messages are written and
+others are not; then the transaction can only be aborted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from goqueue.partition.rules import check_produced
 
 
 class Addressed(NamedTuple):
-    """A record and where it is to go; without a partition, its key decides."""
+    """A record and its destination; without a partition, its key selects one."""
 
     topic: str
     record: Record
@@ -50,7 +50,7 @@ class Addressed(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Records that go to one partition together, with their places in the call."""
+    """Records for one partition, with their positions in the call."""
 
     partition: Partition
     places: list[int]
@@ -58,14 +58,14 @@ class _Batch(NamedTuple):
 
 
 class _Late(NamedTuple):
-    """Delayed records of one topic, with their places in the call."""
+    """Delayed records of one topic, with their positions in the call."""
 
     places: list[int]
     messages: list[ScheduledMessage]
 
 
 class _Plan:
-    """Where the records of one call go, and which of them go nowhere."""
+    """Where the records of one call go, and which are refused."""
 
     def __init__(self, count: int) -> None:
         self.refused: dict[int, GoQueueError] = {}
@@ -78,7 +78,7 @@ class _Plan:
 
 
 def all_refused(count: int, refused: dict[int, GoQueueError]) -> list[PublishResult]:
-    """The results of a call of which nothing is stored, because some of it is refused."""
+    """The results of a call of which nothing is stored, because part of it is refused."""
     place, error = next(iter(refused.items()))
     others = InvalidRequest(
         f"This message was not published, because message {place} of the same call was refused: "
@@ -88,7 +88,7 @@ def all_refused(count: int, refused: dict[int, GoQueueError]) -> list[PublishRes
 
 
 class TransactionPublisher:
-    """Puts records where they belong, in the name of a transaction's producer."""
+    """Stores or schedules records under the identity of a transaction's producer."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class TransactionPublisher:
         is_full: Callable[[], bool],
         doom: Callable[[Transaction, GoQueueError], None],
     ) -> None:
-        """`doom` is told of a transaction that must not be committed any more, and why."""
+        """`doom` is called with a transaction that must no longer be committed, and the reason."""
         self._clock = clock
         self._topics = topics
         self._schedules = schedules
@@ -114,9 +114,9 @@ class TransactionPublisher:
     async def publish(
         self, transaction: Transaction, messages: Sequence[Addressed], *, now_ms: int
     ) -> list[PublishResult]:
-        """Store or schedule records; a result for each, in order, when all is safe.
+        """Store or schedule records; return a result for each, in order, when all are durable.
 
-        If one of them is refused none is stored, and each result says so.
+        If one is refused, none is stored, and each result reports it.
         """
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
@@ -177,7 +177,7 @@ class TransactionPublisher:
         return topic
 
     def _number(self, topic: Topic, record: Record) -> int:
-        """Records of one call without a key go to one partition, and calls take turns."""
+        """Choose a partition: records of one call without a key share one, and calls rotate."""
         if record.key is not None:
             return partition_of_key(record.key, len(topic.partitions))
         return self._turn % len(topic.partitions)
@@ -195,7 +195,7 @@ class TransactionPublisher:
                     plan.refused[place] = error
 
     def _check_batches(self, plan: _Plan, *, now_ms: int) -> None:
-        """Refuse what its topic would refuse, while nothing is stored yet."""
+        """Refuse what the topic would refuse, before anything is stored."""
         for batch in plan.batches:
             try:
                 _check(batch.partition, batch.records, now_ms=now_ms)
@@ -213,7 +213,7 @@ class TransactionPublisher:
     async def _join(
         self, transaction: Transaction, plan: _Plan, waiting: TopicPartition | None
     ) -> None:
-        """Make every partition that is written to a participant, which is durable then.
+        """Make every partition written to a participant; return when that is durable.
 
         Delayed messages are written to `waiting`.
         """
@@ -243,7 +243,7 @@ class TransactionPublisher:
         *,
         now_ms: int,
     ) -> list[PublishResult]:
-        """Write everything; `keeper` has delayed messages, here or on another node."""
+        """Write everything; `keeper` stores delayed messages, here or on another node."""
         results: list[PublishResult | None] = [None] * plan.count
         ends: dict[Partition, int] = {}
         remote: list[tuple[_Batch, Promise[Appended]]] = []
@@ -260,7 +260,7 @@ class TransactionPublisher:
                     self._lines.note(transaction, name, sequence=sequence)
             for late in plan.late if isinstance(keeper, ScheduleLog) else ():
                 assert isinstance(keeper, ScheduleLog)
-                ends.setdefault(keeper.partition, -1)  # On an error some may be written.
+                ends.setdefault(keeper.partition, -1)  # On an error some may have been written.
                 ids = self._schedules.schedule_pending(keeper, late.messages, transaction.identity)
                 ends[keeper.partition] = keeper.partition.end_offset - 1
                 _note_scheduled(late, ids, results)
@@ -315,7 +315,7 @@ def _note_results(batch: _Batch, appended: Appended, results: list[PublishResult
 
 
 def _pieces(batch: _Batch) -> list[_Batch]:
-    """The records in batches that the topic takes; one too large for any stands alone."""
+    """Split records into batches the topic accepts; a record too large for any is its own batch."""
     bytes_max = batch.partition.settings.message_bytes_max - HEADER_BYTES
     pieces = [_Batch(batch.partition, [], [])]
     size = 0

@@ -1,8 +1,8 @@
-"""What a transaction publishes to partitions that other nodes lead.
+"""Writes of a transaction to partitions that other nodes lead.
 
-The transaction's node gives the batches their sequence numbers, so that one that is repeated, for
-want of an answer, is stored once. A transaction has an epoch of its own, in which each partition
-counts from zero. Whatever comes after its end is refused by that epoch: the end takes the next.
+The transaction's node numbers the batches, so that a batch retried for lack of a response is stored
+once. A transaction has its own producer epoch, in which each partition counts from zero. Writes
+after its end are fenced by that epoch, because the end bumps it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from goqueue.model.errors import TransactionAbortable
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended
 
-WRITE_TIMEOUT_MS = 15_000  # long enough for another leader to be found
-LINES_MAX = 50_000  # partitions of transactions that are remembered; the oldest is forgotten first
+WRITE_TIMEOUT_MS = 15_000  # long enough to elect another leader
+LINES_MAX = 50_000  # (transaction, partition) pairs remembered; the oldest is forgotten first
 
 
 @dataclass(slots=True)
 class _Line:
-    """The batches of one transaction for one partition, one after the other."""
+    """The batches of one transaction for one partition, in sequence."""
 
     sequence: int
     last: Promise[Appended] | None = None
@@ -38,12 +38,12 @@ class TransactionLines:
         self._lines: dict[tuple[Transaction, TopicPartition], _Line] = {}
 
     def begin(self, transaction: Transaction, name: TopicPartition) -> None:
-        """A partition takes part from now on, and has nothing of the transaction yet."""
+        """Add a partition that has nothing of the transaction yet."""
         if (transaction, name) not in self._lines:
             self.note(transaction, name, sequence=0)
 
     def note(self, transaction: Transaction, name: TopicPartition, *, sequence: int) -> None:
-        """The next batch for a partition has this number."""
+        """Set the sequence number of the next batch for a partition."""
         line = self._lines.get((transaction, name))
         if line is not None:
             line.sequence = sequence
@@ -55,13 +55,13 @@ class TransactionLines:
     def append(
         self, transaction: Transaction, name: TopicPartition, records: Sequence[Record]
     ) -> Promise[Appended]:
-        """Have records stored by whoever leads a partition; resolves when they are committed."""
+        """Append records at the leader of a partition; resolves when they are committed."""
         line = self._lines.get((transaction, name))
         if line is None:
-            # To guess would be to take new records for some that are there already.
+            # A guess could make new records look like duplicates of stored ones.
             raise TransactionAbortable(
-                f"Another node has written to {name} in this transaction, and it is not known how "
-                "much; abort it and begin another."
+                f"Another node has written to {name} in this transaction, and the next sequence "
+                "number is unknown; abort it and begin another."
             )
         topic = self._topics.get(name.topic)
         batch = encode_batch(

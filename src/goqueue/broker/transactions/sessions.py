@@ -1,7 +1,7 @@
-"""Transactions for front ends whose clients know neither producers nor batches.
+"""Transactions for front ends whose clients have neither producers nor batches.
 
-A client begins a transaction, does things in it, and ends it; what it holds meanwhile is an id. All
-of it is built on the coordinators and the participants that every transaction has.
+A client begins a transaction, acts in it and ends it, and holds only its id. All of this is built
+on the coordinators and participants that every transaction has.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions import TransactionState, TransactionView
 
-# The broker names transactions whose clients do not. A name is used again, because all names that
-# were used lately are remembered; not at once, so that a repeated commit still finds its own.
+# The broker names transactions whose clients do not. Names are reused, because all recently used
+# names are remembered; but not at once, so that a repeated commit still finds its transaction.
 GENERATED_PREFIX = "__transaction-"
 GENERATED_REST_MS = 60_000
-GENERATED_TRIES_MAX = 1_000  # until this node is the one that coordinates a name
-SCAN_PAUSE_MS = 10_000  # between two looks at all transactions for names to use again
-DOOMED_MAX = 10_000  # transactions known to be half written; the oldest is forgotten first
-# Whoever begins under a name whose last transaction is just being completed waits so long.
+GENERATED_TRIES_MAX = 1_000  # to find a name that this node coordinates
+SCAN_PAUSE_MS = 10_000  # between scans of all transactions for names to reuse
+DOOMED_MAX = 10_000  # partially written transactions remembered; the oldest is forgotten first
+# A begin under a name whose last transaction is still completing is retried this often.
 BEGIN_TRIES_MAX = 5
 BEGIN_PAUSE_MS = 200
 
@@ -58,13 +58,13 @@ _RESTING = frozenset(
 )
 _ENDING = frozenset(TransactionState) - {TransactionState.EMPTY, TransactionState.ONGOING}
 
-# What nodes ask each other.
+# Names of the calls between nodes.
 _ACK = "ack"
 _OFFSETS = "offsets"
 
 
 class _Ack(msgspec.Struct, frozen=True, array_like=True):
-    """Acknowledge messages of a queue group that you own."""
+    """Acknowledge messages of a queue group that the receiving node owns."""
 
     transactional_id: str
     identity: tuple[ProducerId, ProducerEpoch]
@@ -73,7 +73,7 @@ class _Ack(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Offsets(msgspec.Struct, frozen=True, array_like=True):
-    """Commit offsets of a stream group that you coordinate."""
+    """Commit offsets of a stream group that the receiving node coordinates."""
 
     transactional_id: str
     identity: tuple[ProducerId, ProducerEpoch]
@@ -131,7 +131,7 @@ class Transacting:
     # Beginning and ending
 
     def begin(self, transactional_id: str | None, *, timeout_ms: int) -> Promise[Transaction]:
-        """Begin; whoever had begun under the same name before is turned away and aborted."""
+        """Begin; fence an earlier producer of the same name and abort its transaction."""
         if transactional_id is not None:
             _check_name(transactional_id)
         promise: Promise[Transaction] = Promise()
@@ -151,12 +151,12 @@ class Transacting:
         return Transaction(name, identity)
 
     def commit(self, transaction: Transaction) -> Promise[None]:
-        """Make all of it count; resolves when every reader can see it. May be repeated."""
+        """Commit; resolves when the outcome is visible to every reader. Idempotent."""
         self._check_whole(transaction)
         return self._end(transaction, is_commit=True)
 
     def prepare(self, transaction: Transaction, *, timeout_ms: int | None = None) -> Promise[None]:
-        """Have it wait for the commit of its epoch; nothing more can be done in it."""
+        """Prepare for the commit of its epoch; no further operations are accepted in it."""
         self._check_whole(transaction)
         return self._transactions.prepare(*transaction, timeout_ms=timeout_ms)
 
@@ -169,7 +169,7 @@ class Transacting:
             )
 
     def abort(self, transaction: Transaction) -> Promise[None]:
-        """Let none of it count; resolves when that is sure everywhere. May be repeated."""
+        """Abort; resolves when all participants have the outcome. Idempotent."""
         return self._end(transaction, is_commit=False)
 
     def _end(self, transaction: Transaction, *, is_commit: bool) -> Promise[None]:
@@ -189,12 +189,12 @@ class Transacting:
         return promise
 
     def describe(self, transaction: Transaction) -> TransactionView:
-        """What the coordinator knows of the transactional id."""
+        """Return the coordinator's state of the transactional id."""
         return self._transactions.describe(transaction.transactional_id)
 
     @staticmethod
     def is_current(view: TransactionView, transaction: Transaction) -> bool:
-        """Whether the newest transaction is this one; its end gives the producer a new epoch."""
+        """Whether this is the newest transaction; its end gives the producer a new epoch."""
         producer_id, epoch = transaction.identity
         followed = ProducerIdentity(producer_id, epoch + 1)
         is_over = view.identity == followed and view.state in _ENDING
@@ -205,7 +205,7 @@ class Transacting:
     def publish(
         self, transaction: Transaction, messages: Sequence[Addressed], *, now_ms: int | None = None
     ) -> Promise[list[PublishResult]]:
-        """Publish messages to any topics; a result for each. All are stored, or none is."""
+        """Publish messages to any topics; return a result for each. All are stored, or none is."""
         if now_ms is None:
             now_ms = self._clock.wall_ms()
         promise: Promise[list[PublishResult]] = Promise()
@@ -215,7 +215,7 @@ class Transacting:
     def ack(
         self, transaction: Transaction, group: str, receipts: Sequence[str]
     ) -> Promise[Outcomes]:
-        """Acknowledge messages of a queue group; the outcome of each receipt."""
+        """Acknowledge messages of a queue group; return the outcome of each receipt."""
         promise: Promise[Outcomes] = Promise()
         start(self._ack(transaction, group, receipts), promise.settle)
         return promise
@@ -245,7 +245,7 @@ class Transacting:
         question = _ack_decoder.decode(asked)
         partition = self._queues.participant(question.group)
         if partition.is_following:
-            raise NotCoordinator("Another node owns this group now; look for it again.")
+            raise NotCoordinator("Another node owns this group now; find the owner again.")
         transaction = Transaction(question.transactional_id, ProducerIdentity(*question.identity))
         outcomes = await self._ack(transaction, question.group, question.receipts)
         return _encode([None if one is None else Fault.of(one) for one in outcomes])
@@ -253,7 +253,7 @@ class Transacting:
     def commit_offsets(
         self, transaction: Transaction, call: CommitOffsets
     ) -> Promise[OffsetErrors]:
-        """Commit offsets of a stream group; those that are refused, with the reasons."""
+        """Commit offsets of a stream group; return those refused, with the reasons."""
         promise: Promise[OffsetErrors] = Promise()
         start(self._commit_offsets(transaction, call), promise.settle)
         return promise
@@ -281,10 +281,10 @@ class Transacting:
         faults = [(*place, Fault.of(error)) for place, error in found.errors.items()]
         return _encode(faults)
 
-    # Names, and what went wrong
+    # Generated names and partially written transactions
 
     def _generated(self) -> str:
-        """A name that nobody uses now."""
+        """A name that is not in use."""
         now_ms = self._clock.now_ms()
         if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
             self._scanned_ms = now_ms
@@ -303,7 +303,7 @@ class Transacting:
             if self._transactions.is_here(name):
                 return name
         raise NotCoordinator(
-            "This node coordinates no transactions now; retry, or begin one under a name."
+            "This node coordinates no transactions now; retry, or give a transactional id."
         )
 
     def _is_resting(self, name: str, now_ms: int) -> bool:
@@ -328,11 +328,11 @@ class Transacting:
 def _check_name(transactional_id: str) -> None:
     if not 1 <= len(transactional_id.encode()) <= TRANSACTIONAL_ID_BYTES_MAX:
         raise InvalidRequest(
-            f"A transactional id has 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes, not "
+            f"A transactional id must have 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes, not "
             f"{len(transactional_id.encode())}."
         )
     if transactional_id.startswith(GENERATED_PREFIX):
         raise InvalidRequest(
-            f"Transactional ids that begin with {GENERATED_PREFIX!r} are the broker's; choose "
-            "another, or leave it out."
+            f"Transactional ids that begin with {GENERATED_PREFIX!r} are reserved for the broker; "
+            "choose another, or leave it out."
         )

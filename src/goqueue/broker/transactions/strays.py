@@ -1,4 +1,4 @@
-"""Transactions in partitions whose coordinator is not asked, or does not know of them."""
+"""Transactions in partitions that end without their coordinator, or are unknown to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPEN_STATES = frozenset(
 _log = logging.getLogger(__name__)
 
 OfProducer = Callable[[int], TransactionView | None]
-# What is known of a producer where several nodes coordinate.
+# Looks up a producer's transaction where several nodes coordinate.
 Ask = Callable[[int], Promise[TransactionView | None]]
 # Has the coordinator of a transactional id abort the transaction of an identity.
 Abort = Callable[[str, ProducerIdentity], Promise[None]]
@@ -57,10 +57,10 @@ class Strays:
         is_commit: bool,
         coordinator_epoch: int,
     ) -> Promise[MarkerErrors]:
-        """Another coordinator's decision, or an operator's.
+        """Write markers decided by another coordinator or an operator.
 
-        What an operator wants to abort in a partition and a coordinator knows as open is aborted as
-        a whole: it would else end in one place and stay open in the others.
+        If an operator aborts in one partition a transaction that a coordinator has open, the whole
+        transaction is aborted: otherwise it would end in one partition and stay open in the others.
         """
         promise: Promise[MarkerErrors] = Promise()
         names = list(dict.fromkeys(partitions))
@@ -109,7 +109,7 @@ class Strays:
         promise: Promise[MarkerErrors],
         results: dict[TopicPartition, GoQueueError | None],
     ) -> None:
-        """Write markers, and resolve with what is known already and what becomes of these."""
+        """Write markers; resolve with the results so far and those of these markers."""
         count = len(results) + len(names)
         if not names:
             promise.resolve(results)
@@ -128,24 +128,27 @@ class Strays:
             self._markers.write(partition, ending, marked=marked)
 
     def _partition(self, name: TopicPartition, view: TransactionView | None) -> Partition:
-        """A partition in which somebody else may end the transaction of a producer."""
+        """A partition in which someone other than the coordinator may end a producer's
+        transaction.
+        """
         topic = self._topics.find(name.topic)
         if topic is None or not 0 <= name.partition < len(topic.partitions):
             raise UnknownPartition(name)
         if view is not None and _is_open_in(view, name):
-            # It would end in one place and stay open in the others.
+            # It would end in one partition and stay open in the others.
             raise InvalidTransactionState(
-                f"The transaction of {view.transactional_id!r} is known here ({view.state}); abort "
-                "it by its transactional id."
+                f"The transaction of {view.transactional_id!r} has a coordinator ({view.state}); "
+                "abort it by its transactional id."
             )
         return topic.partitions[name.partition]
 
     def end_orphans(self) -> None:
-        """End what is open in a partition and known to no coordinator, or readers wait for ever.
+        """End transactions open in a partition but unknown to any coordinator, or readers wait
+        forever.
 
-        Participants are written down before their first record, so this takes a disk that lost
-        what it had not been asked to sync. All coordinators are on this node; where they are not,
-        `Orphans` asks theirs.
+        Participants are persisted before their first record, so this happens only when a disk lost
+        writes that were not yet synced. All coordinators are on this node; in a cluster, `Orphans`
+        queries the others.
         """
         for topic in self._topics:
             for partition in topic.partitions:
@@ -160,9 +163,9 @@ class Strays:
     def end_if_orphan(
         self, partition: Partition, identity: ProducerIdentity, view: TransactionView | None
     ) -> None:
-        """End what a producer has open in a partition that is led here, if nobody else will.
+        """End a producer's open transaction in a partition led here, if no coordinator will.
 
-        It is tried once; whoever finds it still open later asks again.
+        This makes one attempt; a caller that finds the transaction still open calls again.
         """
         if view is not None and _is_open_in(view, partition.name):
             return
@@ -176,15 +179,15 @@ class Strays:
 def _is_decided(
     partition: Partition, identity: ProducerIdentity, view: TransactionView | None
 ) -> bool:
-    """Whether what nobody will end is to be committed, because only its marker was lost."""
-    # A producer whose own commit has ended this epoch.
+    """Whether to commit an orphan, because only its marker was lost."""
+    # The producer's own commit ended this epoch.
     is_commit = (
         view is not None
         and view.state is TransactionState.COMPLETE_COMMIT
         and view.identity.epoch == identity.epoch + 1
     )
     _log.warning(
-        "%s: an open transaction of producer %d is unknown, and is %s",
+        "%s: an open transaction of producer %d has no coordinator, and is %s",
         partition.name,
         identity.producer_id,
         "committed" if is_commit else "aborted",
@@ -197,11 +200,11 @@ def _is_open_in(view: TransactionView, partition: TopicPartition) -> bool:
 
 
 def _nothing() -> None:
-    """Whoever had it open is not there to be told."""
+    """Do nothing: the producer is not there to be notified."""
 
 
 def _marked(partition: Partition, error: GoQueueError | None) -> None:
     if error is not None:
         _log.warning(
-            "%s: it could not be ended, and will be tried again: %s", partition.name, error
+            "%s: the transaction could not be ended; retrying later: %s", partition.name, error
         )

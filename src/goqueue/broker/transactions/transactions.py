@@ -1,8 +1,8 @@
-"""Transactions of the node: their coordinators, and the partitions that take part.
+"""Transactions of the node: their coordinators, and the participating partitions.
 
-A transactional id belongs to one partition of the internal topic; that partition's coordinator
-decides. What takes part in a transaction are partitions: those of topics, and those of internal
-topics, where the broker itself writes what a transaction does besides storing records.
+A transactional id is mapped to one partition of the internal topic, whose coordinator decides.
+Participants are partitions: those of topics, and those of internal topics, where the broker itself
+writes what a transaction does besides storing records.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ class Transactions:
     def on_end(self) -> dict[str, OnEnd]:
         """Owners of internal topics, by name: `owner(partition, producer_id, is_commit)`.
 
-        An owner is told when a marker in one of its partitions is committed, perhaps twice for one
-        transaction. It is not told of markers that it finds when it reads its log.
+        An owner is called when a marker in one of its partitions is committed, possibly twice for
+        one transaction. It is not called for markers that it finds when it replays its log.
         """
         return self._markers.on_end
 
     def open(self) -> None:
-        """Load what was begun, carry out what was decided, and abort what nobody knows.
+        """Load open transactions, carry out decided ones, and abort those without a coordinator.
 
-        The owners of internal topics must have read theirs.
+        The owners of internal topics must have replayed theirs.
         """
         topic = self._topics.find(TRANSACTION_TOPIC)
         if topic is not None:
@@ -120,29 +120,31 @@ class Transactions:
             hosted.begin()
 
     async def ensure_topic(self) -> Topic:
-        """The internal topic, made when it is missing."""
+        """Return the internal topic, creating it if missing."""
         return await self._topics.internal.ready(TRANSACTION_TOPIC)
 
     def _begin_new(self, topic: Topic) -> None:
-        """The topic has just been made: nothing was decided before."""
+        """Start with the topic just created: it holds no earlier decisions."""
         self._host(topic)
         for hosted in self._hosted.values():
             hosted.begin()
 
-    # Leading, in a cluster
+    # Leadership, in a cluster
 
     def open_in_cluster(self) -> None:
-        """Look after transactions that nobody coordinates; the others come with `lead`."""
+        """Start the scan for orphaned transactions; coordinators start with `lead`."""
         self._orphans.watch()
 
     def lead(self, partition: Partition) -> None:
-        """Coordinate the transactions of a partition of the states, which this node leads now."""
+        """Coordinate the transactions of a state partition that this node now leads."""
         hosted = self._read(partition)
         self._hosted[partition.name.partition] = hosted
         hosted.begin_when_committed()
 
     def resign(self, partition: Partition) -> None:
-        """Another node leads a partition of the states, or nobody."""
+        """Stop coordinating the transactions of a state partition that this node no longer
+        leads.
+        """
         hosted = self._hosted.pop(partition.name.partition, None)
         if hosted is not None:
             hosted.close(_not_here())
@@ -150,18 +152,18 @@ class Transactions:
     def partition_of(self, transactional_id: str) -> int:
         topic = self._topics.find(TRANSACTION_TOPIC)
         count = self._settings.state_partitions if topic is None else len(topic.partitions)
-        # The process's own hash() changes from start to start; this must not.
+        # Not hash(), which differs between processes; this mapping must be stable.
         return zlib.crc32(routing_name(transactional_id).encode()) % count
 
     def owner_of(self, transactional_id: str) -> int:
-        """The node that coordinates a transactional id; -1 while nobody does."""
+        """The node that coordinates a transactional id; -1 if there is none."""
         topic = self._topics.find(TRANSACTION_TOPIC)
         if topic is None:
             return self._leaders.node_id
         return self._leaders.node_of(topic, self.partition_of(transactional_id))
 
     def owner_of_any(self) -> int:
-        """A node that coordinates some transactional ids, this one if it does; -1 if none does."""
+        """A node that coordinates transactional ids, preferably this one; -1 if there is none."""
         topic = self._topics.find(TRANSACTION_TOPIC)
         if topic is None or self._hosted:
             return self._leaders.node_id
@@ -178,8 +180,8 @@ class Transactions:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> Promise[ProducerIdentity]:
-        """Be the producer of this id; whoever was it before is turned away, and what it left open
-        is aborted first. With an id and epoch of its own, a producer takes its next epoch.
+        """Become the producer of this id: fence the previous one, and abort its open transaction
+        first. A producer that gives its own id and epoch gets its next epoch.
         """
         is_named = producer_id >= 0 or producer_epoch >= 0
 
@@ -205,7 +207,7 @@ class Transactions:
         identity: ProducerIdentity,
         partitions: Sequence[TopicPartition],
     ) -> Promise[None]:
-        """Make partitions participants; the first begin a transaction. Resolves when durable."""
+        """Add participants; the first ones begin a transaction. Resolves when durable."""
         return self.call(
             transactional_id,
             lambda one, **at: one.add_partitions(transactional_id, identity, partitions, **at),
@@ -214,7 +216,7 @@ class Transactions:
     def verify(
         self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition
     ) -> GoQueueError | None:
-        """Why this producer may not write there in its transaction now; None when it may."""
+        """Why this producer may not write there in its transaction now; None if it may."""
         try:
             coordinator = self._get(transactional_id).coordinator
         except UnknownTransaction:
@@ -224,7 +226,7 @@ class Transactions:
         return coordinator.verify(transactional_id, identity, partition)
 
     def is_here(self, transactional_id: str) -> bool:
-        """Whether this node coordinates a transactional id, as far as it knows."""
+        """Whether this node coordinates a transactional id, according to its metadata."""
         return self.partition_of(transactional_id) in self._hosted
 
     async def admit(
@@ -234,9 +236,9 @@ class Transactions:
         partitions: Iterable[TopicPartition],
         joining: Iterable[TopicPartition],
     ) -> int:
-        """Let a producer write to partitions in its transaction; the epoch of the coordinator.
+        """Let a producer write to partitions in its transaction; return the coordinator's epoch.
 
-        They must take part already, but for those that are `joining`. Raise when it may not.
+        They must be participants already, except those in `joining`. Raise if it may not write.
         """
         hosted = self._get(transactional_id)
         may_join = dict.fromkeys(joining)
@@ -263,7 +265,7 @@ class Transactions:
     def add_group(
         self, transactional_id: str, identity: ProducerIdentity, group_id: str
     ) -> Promise[None]:
-        """Make the offsets of a group part of the transaction."""
+        """Add the offsets of a group to the transaction."""
 
         async def run() -> None:
             partition = await self._offsets_partition(group_id)
@@ -279,17 +281,17 @@ class Transactions:
         *,
         joins_transaction: bool = False,
     ) -> Promise[OffsetErrors]:
-        """Commit offsets that count when the transaction does.
+        """Commit offsets that take effect when the transaction commits.
 
-        The group must have been added, unless `joins_transaction` has it added here.
+        The group must have been added, unless `joins_transaction` adds it here.
         """
 
         async def run() -> OffsetErrors:
             name = await self._offsets_partition(call.group_id)
             partition = self._topics.get(name.topic).partition(name.partition)
             if partition.is_following:
-                raise NotCoordinator("Another node coordinates this group; look for it again.")
-            # From here to the write nothing may wait, or a marker might come in between.
+                raise NotCoordinator("Another node coordinates this group; find it again.")
+            # From here to the write nothing may yield, or a marker might be written in between.
             await self.participation.ensure(
                 transactional_id,
                 identity,
@@ -309,7 +311,7 @@ class Transactions:
     def prepare(
         self, transactional_id: str, identity: ProducerIdentity, *, timeout_ms: int | None = None
     ) -> Promise[None]:
-        """All is written: let the transaction wait for the commit of its epoch. May be repeated."""
+        """Let the transaction, now fully written, wait for the commit of its epoch. Idempotent."""
         longest_ms = self._settings.prepared_timeout_ms_max
         call = Prepare(
             transactional_id=transactional_id,
@@ -326,9 +328,9 @@ class Transactions:
         is_commit: bool,
         bumps_epoch: bool = False,
     ) -> Promise[ProducerIdentity]:
-        """Decide the transaction; resolves when that is durable. Readers learn it soon after.
+        """Decide the transaction; resolves when that is durable. Readers see it soon after.
 
-        With `bumps_epoch` the producer goes on under the identity that is answered.
+        With `bumps_epoch` the producer continues under the identity that is returned.
         """
         return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=False)
 
@@ -340,7 +342,7 @@ class Transactions:
         is_commit: bool,
         bumps_epoch: bool = False,
     ) -> Promise[ProducerIdentity]:
-        """Like `end`, but resolves when every participant shows the outcome."""
+        """Like `end`, but resolves when every participant has the outcome."""
         return self._end(transactional_id, identity, is_commit, bumps_epoch, waits=True)
 
     def _end(
@@ -370,7 +372,9 @@ class Transactions:
         return _promised(run())
 
     def abort(self, transactional_id: str) -> Promise[None]:
-        """An operator's: turn the producer away and abort what it has open; resolves when done."""
+        """Abort for an operator: fence the producer and abort its transaction; resolves when
+        done.
+        """
         aborted: Promise[None] = Promise()
         self.call(transactional_id, lambda one, **at: one.abort(transactional_id, **at)).then(
             lambda _, error: aborted.settle(None, error)
@@ -380,7 +384,7 @@ class Transactions:
     def _abort_of_producer(
         self, transactional_id: str, identity: ProducerIdentity
     ) -> Promise[None]:
-        """Abort the transaction of a producer, whoever coordinates it, unless it is over."""
+        """Abort a producer's transaction on whichever node coordinates it, unless it has ended."""
 
         async def run() -> None:
             number = self.partition_of(transactional_id)
@@ -402,10 +406,10 @@ class Transactions:
         await self._abort_of_producer(transactional_id, ProducerIdentity(producer_id, epoch))
         return b""
 
-    # Looking
+    # Queries
 
     def describe(self, transactional_id: str) -> TransactionView:
-        """Raise UnknownTransaction when there is none."""
+        """Return a transaction; raise UnknownTransaction if there is none."""
         return self._get(transactional_id).coordinator.describe(transactional_id)
 
     def all(
@@ -416,9 +420,9 @@ class Transactions:
         older_than_ms: int = -1,
         pattern: str = "",
     ) -> list[TransactionView]:
-        """Every transaction, or those that match each filter that is given.
+        """Return every transaction, or those that match every given filter.
 
-        `older_than_ms` keeps those that have been open for longer than so many milliseconds.
+        `older_than_ms` selects transactions that have been open for longer than this.
         """
         before_ms = self._clock.now_ms() - older_than_ms if older_than_ms >= 0 else None
         return [
@@ -430,7 +434,7 @@ class Transactions:
             if is_match(pattern, view.transactional_id)
         ]
 
-    # Markers from elsewhere
+    # Markers from other coordinators
 
     def write_markers(
         self,
@@ -440,7 +444,7 @@ class Transactions:
         is_commit: bool,
         coordinator_epoch: int,
     ) -> Promise[MarkerErrors]:
-        """Another coordinator's decision, or an operator's about a transaction nobody knows."""
+        """Write markers decided by another coordinator, or by an operator for an orphan."""
         return self._strays.write_markers(
             identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
@@ -448,7 +452,7 @@ class Transactions:
     # Coordinators
 
     def call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
-        """Have the coordinator of this name carry out a call."""
+        """Pass a call to the coordinator of this transactional id."""
         number = self.partition_of(transactional_id)
         internal = self._topics.internal
         if number not in self._hosted and internal.is_awaited(TRANSACTION_TOPIC, number):
@@ -486,7 +490,7 @@ class Transactions:
         if self._topics.find(TRANSACTION_TOPIC) is not None:
             raise _not_here()
         if not self._leaders.is_alone:
-            raise CoordinatorNotAvailable("The cluster is being set up; retry.")
+            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         query_id = transactional_id.removeprefix(PREFIX)
         is_query = query_id != transactional_id
         raise unknown_query(query_id) if is_query else unknown(transactional_id)
@@ -507,7 +511,7 @@ class Transactions:
         return _promised(run())
 
     def check_room(self, transactional_id: str) -> None:
-        """Refuse one more name than this node may remember."""
+        """Refuse a new transactional id beyond the limit of this node."""
         count = sum(len(hosted.coordinator) for hosted in self._hosted.values())
         if (
             count < self._settings.ids_max
@@ -515,7 +519,7 @@ class Transactions:
         ):
             return
         raise CoordinatorNotAvailable(
-            f"This node remembers {count} transactional ids, as many as it may (setting "
+            f"This node has {count} transactional ids, its limit (setting "
             "transactions.ids_max); use one of those, or retry when some have expired."
         )
 
@@ -531,7 +535,7 @@ class Transactions:
 
 
 def _not_here() -> NotCoordinator:
-    return NotCoordinator("Another node coordinates this transaction now; look for it again.")
+    return NotCoordinator("Another node coordinates this transaction now; find it again.")
 
 
 def _promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
