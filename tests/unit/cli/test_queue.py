@@ -38,7 +38,9 @@ def test_settings_of_a_group_are_durations_numbers_words_and_yes_or_no() -> None
 def test_places_are_pairs_of_numbers() -> None:
     assert read_places(["0:42", "3:0"], "--offset") == [(0, 42), (3, 0)]
     for text in ("42", "a:1", "1:", ":1", "1:-1"):
-        with pytest.raises(InvalidRequest, match=r"--offset .* is not valid; write PARTITION:OFFSET"):
+        with pytest.raises(
+            InvalidRequest, match=r"--offset .* is not valid; write PARTITION:OFFSET"
+        ):
             read_places([text], "--offset")
 
 
