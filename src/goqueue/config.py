@@ -1,8 +1,9 @@
-"""Every setting of a node: its name, default, range and reason, and how it is read.
+"""Every setting of a node: its name, default, range and purpose, and how it is read.
 
 A setting comes from a flag, else from the environment, else from the YAML file, else from its
-default below. All of it is read once, at start, and every problem is reported at once. A room
-receives its own section as a value; it never sees the whole, the environment or the file.
+default below. All sources are read once, at start, and all problems are reported together. Each
+package receives its own section as a value, and never the other sections, the environment or the
+file.
 """
 
 from __future__ import annotations
@@ -65,14 +66,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the table knows about a setting besides its default."""
+    """The kind of a setting, its purpose as shown in the manual, and its flag if it has one."""
 
     kind: Kind[object]
     why: str
     flag: str = ""
 
 
-# A section is an ordinary dataclass; these put the rule of a setting beside its default.
+# A section is an ordinary dataclass; these functions put the rule of a setting beside its default.
 
 
 def _setting(default: T, kind: Kind[object], why: str, flag: str = "") -> T:
@@ -97,284 +98,349 @@ def _choice(default: T, words: tuple[T, ...], why: str, flag: str = "") -> T:
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Who this node is and where it keeps its data."""
+    """The identity of this node and the location of its data."""
 
     id: int = _count(
-        1, "the number by which clients know this broker", least=0, most=INT32_MAX, flag="--node-id"
+        1,
+        "id of this broker, unique in its cluster",
+        least=0,
+        most=INT32_MAX,
+        flag="--node-id",
     )
     cluster_id: str = _setting(
-        "", Word(64), "empty makes one at the first start and keeps it with the data"
+        "", Word(64), "if empty, generated at the first start and stored with the data"
     )
     data_dir: Path = _setting(
-        Path("data"), Folder(), "a first try needs no root rights", "--data-dir"
+        Path("data"),
+        Folder(),
+        "where all data is stored; the default needs no root permissions",
+        "--data-dir",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Which nodes belong together, and how soon one is missed."""
+    """The members of the cluster, how they authenticate, and when one is considered failed."""
 
     peers: str = _setting(
         "",
         Peers(),
-        "the first voters of a new cluster, the same list at each of them; empty is a single node",
+        "the initial voters of a new cluster, the same list on each of them; empty: a single node",
         "--peers",
     )
     discovery: Address | None = _setting(
         None,
         Optional(HostPort(port_min=1)),
-        "a name that resolves to the addresses of all nodes; an alternative to peers",
+        "a DNS name that resolves to the addresses of all nodes; an alternative to `peers`",
     )
     discovery_count: int = _count(
-        3, "addresses to wait for before a new cluster is formed with discovery", most=9
+        3, "number of addresses to wait for before discovery forms a new cluster", most=9
     )
     join_only: bool = _setting(
         False,
         Switch(),
-        "for an empty disk in place of a lost one: there is a cluster already, so never found one",
+        "join an existing cluster and never form a new one; for a node whose lost disk was "
+        "replaced by an empty one",
         "--join",
     )
     secret_file: Path | None = _setting(
         None,
         Optional(File()),
-        "what nodes know each other by: a line with the secret, and while it is changed a second "
-        "one with the old secret; `goqueue cluster secret` makes it",
+        "file with the secret by which nodes authenticate each other; during a rotation a second "
+        "line holds the previous secret; `goqueue cluster secret` creates it",
         "--secret-file",
     )
     secret: str = _setting(
-        "", Secret(), "the same in a setting, for where files are harder to hand out"
+        "", Secret(), "the secret itself, for environments where files are harder to distribute"
     )
     secret_previous: str = _setting(
-        "", Secret(), "the secret before this one, which other nodes may still have"
+        "", Secret(), "the previous secret, which other nodes may still use during a rotation"
     )
     tls_certificate: Path | None = _setting(
         None,
         Optional(File()),
-        "what this node shows to others, PEM, with the hosts it is found at; new ones are noticed",
+        "certificate of this node, PEM, valid for the host names that other nodes connect to; "
+        "reloaded when the file changes",
     )
     tls_key: Path | None = _setting(
-        None, Optional(File()), "the private key of the certificate, PEM, without a password"
+        None, Optional(File()), "private key of the certificate, PEM, without a password"
     )
     tls_authorities: Path | None = _setting(
         None,
         Optional(File()),
-        "who signs the certificates of nodes, PEM; best an authority that signs nothing else",
+        "certificate authorities that sign the certificates of nodes, PEM; preferably an authority "
+        "that signs nothing else",
     )
-    rack: str = _setting("", Word(64), "replicas of a partition are kept in different racks")
-    heartbeat_ms: int = _duration(500, "four chances within a session", least=10, most=MINUTE_MS)
+    rack: str = _setting(
+        "", Word(64), "rack of this node; replicas of a partition are placed in different racks"
+    )
+    heartbeat_ms: int = _duration(
+        500,
+        "interval between heartbeats; four fit into a session",
+        least=10,
+        most=MINUTE_MS,
+    )
     session_ms: int = _duration(
         2 * SECOND_MS,
-        "a silent node loses its partitions after this, and a silent controller is replaced after "
-        "half of it, but not within 1s; shorter takes pauses for deaths",
+        "a node that sends no heartbeat for this long loses its leaderships; the active controller "
+        "is replaced after half of it, but after 1s at least; shorter values take pauses for "
+        "failures",
         least=50,
         most=10 * MINUTE_MS,
     )
     replication_factor: int = _count(
         3,
-        "copies of a new topic whose creator does not say; fewer when there are fewer nodes",
+        "replicas of a new topic whose creator gives no number; fewer if there are fewer nodes",
         most=15,
     )
     rebalance_ms: int = _duration(
-        5 * SECOND_MS, "how often leaders go back to where they are spread evenly", least=100
+        5 * SECOND_MS,
+        "how often leadership is moved back to the preferred replicas, which are spread evenly",
+        least=100,
     )
     leader_moves_max: int = _count(
-        200, "leaders that go back at once; clients of each look for it anew"
+        200,
+        "leaders moved back at a time; clients of each must refresh their metadata",
     )
 
     @property
     def has_tls(self) -> bool:
-        """Whether nodes encrypt what they say to each other, and prove who they are."""
+        """Whether nodes use TLS with mutual authentication between each other."""
         return self.tls_certificate is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """How copies of a partition keep up with each other."""
+    """How followers of a partition keep up with its leader."""
 
     lag_ms: int = _duration(
         10 * SECOND_MS,
-        "a follower that was behind for so long no longer counts; time alone decides, not distance",
+        "a follower that has been behind for this long leaves the in-sync replicas; only time "
+        "counts, not the number of records",
         least=100,
         most=HOUR_MS,
     )
     retry_ms: int = _duration(
-        200, "before something that failed is tried again", least=10, most=MINUTE_MS
+        200, "pause before a failed request is retried", least=10, most=MINUTE_MS
     )
     fetch_bytes_max: int = _size(
-        MiB, "of one partition in one answer; one larger batch goes alone", least=KiB, most=64 * MiB
+        MiB,
+        "bytes of one partition in one fetch response; a larger batch is sent by itself",
+        least=KiB,
+        most=64 * MiB,
     )
     catch_up_bytes_per_second: int = _size(
         UNLIMITED,
-        "what a node sends to all copies that are not in sync; they come last in any case",
+        "limit of what a node sends to all replicas that are not in sync; in-sync replicas have "
+        "priority in any case",
         least=UNLIMITED,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """Where clients connect, and how much of the node one of them may take."""
+    """Where clients and nodes connect, and the limits on what connections may consume."""
 
     kafka: Address = _setting(
         Address("127.0.0.1", 9092),
         HostPort(),
-        "loopback only, until someone decides otherwise; port 0 picks a free one",
+        "address of the Kafka listener; loopback only by default; port 0 picks a free port",
         "--listen-kafka",
     )
     kafka_advertised: Address | None = _setting(
         None,
         Optional(HostPort(port_min=1)),
-        "the address that clients are told; empty tells them the one that is bound",
+        "the address advertised to Kafka clients; if empty, the bound one",
         "--advertise-kafka",
     )
     http: Address = _setting(
         Address("127.0.0.1", 8080),
         HostPort(),
-        "loopback only, as for Kafka; port 0 picks a free one",
+        "address of the HTTP listener; loopback only by default; port 0 picks a free port",
         "--listen-http",
     )
     http_advertised: Address | None = _setting(
         None,
         Optional(HostPort(port_min=1)),
-        "where clients find the HTTP API if it is not at the address that is bound",
+        "the address advertised to HTTP clients; if empty, the bound one",
         "--advertise-http",
     )
     registry: Address = _setting(
         Address("127.0.0.1", 8081),
         HostPort(),
-        "clients of schema registries expect one of their own; the same is at /registry of http",
+        "address of the schema registry, whose clients expect a port of its own; the HTTP listener "
+        "serves it too, under `/registry`",
         "--listen-registry",
     )
     sqs: Address = _setting(
         Address("127.0.0.1", 9324),
         HostPort(),
-        "where AWS SDKs find queues; beyond this machine only with sqs.access_keys",
+        "address of the SQS listener; other than loopback only with `sqs.access_keys`",
         "--listen-sqs",
     )
     internal: Address = _setting(
         Address("127.0.0.1", 7000),
         HostPort(),
-        "for the other nodes of a cluster; a node that is alone does not open it",
+        "address for the other nodes of a cluster; a single node does not open it",
         "--listen-internal",
     )
     internal_advertised: Address | None = _setting(
         None,
         Optional(HostPort(port_min=1)),
-        "the address that other nodes are told; empty tells them the one that is bound",
+        "the address advertised to other nodes; if empty, the bound one",
         "--advertise-internal",
     )
     allow_unauthenticated: bool = _setting(
         False,
         Switch(),
-        "an open port that anybody may write to must be asked for",
+        "required to listen on other than loopback addresses, because anybody who can connect "
+        "can read and write",
         "--allow-unauthenticated",
     )
     connections_max: int = _count(
-        10_000, "room for many idle clients; more than that is an accident or an attack"
+        10_000,
+        "connections of the Kafka listener, and as many of the internal one; room for many idle "
+        "clients, but more are likely a fault or an attack",
     )
     connections_per_address_max: int = _count(
-        UNLIMITED, "many clients may share one address behind a proxy", least=UNLIMITED
+        UNLIMITED,
+        "connections of one client address to one listener; many clients may share an address "
+        "behind a proxy",
+        least=UNLIMITED,
     )
     idle_timeout_ms: int = _duration(
-        10 * MINUTE_MS, "longer than the pauses of stock clients, which reconnect at nine minutes"
+        10 * MINUTE_MS,
+        "an idle Kafka or internal connection is closed after this; stock Kafka clients reconnect "
+        "after nine minutes",
     )
     request_bytes_max: int = _size(
-        100 * MiB, "what Kafka clients expect", least=KiB, most=INT32_MAX
+        100 * MiB, "size of a Kafka request; the default is Kafka's", least=KiB, most=INT32_MAX
     )
     requests_in_flight_max: int = _count(
-        64, "per connection; a client that sends more waits in its socket, not in our memory"
+        64,
+        "requests in flight per Kafka connection; further ones are not read from the socket",
     )
     receive_buffer_bytes_total_max: int = _size(
         128 * MiB,
-        "memory for half-received requests of all connections together; when requests have to wait "
-        "for it, the connection of the largest one that does not come on is closed",
+        "memory for partly received requests of all connections together; when requests have to "
+        "wait for it, the connection with the largest stalled request is closed",
         least=MiB,
     )
     unsent_bytes_total_max: int = _size(
         128 * MiB,
-        "memory for answers of all connections together that clients do not take; beyond it the "
-        "connection that has taken nothing for the longest time is closed",
+        "memory for responses of all connections together that clients have not read; beyond it, "
+        "the connection that has read nothing for the longest time is closed",
         least=MiB,
     )
     send_buffer_bytes: int = _size(
         256 * KiB,
-        "of a Kafka connection: what waits in it stays in the processor's cache until it is read; "
-        "-1 lets the system choose, which is better over slow links with long delays",
+        "socket send buffer of a Kafka connection, small enough to stay in the processor's cache; "
+        "-1 lets the system choose, which is better over links with high latency",
         least=UNLIMITED,
         most=GiB,
     )
     http_hosts: str = _setting(
         "",
         HostNames(),
-        "names besides its own that a node is reached by over HTTP, as that of a load balancer; "
-        "others are refused, because a page of another site may be behind them; * takes all",
+        "further host names that HTTP requests may be addressed to, such as that of a load "
+        "balancer; others are refused as a protection against DNS rebinding; * accepts all",
     )
     http_connections_max: int = _count(
-        10_000, "as for Kafka; a stream of events keeps a connection as long as it is read"
+        10_000, "HTTP connections; an event stream occupies one for as long as it is read"
     )
     http_idle_timeout_ms: int = _duration(
-        75 * SECOND_MS, "longer than the pauses of common clients and proxies", least=SECOND_MS
+        75 * SECOND_MS,
+        "an idle HTTP connection is closed after this; longer than common clients and proxies keep "
+        "one",
+        least=SECOND_MS,
     )
     http_receive_timeout_ms: int = _duration(
-        MINUTE_MS, "a request that trickles in for longer is an attack or useless", least=SECOND_MS
+        MINUTE_MS, "time within which a whole HTTP request must be received", least=SECOND_MS
     )
     http_body_bytes_max: int = _size(
-        16 * MiB, "room for a batch of large messages", least=KiB, most=INT32_MAX
+        16 * MiB,
+        "size of an HTTP request body; room for a batch of large messages",
+        least=KiB,
+        most=INT32_MAX,
     )
     http_answer_bytes_max: int = _size(
-        16 * MiB, "about the most that one read brings; the next goes on there", least=KiB, most=GiB
+        16 * MiB,
+        "approximate limit of one HTTP read; the next read continues from there",
+        least=KiB,
+        most=GiB,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """How logs lie on disk, and what an acknowledgement promises."""
+    """How logs are stored on disk, and what an acknowledgement guarantees."""
 
     fsync: FsyncMode = _choice(
         "every",
         get_args(FsyncMode),
-        "what is acknowledged survives a power cut; one sync serves all that wait for it",
+        "`every`: acknowledged records survive a power failure, and one sync serves all writes "
+        "that wait for it (group commit)",
         "--fsync",
     )
     fsync_interval_ms: int = _duration(
-        SECOND_MS, "with fsync: interval, the most that a power cut may take", most=HOUR_MS
+        SECOND_MS,
+        "with `fsync: interval`, the time whose writes a power failure may lose",
+        most=HOUR_MS,
     )
     commit_journal_bytes: int = _size(
         64 * MiB,
-        "with fsync: every, the space that small writes of all logs share until each is synced",
+        "with `fsync: every`, size of the journal that small writes of all logs share until their "
+        "logs are synced",
         least=32 * KiB,
         most=GiB,
     )
     segment_bytes: int = _size(
-        GiB, "few files, yet retention frees space in steps of one", least=KiB, most=INT32_MAX
+        GiB,
+        "size at which a segment is rolled; larger means fewer files, but retention frees whole "
+        "segments",
+        least=KiB,
+        most=INT32_MAX,
     )
     segment_ms: int = _duration(
-        7 * DAY_MS, "a quiet log must roll too, or its oldest record would never expire"
+        7 * DAY_MS,
+        "age at which a segment is rolled, so that the records of a quiet log expire too",
     )
     index_interval_bytes: int = _size(
-        4 * KiB, "one index entry per page of log: a look-up reads at most one more", most=MiB
+        4 * KiB,
+        "one index entry per this many bytes of log; a lookup reads at most that much in excess",
+        most=MiB,
     )
-    retention_ms: int = _duration(7 * DAY_MS, "a week to notice a broken consumer", least=UNLIMITED)
+    retention_ms: int = _duration(
+        7 * DAY_MS,
+        "how long records are kept; a week leaves time to notice a broken consumer",
+        least=UNLIMITED,
+    )
     retention_bytes: int = _size(
-        UNLIMITED, "per partition; age alone decides until someone knows the disk", least=UNLIMITED
+        UNLIMITED, "size of a partition beyond which old segments are deleted", least=UNLIMITED
     )
     retention_check_ms: int = _duration(
-        30 * SECOND_MS, "often enough that a full disk recovers without help", least=100
+        30 * SECOND_MS,
+        "how often retention is applied; often enough for a full disk to recover without help",
+        least=100,
     )
     free_bytes_min: int = _size(
-        64 * MiB, "below it writes are refused until space is back; reads go on", least=0
+        64 * MiB,
+        "with less free disk space than this, writes are refused; reads are still served",
+        least=0,
     )
     reserve_bytes: int = _size(
-        16 * MiB, "held back so that a node whose disk has no free byte can start", least=0
+        16 * MiB, "disk space reserved so that a node can start when its disk is full", least=0
     )
     open_files_max: int = _count(
         16_384,
-        "files of logs kept open, and at most half of those that the process may have; beyond it "
-        "the one opened first is closed, and its next use opens it again",
+        "log files kept open, at most half of the process's limit; beyond it the file opened first "
+        "is closed, and opened again when it is used",
         least=16,
     )
     write_chunk_bytes: int = _size(
         256 * KiB,
-        "larger writes to the page cache run at a third of the speed",
+        "size of one write call; larger writes to the page cache were measured to run at a third "
+        "of the speed",
         least=4 * KiB,
         most=64 * MiB,
     )
@@ -382,39 +448,52 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """When a log that keeps the last value per key is cleaned."""
+    """When logs that keep the last value per key are compacted."""
 
-    enabled: bool = _setting(True, Switch(), "compacted topics only shrink while it runs")
+    enabled: bool = _setting(
+        True, Switch(), "whether logs are compacted; without it compacted topics only grow"
+    )
     check_ms: int = _duration(
         15 * SECOND_MS,
-        "a check costs a look at each log; while logs are due none is waited for",
+        "pause between checks, each of which inspects every log; skipped while logs are due",
         least=100,
     )
     dirty_ratio_min: float = _setting(
-        0.5, Ratio(), "each pass rewrites the clean part, so let it halve the log at least"
+        0.5,
+        Ratio(),
+        "share of a log that must be uncompacted before it is due; each pass also rewrites the "
+        "compacted part",
     )
     tombstone_retention_ms: int = _duration(
-        DAY_MS, "a reader slower than this may miss a deletion", least=0
+        DAY_MS,
+        "how long tombstones are kept; a consumer that is further behind may miss a deletion",
+        least=0,
     )
-    lag_min_ms: int = _duration(0, "a record may be superseded as soon as it is written", least=0)
+    lag_min_ms: int = _duration(0, "age below which records are not compacted", least=0)
     lag_max_ms: int = _duration(
-        UNLIMITED, "the dirty ratio alone decides when to clean", least=UNLIMITED
+        UNLIMITED,
+        "age of uncompacted records at which a log is due whatever its dirty ratio",
+        least=UNLIMITED,
     )
     map_bytes_max: int = _size(
         128 * MiB,
-        "memory for the keys of one pass; what does not fit waits for the next",
+        "memory for the keys of one pass; keys that do not fit are left to the next pass",
         least=MiB,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What a topic is like when its creator does not say."""
+    """Defaults of new topics, and limits on all topics."""
 
-    partitions: int = _count(1, "keeps the order of everything", most=10_000)
+    partitions: int = _count(
+        1,
+        "partitions of a new topic; one keeps all records in order",
+        most=10_000,
+    )
     topics_max: int = _count(
         20_000,
-        "topics of a node or cluster; one more is refused, whoever asks for it",
+        "topics of a node or cluster; further ones are refused",
         least=UNLIMITED,
     )
     partitions_total_max: int = _count(
@@ -422,38 +501,47 @@ class TopicSettings:
         "partitions of all topics of a node or cluster; each costs memory and files",
         least=UNLIMITED,
     )
-    auto_create: bool = _setting(True, Switch(), "stock clients and tools count on it")
+    auto_create: bool = _setting(
+        True, Switch(), "create a topic at its first use, as stock clients and tools expect"
+    )
     message_bytes_max: int = _size(
-        1_048_588, "Kafka's own limit for a batch, so that clients need no change", most=INT32_MAX
+        1_048_588, "size of a record batch; the default is Kafka's", most=INT32_MAX
     )
     unpacked_bytes_max: int = _size(
         32 * MiB,
-        "what a compressed batch may unpack to; a larger one is refused, and readers that would "
-        "have to unpack one that is stored pass over it",
+        "decompressed size of a batch; larger ones are refused, and readers that would have to "
+        "decompress a stored one skip it",
         least=64 * KiB,
         most=INT32_MAX,
     )
     cleanup_policy: CleanupPolicy = _choice(
-        "delete", get_args(CleanupPolicy), "keeping only the last value per key is a decision"
+        "delete",
+        get_args(CleanupPolicy),
+        "`delete` removes old segments, `compact` keeps the last value per key",
     )
     compression: Compression = _choice(
-        "producer", get_args(Compression), "stores the producer's bytes untouched"
+        "producer", get_args(Compression), "`producer` stores batches as the producer sent them"
     )
     timestamp_type: TimestampType = _choice(
-        "CreateTime", get_args(TimestampType), "the producer knows when it happened"
+        "CreateTime",
+        get_args(TimestampType),
+        "whether timestamps are set by the producer or by the broker at append",
     )
-    delete_enabled: bool = _setting(True, Switch(), "the owner of a topic may delete it")
+    delete_enabled: bool = _setting(True, Switch(), "whether topics can be deleted")
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What the broker remembers about idempotent producers."""
+    """The state that the broker keeps of idempotent producers."""
 
     id_expiry_ms: int = _duration(
-        DAY_MS, "a producer silent for longer starts again; its retries are long over"
+        DAY_MS,
+        "how long the state of an inactive producer is kept; longer than any client retries",
     )
     states_per_partition_max: int = _count(
-        10_000, "bounds memory when producers come and go; the longest silent is forgotten first"
+        10_000,
+        "bounds memory when there are many short-lived producers; the one inactive for the longest "
+        "time is dropped first",
     )
 
 
@@ -461,34 +549,49 @@ class ProducerSettings:
 class GroupSettings:
     """Membership and committed offsets of consumer groups."""
 
-    session_ms_min: int = _duration(6 * SECOND_MS, "a shorter session mistakes a pause for a death")
+    session_ms_min: int = _duration(
+        6 * SECOND_MS,
+        "shortest session timeout a member may request; a shorter one takes pauses for failures",
+    )
     session_ms_max: int = _duration(
-        30 * MINUTE_MS, "a dead member holds its partitions no longer than this"
+        30 * MINUTE_MS,
+        "longest session timeout a member may request; a failed member keeps its partitions that "
+        "long",
     )
     initial_rebalance_delay_ms: int = _duration(
-        100, "members that start together share the first assignment", least=0, most=10 * MINUTE_MS
+        100,
+        "delay of the first rebalance of a group, so that members that start together share it",
+        least=0,
+        most=10 * MINUTE_MS,
     )
     size_max: int = _count(
-        10_000, "members of one group; every assignment looks at all of them", least=UNLIMITED
+        10_000,
+        "members of one group; the cost of an assignment grows with them",
+        least=UNLIMITED,
     )
     per_partition_max: int = _count(
         20_000,
-        "groups remembered in one partition of the offsets topic; one more is refused",
+        "groups per partition of the offsets topic; further ones are refused",
         least=UNLIMITED,
     )
     offsets_partitions: int = _count(
-        16, "groups spread over these logs; fixed once the first offset is committed", most=10_000
+        16,
+        "partitions of the offsets topic; cannot be changed after the first commit",
+        most=10_000,
     )
-    offsets_retention_ms: int = _duration(7 * DAY_MS, "how long an empty group is remembered")
+    offsets_retention_ms: int = _duration(
+        7 * DAY_MS, "how long the offsets of an empty group are kept"
+    )
     offset_metadata_bytes_max: int = _size(
-        4 * KiB, "a note beside an offset, not a payload", least=0, most=MiB
+        4 * KiB, "size of the metadata committed with an offset", least=0, most=MiB
     )
     consumer_heartbeat_ms: int = _duration(
         5 * SECOND_MS,
-        "told to members whose assignment the broker computes; where there are few of them, less",
+        "heartbeat interval of the consumer protocol (KIP-848); shorter in small groups",
     )
     consumer_session_ms: int = _duration(
-        45 * SECOND_MS, "nine missed heartbeats, as Kafka clients are tuned for"
+        45 * SECOND_MS,
+        "session timeout of the consumer protocol: nine missed heartbeats, as in Kafka",
     )
 
 
@@ -497,125 +600,159 @@ class TransactionSettings:
     """Atomic writes over several partitions."""
 
     state_partitions: int = _count(
-        16, "transactions spread over these logs; fixed once the first is begun", most=1000
+        16,
+        "partitions of the transaction state topic; cannot be changed after the first transaction",
+        most=1000,
     )
     timeout_ms_max: int = _duration(
-        15 * MINUTE_MS, "an open transaction holds up its readers no longer than this", least=1
+        15 * MINUTE_MS,
+        "longest timeout a producer may request; an open transaction blocks read-committed "
+        "consumers",
+        least=1,
     )
     prepared_timeout_ms_max: int = _duration(
         DAY_MS,
-        "a prepared transaction waits no longer for the commit of its epoch",
+        "longest time a prepared transaction waits for the commit of its epoch",
         least=1,
         most=INT32_MAX,
     )
-    id_expiration_ms: int = _duration(
-        7 * DAY_MS, "how long a transactional id that nobody uses is remembered"
-    )
+    id_expiration_ms: int = _duration(7 * DAY_MS, "how long an unused transactional id is kept")
     query_expiration_ms: int = _duration(
-        366 * DAY_MS, "a query that stops for longer may write its last epoch again"
+        366 * DAY_MS,
+        "how long the last epoch of a streaming query is kept; a query stopped for longer may "
+        "write its last epoch twice",
     )
-    ids_max: int = _count(100_000, "transactional ids remembered; one more is refused")
+    ids_max: int = _count(100_000, "transactional ids; further ones are refused")
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """Queue groups: where their state is kept, and what serving them may cost."""
+    """Queue groups: where their state is stored, and limits on serving them."""
 
     partitions: int = _count(
-        8, "the state of queue groups spreads over these logs; fixed once one exists", most=1000
+        8,
+        "partitions of the queue group state; cannot be changed after the first queue group",
+        most=1000,
     )
     snapshot_bytes: int = _size(
         16 * MiB,
-        "journal written before it is summed up; a start reads at most a few of it",
+        "journal bytes after which a snapshot is written; a start replays a small multiple at most",
         least=4 * KiB,
     )
     batch_cache_bytes: int = _size(
-        32 * MiB, "decoded batches kept for the next receive, so that each is decoded once"
+        32 * MiB, "cache of decoded batches, so that each batch is decoded once"
     )
     receive_bytes_max: int = _size(
-        16 * MiB, "contents of the messages in one answer; one message always fits", least=KiB
+        16 * MiB,
+        "size of the messages in one receive response; a single message always fits",
+        least=KiB,
     )
     waiting_max: int = _count(
-        10_000, "receive calls that wait for messages; one more is answered empty at once"
+        10_000, "long polls in progress; further receive calls return empty at once"
     )
     lanes_save_ms: int = _duration(
-        MINUTE_MS, "how much of a log a start after a crash reads again for its lanes", least=100
+        MINUTE_MS,
+        "how often the priority lanes of a log are saved; after a crash the log is read again from "
+        "there",
+        least=100,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSettings:
-    """Messages that are to appear later."""
+    """Messages with a delivery time in the future."""
 
     partitions: int = _count(
-        4, "delayed messages spread over these logs; fixed once the first one waits", most=1000
+        4,
+        "partitions of the schedule log; cannot be changed after the first delayed message",
+        most=1000,
     )
     checkpoint_ms: int = _duration(
-        MINUTE_MS, "how much of their logs a start after a crash reads again", least=100
+        MINUTE_MS,
+        "interval between checkpoints; after a crash the logs are read again from the last one",
+        least=100,
     )
     store_timeout_ms: int = _duration(
         10_000,
-        "how long a batch waits for its delayed records to be stored; shorter than clients wait",
+        "how long a batch waits for its delayed records to be stored; shorter than the timeout of "
+        "clients",
         least=100,
     )
     waiting_bytes_max: int = _size(
-        64 << 20, "all batches that wait for that on one node; further ones are refused, retryable"
+        64 << 20,
+        "size of all batches that wait for that on a node; further ones are refused with a "
+        "retryable error",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SqsSettings:
-    """Clients of SQS: who they are, and where they may go beyond what AWS allows."""
+    """SQS clients: their access keys, and where GoQueue differs from AWS."""
 
     access_keys: tuple[tuple[str, str], ...] = _setting(
         (),
         AccessKeys(),
-        "ID:SECRET pairs that requests must be signed with; empty lets in all of this machine",
+        "access keys that requests must be signed with; if empty, any client of this machine is "
+        "accepted",
     )
     region: str = _setting(
-        "us-east-1", Word(50), "in the ARNs of queues; requests signed for another one are refused"
+        "us-east-1",
+        Word(50),
+        "region in the ARNs of queues; requests signed for another one are refused",
     )
     account_id: str = _setting(
         "000000000000",
         Digits(12),
-        "in the addresses and ARNs of queues; requests that name another one are refused",
+        "account in the URLs and ARNs of queues; requests that name another one are refused",
     )
     message_bytes_max: int = _size(
-        MiB, "what AWS allows for a message and for a batch", least=KiB, most=GiB
+        MiB, "size of a message and of a batch; the default is that of AWS", least=KiB, most=GiB
     )
     long_delays: bool = _setting(
-        False, Switch(), "DelaySeconds beyond the 900 of AWS, up to a hundred years"
+        False, Switch(), "allow DelaySeconds above the 900 of AWS, up to a hundred years"
     )
     names_rest: bool = _setting(
-        False, Switch(), "refuse the name of a queue for a minute after it was deleted, as AWS does"
+        False,
+        Switch(),
+        "refuse to reuse the name of a queue for a minute after its deletion, as AWS does",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How much reading costs."""
+    """Limits on Kafka fetch requests."""
 
     sessions_max: int = _count(
-        1_000, "remembered partition lists; a reader without one sends the whole list", least=0
+        1_000,
+        "fetch sessions cached; a consumer without one sends its full list of partitions",
+        least=0,
     )
     bytes_max: int = _size(
-        55 * MiB, "cap of one answer, above what stock clients ask for", least=KiB, most=INT32_MAX
+        55 * MiB,
+        "size of one response; above what stock clients request",
+        least=KiB,
+        most=INT32_MAX,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
-    """What the node says about itself."""
+    """The log of the node itself."""
 
     level: LogLevel = _choice(
-        "info", get_args(LogLevel), "starts, stops and troubles, nothing per request", "--log-level"
+        "info",
+        get_args(LogLevel),
+        "`info` logs starts, stops and problems, and nothing per request",
+        "--log-level",
     )
-    format: LogFormat = _choice("text", get_args(LogFormat), "read by people first")
+    format: LogFormat = _choice(
+        "text", get_args(LogFormat), "`text` for people, `json` for log collectors"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All sections of one node, and where each value came from."""
+    """All sections of a node, and the source of each value."""
 
     node: NodeSettings = NodeSettings()
     cluster: ClusterSettings = ClusterSettings()
@@ -651,7 +788,7 @@ class Setting:
 
     @property
     def variables(self) -> list[str]:
-        """Names in the environment: the systematic one, then that of the flag if it has one."""
+        """Environment variables: the systematic name, then that of the flag if it has one."""
         systematic = f"{_PREFIX}{self.section}_{self.name}".upper()
         short = _PREFIX + self.about.flag.strip("-").replace("-", "_").upper()
         return [systematic] if not self.about.flag else list(dict.fromkeys([systematic, short]))
@@ -677,8 +814,8 @@ def load(
 ) -> Settings:
     """Read all sources and return the settings, or raise InvalidSettings with every problem.
 
-    `file` defaults to what GOQUEUE_CONFIG names in `environ`. The keys of `overrides` are flags
-    as the user typed them (`--fsync`), or `section.name` for what came by `--set`.
+    `file` defaults to the value of GOQUEUE_CONFIG in `environ`. The keys of `overrides` are flags
+    as the user typed them (`--fsync`), or `section.name` for values given by `--set`.
     """
     reading = _Reading()
     environ = environ or {}
@@ -696,7 +833,7 @@ def load(
 
 
 def render(settings: Settings) -> str:
-    """The settings as a YAML file that says where each value comes from."""
+    """The settings as a YAML file, with the source of each value in a comment."""
     lines: list[str] = []
     for section in SECTIONS:
         lines += ["", f"{section}:"] if lines else [f"{section}:"]
@@ -720,7 +857,7 @@ _Layer = dict[str, _Given]
 
 @dataclass(slots=True)
 class _Reading:
-    """Collects what the sources say, and every problem with it."""
+    """Collects the values of all sources, and every problem with them."""
 
     problems: list[str] = field(default_factory=list)
 
@@ -741,20 +878,20 @@ class _Reading:
         names = {name: path for path, row in SETTINGS.items() for name in row.variables}
         layer: _Layer = {}
         for name, text in environ.items():
-            if not text:  # how shells and compose files leave a variable out
+            if not text:  # shells and compose files pass unset variables as empty ones
                 continue
             if name in names:
                 self._add(layer, names[name], _Given(text, f"environment {name}"))
             elif name.startswith(_PREFIX) and name != FILE_VARIABLE:
-                # Only what resembles a setting is a typing error. Other GOQUEUE_ variables are
-                # not ours to judge: Kubernetes makes GOQUEUE_PORT for a service of that name.
+                # Report only names that resemble a setting. Other GOQUEUE_ variables may be
+                # legitimate: Kubernetes sets GOQUEUE_PORT for a service named goqueue.
                 hint = _hint(name, names, cutoff=0.85)
                 if hint:
                     self.problems.append(f"{name}: no such setting{hint} (environment)")
         return layer
 
     def from_file(self, file: Path) -> _Layer:
-        # Imported here because a node without a settings file does not need it.
+        # Imported here, because only a node with a settings file needs it.
         import yaml
 
         try:
@@ -774,7 +911,7 @@ class _Reading:
         return layer
 
     def settle(self, layers: Iterable[_Layer]) -> Settings:
-        """Take each setting from the first layer that has it, and check that all agree."""
+        """Take each setting from the first layer that has it, and check their combination."""
         ranked = list(layers)
         values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
         sources = {}
@@ -795,7 +932,7 @@ class _Reading:
         return settings
 
     def _entries(self, node: Any, file: Path, what: str) -> Iterator[tuple[str, Any, str]]:
-        """The keys of a YAML mapping with their values and places; anything else is a problem."""
+        """Yield key, value and location of each entry of a YAML mapping; report anything else."""
         if node is None or _is_null(node):
             return
         if node.id != "mapping":
@@ -806,10 +943,10 @@ class _Reading:
         for key, value in node.value:
             place = f"file {file} line {key.start_mark.line + 1}"
             if key.id != "scalar":
-                self.problems.append(f"{what}: a name must be a word ({place})")
+                self.problems.append(f"{what}: a name must be a single word ({place})")
                 continue
             if key.value in seen:
-                self.problems.append(f"{key.value}: stands twice in {what} ({place})")
+                self.problems.append(f"{key.value}: given twice in {what} ({place})")
             seen.add(key.value)
             yield key.value, value, place
 
@@ -830,7 +967,7 @@ class _Reading:
 
 
 def contradictions(settings: Settings) -> list[str]:
-    """Settings that are each allowed but do not hold together, one sentence per fault."""
+    """Check for values that are valid but contradict each other; one sentence per problem."""
 
     def told(path: str) -> str:
         section, name = path.split(".")
@@ -851,13 +988,13 @@ def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
         is_open = not listeners.allow_unauthenticated
         if is_open and not getattr(listeners, name).is_loopback:
             yield (
-                f"{told(f'listeners.{name}')}: listens beyond this machine without authentication; "
-                "pass --allow-unauthenticated if that is meant"
+                f"{told(f'listeners.{name}')}: other machines could connect without "
+                "authentication; pass --allow-unauthenticated to allow it"
             )
     if not listeners.sqs.is_loopback and not settings.sqs.access_keys:
         yield (
-            f"{told('listeners.sqs')}: listens beyond this machine without keys; give some "
-            "(sqs.access_keys), which clients then sign their requests with"
+            f"{told('listeners.sqs')}: other machines could connect without authentication; set "
+            "sqs.access_keys, with which clients sign their requests"
         )
 
 
@@ -867,22 +1004,25 @@ def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
         bound, advertised = getattr(listeners, name), getattr(listeners, f"{name}_advertised")
         if bound.is_wildcard and advertised is None:
             yield (
-                f"{told(f'listeners.{name}')}: {who} cannot be told to connect to every address; "
-                f"name one with --advertise-{name} HOST:PORT"
+                f"{told(f'listeners.{name}')}: {who} cannot connect to a wildcard address; "
+                f"name the address to advertise with --advertise-{name} HOST:PORT"
             )
     for name, who in (("kafka", "clients"), ("http", "clients"), ("internal", "other nodes")):
         advertised = getattr(listeners, f"{name}_advertised")
         if advertised is not None and advertised.is_wildcard:
-            yield f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to every address"
+            yield (
+                f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to a wildcard "
+                "address; name a host"
+            )
 
 
 def _what_does_not_fit(settings: Settings, told: _Tell) -> Iterator[str]:
     listeners = settings.listeners
-    # A batch of messages may be escaped byte by byte, and three for one at that.
+    # Percent-encoding may turn each byte of a batch into three.
     if 3 * settings.sqs.message_bytes_max > listeners.http_body_bytes_max:
         yield (
-            f"{told('sqs.message_bytes_max')} does not fit into a body: "
-            f"{told('listeners.http_body_bytes_max')} must be at least three times as much"
+            f"{told('sqs.message_bytes_max')} does not fit into a request body: "
+            f"{told('listeners.http_body_bytes_max')} must be at least three times as large"
         )
     for name in ("http_body_bytes_max", "request_bytes_max"):
         if getattr(listeners, name) > listeners.receive_buffer_bytes_total_max:
@@ -909,7 +1049,7 @@ def _senseless_times(settings: Settings, told: _Tell) -> Iterator[str]:
     if 2 * cluster.heartbeat_ms > cluster.session_ms:
         yield (
             f"{told('cluster.heartbeat_ms')} must be at most half of {told('cluster.session_ms')}, "
-            "or one lost heartbeat is a lost node"
+            "or one lost heartbeat would count as a failed node"
         )
     if UNLIMITED != compaction.lag_max_ms < compaction.lag_min_ms:
         yield f"{told('compaction.lag_min_ms')} is above {told('compaction.lag_max_ms')}"
@@ -919,16 +1059,16 @@ def _nodes(settings: Settings, told: _Tell) -> Iterator[str]:
     cluster = settings.cluster
     if cluster.peers and cluster.discovery is not None:
         yield (
-            f"{told('cluster.peers')} and {told('cluster.discovery')} both say who the first "
-            "voters are; use one of them"
+            f"{told('cluster.peers')} and {told('cluster.discovery')} both define the initial "
+            "voters; use one of them"
         )
     if cluster.secret and cluster.secret_file is not None:
         yield (
-            f"{told('cluster.secret')} and {told('cluster.secret_file')} both say what the secret "
-            "is; use one of them"
+            f"{told('cluster.secret')} and {told('cluster.secret_file')} both define the secret; "
+            "use one of them"
         )
     if cluster.secret_previous and not cluster.secret:
-        yield f"{told('cluster.secret_previous')} needs cluster.secret, the one after it"
+        yield f"{told('cluster.secret_previous')} needs cluster.secret, the current secret"
     tls = ("tls_certificate", "tls_key", "tls_authorities")
     absent = [f"cluster.{one}" for one in tls if getattr(cluster, one) is None]
     if 0 < len(absent) < len(tls):

@@ -1,8 +1,8 @@
-"""How one setting is written: sizes, durations, choices, addresses.
+"""The kinds of settings, such as sizes, durations, choices and addresses.
 
-Files, the environment and flags all hand over text, so a kind needs only `read` (text to value),
-`show` (value to text that `read` takes back) and `allowed` (what a reader of an error or of the
-manual wants to know). Which settings exist is none of its business; `config` says that.
+Files, the environment and flags all provide text, so a kind has only `read` (text to value), `show`
+(value to text that `read` accepts) and `allowed` (a description for errors and the manual). The
+settings themselves are defined in `config`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(Protocol[T_co]):
-    """Turns the text of a setting into its value and back."""
+    """Converts the text of a setting to its value and back."""
 
     @property
     def allowed(self) -> str:
-        """What may be written, as the end of the sentence "expected ..."."""
+        """A description of valid texts that completes the sentence "expected ..."."""
 
     def read(self, text: str) -> T_co:
-        """Return the value, or raise ValueError saying what is wrong with the text."""
+        """Return the value, or raise a ValueError that describes the problem."""
 
     def show(self, value: object) -> str:
-        """Return the text that `read` turns into `value` again."""
+        """Return the text that `read` converts back to `value`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a number counts, and the suffixes that people write after it."""
+    """The unit of a number, and the suffixes that may follow it."""
 
     noun: str
     factors: Mapping[str, int]
@@ -66,13 +66,13 @@ DURATION = Unit(
 )
 
 _NUMBER = re.compile(r"([+-]?)([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)")
-# Powers of ten are read but never shown: one way of writing is enough for output.
+# Powers of ten are accepted but never shown, so that output has one notation.
 _READ_ONLY_SUFFIXES = {"kB", "MB", "GB"}
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number, perhaps with a unit, within a range; some may be unlimited."""
+    """A whole number within a range, optionally with a unit; may allow -1 for unlimited."""
 
     unit: Unit
     at_least: int
@@ -127,7 +127,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A share between nothing and everything."""
+    """A ratio between 0 and 1."""
 
     @property
     def allowed(self) -> str:
@@ -168,7 +168,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """One word out of a few."""
+    """One word of a fixed list."""
 
     words: tuple[T, ...]
 
@@ -188,7 +188,7 @@ class Choice(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name without blanks, or nothing."""
+    """A name without spaces, or empty."""
 
     length_max: int
 
@@ -207,7 +207,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """A number that is a name: its leading zeros count."""
+    """An identifier made of digits, whose leading zeros are significant."""
 
     length: int
 
@@ -260,20 +260,20 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; port 0 asks the system for a free one."""
+    """A host and a port; port 0 requests a free one from the system."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. A name other than localhost might be anything."""
+        """Whether only this machine can reach it; names other than localhost count as remote."""
         ip = _ip_of(self.host)
         return ip.is_loopback if ip else self.host.lower() == "localhost"
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every address of the machine."""
+        """Whether it stands for all addresses of the machine."""
         ip = _ip_of(self.host)
         return ip is not None and ip.is_unspecified
 
@@ -308,7 +308,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """`ID@HOST:PORT` for each of several nodes, separated by commas, or nothing."""
+    """`ID@HOST:PORT` of several nodes, separated by commas, or empty."""
 
     @property
     def allowed(self) -> str:
@@ -320,11 +320,11 @@ class Peers:
         for peer in peers:
             number, _, address = peer.partition("@")
             if not re.fullmatch(r"[0-9]{1,9}", number):
-                raise ValueError(f"{peer[:60]!r} names no node; expected {self.allowed}")
+                raise ValueError(f"{peer[:60]!r} has no node id; expected {self.allowed}")
             ids.add(int(number))
             addresses.add(str(HostPort(port_min=1).read(address)))
         if not len(ids) == len(addresses) == len(peers):
-            raise ValueError(f"{text[:200]!r} names a node or an address twice")
+            raise ValueError(f"{text[:200]!r} contains a node or an address twice")
         return ",".join(peers)
 
     def show(self, value: object) -> str:
@@ -333,7 +333,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class HostNames:
-    """Names of hosts, separated by commas, or nothing; `*` is any."""
+    """Host names, separated by commas, or empty; `*` stands for any."""
 
     @property
     def allowed(self) -> str:
@@ -343,9 +343,7 @@ class HostNames:
         names = [one.strip() for one in text.split(",")] if text.strip() else []
         for name in names:
             if name != "*" and not re.fullmatch(r"[A-Za-z0-9._-]{1,253}", name):
-                raise ValueError(
-                    f"{name[:60]!r} is not the name of a host; expected {self.allowed}"
-                )
+                raise ValueError(f"{name[:60]!r} is not a host name; expected {self.allowed}")
         return ",".join(names)
 
     def show(self, value: object) -> str:
@@ -354,7 +352,7 @@ class HostNames:
 
 @dataclass(frozen=True, slots=True)
 class AccessKeys:
-    """`ID:SECRET` for each of several keys, separated by commas, or nothing."""
+    """`ID:SECRET` of several keys, separated by commas, or empty."""
 
     @property
     def allowed(self) -> str:
@@ -365,21 +363,24 @@ class AccessKeys:
         for name, _, secret in keys:
             is_name = re.fullmatch(r"[A-Za-z0-9._-]{1,128}", name)
             if not is_name or not re.fullmatch(r"[A-Za-z0-9/+=._-]{1,128}", secret):
-                # The text may be a secret, so it is not repeated here.
+                # The text may contain a secret, so the error does not repeat it.
                 raise ValueError(f"a key cannot be read; expected {self.allowed}")
         if len({name for name, _, _ in keys}) < len(keys):
-            raise ValueError(f"an id stands twice; expected {self.allowed}")
+            raise ValueError(f"an id is given twice; expected {self.allowed}")
         return tuple((name, secret) for name, _, secret in keys)
 
     def show(self, value: object) -> str:
-        """The ids. What is shown ends up in logs, where no secret may be; so it reads as none."""
+        """Return the ids without the secrets, because the text may end up in logs.
+
+        It is the one kind, besides `Secret`, whose `show` cannot be read back.
+        """
         assert isinstance(value, tuple)
         return ",".join(f"{name}:(hidden)" for name, _ in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Something that two parties know and nobody else, or nothing."""
+    """A shared secret, or empty."""
 
     least: int = 32
     most: int = 1_024
@@ -392,8 +393,8 @@ class Secret:
         text = text.strip()
         is_long_enough = self.least <= len(text) <= self.most
         if text and not (is_long_enough and text.isprintable() and " " not in text):
-            # It is not repeated here, because errors end up in logs.
-            raise ValueError(f"this is no secret; expected {self.allowed}")
+            # The error does not repeat the text, because errors end up in logs.
+            raise ValueError(f"not a valid secret; expected {self.allowed}")
         return text
 
     def show(self, value: object) -> str:
@@ -402,7 +403,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Optional(Generic[T]):
-    """Another kind, or nothing at all."""
+    """A value of another kind, or empty."""
 
     kind: Kind[T]
 

@@ -292,7 +292,7 @@ def test_a_missing_broker_is_answered_with_what_to_do(goqueue: GoQueue) -> None:
         (["topic", "configure", "ok"], "Nothing to change"),
         (["group", "describe", "no-such"], "Group 'no-such' does not exist."),
         (["group", "reset-offsets", "g", "--topic", "t"], "Give exactly one of"),
-        (["consume", "t", "--from", "then"], "'then' is no place in a topic"),
+        (["consume", "t", "--from", "then"], "'then' is not a position"),
         (["produce", "t", "--acks", "some"], "--acks some is unknown"),
         (["produce", "t", "-f", "/no/such/file"], "/no/such/file cannot be read"),
     ],

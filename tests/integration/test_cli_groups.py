@@ -156,7 +156,7 @@ def test_queue_groups_are_listed_described_and_deleted(
     assert [topic, "1", "1", "0", "0", "0"] in [line.split() for line in described.out.splitlines()]
     asked = goqueue("queue", "delete", queue_group, stdin="n\n")
     assert asked.code == 1
-    assert "2 messages" in asked.out
+    assert "2 unsettled messages" in asked.out
     assert goqueue("queue", "delete", queue_group, "--yes").code == 0
     assert queue_group not in [one.name for one in api.groups.list_all()]
     gone = goqueue("queue", "delete", queue_group, "--yes")

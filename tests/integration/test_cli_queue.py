@@ -68,7 +68,7 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 
 def test_messages_are_received_and_settled(goqueue: Run, topic: str, group: str) -> None:
-    assert goqueue("queue", "receive", topic, "-g", group) == "There is nothing to receive now.\n"
+    assert goqueue("queue", "receive", topic, "-g", group) == "No message is available now.\n"
     goqueue("produce", topic, *(word for number in range(5) for word in ("-m", str(number))))
     received = rows(goqueue("queue", "receive", topic, "-g", group, "--wait", "5s", "-o", "json"))
     assert [one["value"] for one in received] == ["0", "1", "2", "3", "4"]
@@ -106,10 +106,10 @@ def test_a_queue_is_looked_at_rewound_and_purged(goqueue: Run, topic: str, group
     moved = goqueue("queue", "rewind", topic, "-g", group, "--offset", "0:1", "-o", "json")
     assert rows(moved) == [{"partition": 0, "goes_on_at": 1}]
     goqueue("queue", "rewind", topic, "-g", group, "--to", "earliest")
-    assert "Say where to go" in goqueue("queue", "rewind", topic, "-g", group, code=1)
+    assert "Give the target" in goqueue("queue", "rewind", topic, "-g", group, code=1)
     assert "Aborted" in goqueue("queue", "purge", topic, "-g", group, stdin="n\n", code=1)
     goqueue("queue", "purge", topic, "-g", group, "--yes")
-    assert goqueue("queue", "receive", topic, "-g", group) == "There is nothing to receive now.\n"
+    assert goqueue("queue", "receive", topic, "-g", group) == "No message is available now.\n"
 
 
 def test_dead_letters_are_shown_and_brought_back(
@@ -129,7 +129,7 @@ def test_dead_letters_are_shown_and_brought_back(
     found = goqueue("queue", "redrive", topic, "--reason", "torn", "--dry-run", "-o", "json")
     assert json.loads(found)["matching"] == 2
     out = goqueue("queue", "redrive", topic, "--reason", "torn")
-    assert out.endswith("is done: 2 messages brought back.\n")
+    assert out.endswith("is done: 2 messages moved back.\n")
     jobs = rows(goqueue("queue", "redrives", topic, "-o", "json"))
     assert [(one["state"], one["moved"]) for one in jobs] == [("done", 2)]
     assert "has ended" in goqueue("queue", "cancel-redrive", topic, jobs[0]["id"], code=1)
@@ -179,7 +179,7 @@ def test_a_message_is_scheduled_shown_moved_and_cancelled(
     assert (shown["value"], shown["key"], shown["topic"]) == ("later", "key", topic)
     moved = goqueue("schedule", "reschedule", first, "--at", "2041-01-01T00:00:00Z")
     assert moved == f"Schedule {first} is due at 2041-01-01T00:00:00.000Z.\n"
-    assert "Say when" in goqueue("schedule", "reschedule", first, code=1)
+    assert "Give the new time" in goqueue("schedule", "reschedule", first, code=1)
     both = [one["id"] for one in listed]
     assert goqueue("schedule", "cancel", *both).count("is cancelled.") == 2
     assert "No message is scheduled" in goqueue("schedule", "show", first, code=1)

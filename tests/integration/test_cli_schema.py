@@ -52,7 +52,7 @@ def test_a_schema_is_registered_and_shown(goqueue: Run, unique: str, tmp_path: P
     file = tmp_path / "user.avsc"
     file.write_text(PLAIN)
     told = goqueue("register", unique, str(file))
-    assert told.startswith(f"Subject {unique} has it as version 1; its id is ")
+    assert told.startswith(f"The schema is version 1 of subject {unique}; its id is ")
     made = json.loads(goqueue("register", unique, "-", "-o", "json", stdin=PLAIN))
     assert (made["subject"], made["version"], made["type"]) == (unique, 1, "avro")
     assert goqueue("get", "--id", str(made["id"])).strip() == PLAIN
@@ -81,9 +81,9 @@ def test_a_schema_is_deleted_in_two_steps(goqueue: Run, broker: Broker, unique: 
 
 def test_check_and_config(goqueue: Run, unique: str) -> None:
     goqueue("register", unique, "-", stdin=PLAIN)
-    assert goqueue("check", unique, "-", stdin=PLAIN).startswith("It may follow")
+    assert goqueue("check", unique, "-", stdin=PLAIN).startswith("The schema is compatible")
     told = goqueue("check", unique, "-", code=1, stdin=BREAKING)
-    assert "may not follow" in told
+    assert "is not compatible with" in told
     assert "$.a" in told
     told = goqueue("config", unique, "--level", "none", "--normalize", "-o", "json")
     assert json.loads(told) == {"subject": unique, "level": "none", "normalize": True}
@@ -107,5 +107,5 @@ def test_mistakes_are_answered_with_what_to_do(goqueue: Run, unique: str) -> Non
     assert "NAME=SUBJECT:VERSION" in goqueue(
         "register", unique, "-", "--reference", "User", code=1, stdin=PLAIN
     )
-    assert "Name a subject, or give --id" in goqueue("get", code=1)
+    assert "Give either a subject or --id" in goqueue("get", code=1)
     assert "Invalid Avro schema" in goqueue("register", unique, "-", code=1, stdin="{}")

@@ -142,7 +142,7 @@ def test_addresses_of_two_clusters_are_refused_before_anything_is_done(
     assert done.code == 1
     assert "cluster-one" in done.err
     assert "cluster-two" in done.err
-    assert "name one of the two" in done.err
+    assert "give only one of the two" in done.err
     goqueue("config", "set-context", "both", "-b", one.bootstrap, "--http", two.http)
     assert goqueue(*purge).code == 1
     assert goqueue(*purge, "-c", "both").code == 1

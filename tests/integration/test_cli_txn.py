@@ -25,7 +25,7 @@ def test_transactions_are_listed_and_described(
     found = goqueue("txn", "list", "--state", "Ongoing", "--producer-id", producer_id).table
     assert [row[:3] for row in found] == [[unique, "Ongoing", producer_id]]
     assert goqueue("txn", "list", "--pattern", unique, "--older-than", "1h").out == (
-        "There are no such transactions.\n"
+        "No transaction matches.\n"
     )
     described = goqueue("txn", "describe", unique, "-o", "json").json
     assert described["state"] == "Ongoing"
@@ -82,5 +82,5 @@ def test_what_a_coordinator_knows_does_not_hang(
     assert [row for row in found if row["topic"] == topic] == []
     words = ("txn", "abort", "--topic", topic, "-p", "0", "--start-offset", "17", "--yes")
     refused = goqueue(*words, code=1)
-    assert f"No transaction that begins at offset 17 is open in {topic}/0" in refused.err
+    assert f"No open transaction begins at offset 17 of {topic}/0" in refused.err
     producer.abort_transaction(30)

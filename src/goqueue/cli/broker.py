@@ -1,4 +1,4 @@
-"""The broker that a command talks to, and what several commands ask it."""
+"""The connection of a command to its broker, and requests that several commands make."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from goqueue.model.names import TopicPartition
 
 @contextmanager
 def connect(ctx: typer.Context) -> Iterator[LogClient]:
-    """A client of the broker that was named; a missing broker is answered with what to do."""
+    """Connect to the given broker; if that fails, the error says what the user can do."""
     bootstrap = kafka_address(ctx)
     with no_broker(bootstrap, "-b"), LogClient(bootstrap) as client:
         yield client
 
 
 def partitions_of(client: LogClient, topic: str, *, only: int | None) -> list[TopicPartition]:
-    """All partitions of a topic, or the one that was asked for."""
+    """All partitions of a topic, or only the given one."""
     partitions = client.topics.view(topic).names
     if only is None:
         return partitions
@@ -33,9 +33,9 @@ def partitions_of(client: LogClient, topic: str, *, only: int | None) -> list[To
 
 
 def refuse_members(client: LogClient, group: str) -> None:
-    """Let only a group without members pass.
+    """Raise GroupNotEmpty if the group has members.
 
-    A running member goes on from its own position, and would commit over anybody else's.
+    A running member continues from its own position and would overwrite offsets that others commit.
     """
     try:
         members = client.groups.describe(group).members

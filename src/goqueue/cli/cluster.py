@@ -1,6 +1,6 @@
-"""`goqueue cluster`: nodes, health, where partitions are kept, draining nodes.
+"""`goqueue cluster`: nodes, health, placement of partitions, draining of nodes.
 
-Moving partitions is in `cluster_moves`, and who votes in `cluster_voters`.
+Reassignment of partitions is in `cluster_moves`, the voters are in `cluster_voters`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from goqueue.client.http import Client, Cluster, Drain, Node, PartitionState, Pl
 from goqueue.model.errors import InvalidRequest
 
 POLL_SECONDS = 0.3
-STUCK_SECONDS = 10.0  # a drain that gets nowhere for so long waits for somebody else
+STUCK_SECONDS = 10.0  # without progress for this long, a drain depends on other nodes
 STUCK_SHOWN = 3
 EXIT_UNHEALTHY = 1
 
-app = typer.Typer(no_args_is_help=True, help="Look at the cluster, move partitions, drain nodes.")
+app = typer.Typer(no_args_is_help=True, help="Inspect the cluster, move partitions, drain nodes.")
 
 NodeId = Annotated[int, typer.Argument(min=0, help="Id of the node.")]
-NoWait = Annotated[bool, typer.Option("--detach", help="Do not wait until it is done.")]
+NoWait = Annotated[
+    bool, typer.Option("--detach", help="Return at once, without waiting for completion.")
+]
 
 
 @app.command()
 def info(ctx: typer.Context) -> None:
-    """Show the cluster at a glance."""
+    """Show an overview of the cluster."""
     with connect_http(ctx) as client:
         found = client.cluster.info()
     print_item(_info_row(found), current_call(ctx).output)
@@ -44,10 +46,10 @@ def info(ctx: typer.Context) -> None:
 def secret(
     file: Annotated[
         Path | None,
-        typer.Option(help="Write it there, readable by you alone, unless there is one already."),
+        typer.Option(help="File to create, readable only by you; an existing file is kept."),
     ] = None,
 ) -> None:
-    """Make a secret for a new cluster, which each of its nodes is then given."""
+    """Generate the secret by which the nodes of a cluster authenticate each other."""
     from goqueue.runtime.cluster_secret import make_secret_file, new_secret
 
     if file is None:
@@ -57,12 +59,12 @@ def secret(
         is_new = make_secret_file(file)
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from None
-    print(f"{file} {'has a new secret' if is_new else 'exists and stays as it is'}.")
+    print(f"{file} {'has a new secret' if is_new else 'already exists and is unchanged'}.")
 
 
 @app.command()
 def nodes(ctx: typer.Context) -> None:
-    """List the nodes: their addresses, and what they lead and keep."""
+    """List the nodes: addresses, state, and number of leaders and replicas."""
     with connect_http(ctx) as client:
         found = client.cluster.nodes()
     print_rows([_node_row(one) for one in found], current_call(ctx).output)
@@ -70,12 +72,14 @@ def nodes(ctx: typer.Context) -> None:
 
 @app.command()
 def health(ctx: typer.Context) -> None:
-    """Tell what is wrong with the cluster; the exit code is 0 only if nothing is."""
+    """Report problems of the cluster; the exit code is 0 only if there are none."""
     with connect_http(ctx) as client:
         found = client.cluster.health()
     form = current_call(ctx).output
     if form is OutputForm.TABLE:
-        print(f"The cluster is {found.status}." if found.status != "ok" else "The cluster is well.")
+        print(
+            f"The cluster is {found.status}." if found.status != "ok" else "The cluster is healthy."
+        )
         for problem in found.problems:
             print(f"  {problem}")
     else:
@@ -88,16 +92,23 @@ def health(ctx: typer.Context) -> None:
 def partitions(
     ctx: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
-    node: Annotated[int | None, typer.Option(min=0, help="Only what this node keeps.")] = None,
+    node: Annotated[
+        int | None, typer.Option(min=0, help="Only partitions with a replica on this node.")
+    ] = None,
     leaderless: Annotated[
-        bool, typer.Option("--leaderless", help="Only those that nobody can lead.")
+        bool, typer.Option("--leaderless", help="Only partitions without a leader.")
     ] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only those with copies not in sync.")
+        bool,
+        typer.Option(
+            "--under-replicated", help="Only partitions with replicas that are not in sync."
+        ),
     ] = False,
-    moving: Annotated[bool, typer.Option("--moving", help="Only those that are moving.")] = False,
+    moving: Annotated[
+        bool, typer.Option("--moving", help="Only partitions that are being reassigned.")
+    ] = False,
 ) -> None:
-    """List partitions: who leads them, who keeps them, who is in sync."""
+    """List partitions with their leaders, replicas and in-sync replicas."""
     if leaderless + under_replicated + moving > 1:
         raise InvalidRequest("Choose one of --leaderless, --under-replicated and --moving.")
     state: PartitionState | None = None
@@ -111,7 +122,7 @@ def partitions(
         found = client.cluster.partitions(topic=topic, node=node, state=state)
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
-        print("No partition is like that.")
+        print("No partition matches.")
     print_rows([_partition_row(one, form) for one in found], form)
 
 
@@ -121,31 +132,31 @@ def elect(
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated."),
     ] = None,
     unclean: Annotated[
         bool,
         typer.Option(
             "--unclean",
-            help="Where no copy in sync is left, let another one lead: what only the others had "
-            "is lost.",
+            help="Where no in-sync replica is left, elect another one; records that it does not "
+            "have are lost.",
         ),
     ] = False,
 ) -> None:
-    """Have the first replica of each partition lead again."""
+    """Elect the preferred leader (the first replica) of each partition."""
     with connect_http(ctx) as client:
         announce(ctx, client)
         changes = client.cluster.elect(topic=topic, partitions=partition, unclean=unclean)
     form = current_call(ctx).output
     if not changes and form is OutputForm.TABLE:
-        print("Every partition is led as it should be.")
+        print("Every partition already has its preferred leader.")
     print_rows([change_row(one, "elected") for one in changes], form)
     fail_if_refused(changes)
 
 
 @app.command()
 def drain(ctx: typer.Context, node: NodeId, detach: NoWait = False) -> None:
-    """Have other nodes lead what a node leads, so that it can be stopped unnoticed."""
+    """Move all leaders away from a node, so that it can be stopped without an interruption."""
     with connect_http(ctx) as client:
         announce(ctx, client)
         found = client.cluster.drain(node)
@@ -157,29 +168,29 @@ def drain(ctx: typer.Context, node: NodeId, detach: NoWait = False) -> None:
     elif found.leaders:
         print(f"Node {node} is draining; it still leads {found.leaders:,}, {_stuck(found)}.")
     else:
-        print(f"Node {node} leads nothing and can be stopped; `undrain` lets it lead again.")
+        print(f"Node {node} leads nothing and can be stopped; `undrain` reverts this.")
 
 
 @app.command()
 def undrain(ctx: typer.Context, node: NodeId) -> None:
-    """Let a node lead again."""
+    """Allow a drained node to lead partitions again."""
     with connect_http(ctx) as client:
         found = client.cluster.undrain(node)
     form = current_call(ctx).output
     if form is OutputForm.TABLE:
-        print(f"Node {node} may lead again; partitions come back to it by and by.")
+        print(f"Node {node} may lead again; leaders move back to it gradually.")
     else:
         print_item(_drain_row(found), form)
 
 
 @app.command()
 def unregister(ctx: typer.Context, node: NodeId) -> None:
-    """Forget a node that has stopped for good and keeps nothing."""
+    """Remove a node that was stopped permanently and has no replicas."""
     with connect_http(ctx) as client:
         announce(ctx, client)
         client.cluster.unregister(node)
     if current_call(ctx).output is OutputForm.TABLE:
-        print(f"Node {node} no longer belongs to the cluster.")
+        print(f"Node {node} is removed from the cluster.")
 
 
 app.command()(cluster_moves.reassign)
@@ -187,7 +198,7 @@ app.add_typer(cluster_voters.app, name="voters")
 
 
 def _wait_for_drain(client: Client, found: Drain) -> Drain:
-    """Wait until a node leads nothing, or for as long as that makes progress."""
+    """Wait until a node leads nothing, or until there is no more progress."""
     total = found.leaders
     until = time.monotonic() + STUCK_SECONDS
     try:
@@ -203,7 +214,7 @@ def _wait_for_drain(client: Client, found: Drain) -> Drain:
     return found
 
 
-# Showing
+# Output
 
 
 def _info_row(found: Cluster) -> dict[str, object]:
@@ -260,4 +271,4 @@ def _drain_row(found: Drain) -> dict[str, object]:
 
 def _stuck(found: Drain) -> str:
     named = ", ".join(found.stuck[:STUCK_SHOWN])
-    return f"among them {named}, because no other copy is in sync"
+    return f"among them {named}, because no other replica is in sync"

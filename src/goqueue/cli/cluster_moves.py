@@ -1,4 +1,4 @@
-"""`goqueue cluster reassign`: move the copies of partitions to other nodes."""
+"""`goqueue cluster reassign`: move the replicas of partitions to other nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_LIMIT = "none"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be moved, as it was said."""
+    """The requested reassignment, as given on the command line."""
 
     topic: str | None
     partitions: Sequence[int]
@@ -40,35 +40,48 @@ class _Wanted:
 def reassign(
     ctx: typer.Context,
     topic: Annotated[
-        str | None, typer.Argument(help="Topic to move; all with --away-from.")
+        str | None,
+        typer.Argument(help="Topic to move; may be omitted with --away-from to move all topics."),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated."),
     ] = None,
     replicas: Annotated[
         str | None,
-        typer.Option("--replicas", "-r", metavar="1,2,3", help="Nodes; the first is to lead."),
+        typer.Option(
+            "--replicas",
+            "-r",
+            metavar="1,2,3",
+            help="Ids of the new replicas; the first is the preferred leader.",
+        ),
     ] = None,
     away_from: Annotated[
-        int | None, typer.Option(metavar="NODE", min=0, help="Leave nothing on this node.")
+        int | None,
+        typer.Option(metavar="NODE", min=0, help="Move all replicas away from this node."),
     ] = None,
     throttle: Annotated[
         str | None,
         typer.Option(
             metavar="50MB",
-            help="Bytes per second that each node sends to new copies, or none for no limit. Alone "
-            "it changes what is moving.",
+            help="Bytes per second that each node sends to new replicas, or none for no limit. "
+            "Without --replicas and --away-from it changes the limit of running reassignments.",
         ),
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Only show what is moving.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is moving.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would move.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait until it is done.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Only show running reassignments.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel running reassignments.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be moved.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return at once, without waiting for completion.")
+    ] = False,
 ) -> None:
-    """Move the copies of partitions to other nodes, and show how far they are.
+    """Move replicas of partitions to other nodes, and show the progress.
 
-    Ctrl-C leaves the move to the cluster; --status shows it again, --cancel gives it up.
+    After Ctrl-C the cluster continues the reassignment; --status shows it, --cancel cancels it.
     """
     form = current_call(ctx).output
     wanted = _Wanted(topic, partition or (), replicas, away_from, throttle)
@@ -101,16 +114,18 @@ def _move(
 
 def _start(client: Client, wanted: _Wanted, *, is_dry: bool) -> list[MoveResult]:
     if (wanted.replicas is None) == (wanted.away_from is None):
-        raise InvalidRequest("Say where to with --replicas 1,2,3, or use --away-from NODE.")
+        raise InvalidRequest(
+            "Give the target nodes with --replicas 1,2,3, or use --away-from NODE."
+        )
     rate = None if wanted.throttle is None else _read_rate(wanted.throttle)
     if wanted.away_from is not None:
         if wanted.partitions:
-            raise InvalidRequest("--away-from moves all partitions; leave --partition out.")
+            raise InvalidRequest("--away-from moves all partitions; remove --partition.")
         return client.cluster.move_away(
             wanted.away_from, topic=wanted.topic, throttle_bytes_per_second=rate, dry_run=is_dry
         )
     if wanted.topic is None:
-        raise InvalidRequest("Name the topic to move.")
+        raise InvalidRequest("Give the topic to move.")
     nodes = _read_nodes(wanted.replicas or "")
     numbers = wanted.partitions or range(client.topics.describe(wanted.topic).partitions)
     moves = {
@@ -123,7 +138,7 @@ def _start(client: Client, wanted: _Wanted, *, is_dry: bool) -> list[MoveResult]
 def _read_nodes(text: str) -> list[int]:
     words = [one.strip() for one in text.split(",")]
     if not all(one.isdecimal() for one in words):
-        raise InvalidRequest(f"{text!r} is no list of nodes; write their ids, such as 1,2,3.")
+        raise InvalidRequest(f"{text!r} is not a list of nodes; give their ids, such as 1,2,3.")
     return [int(one) for one in words]
 
 
@@ -137,13 +152,13 @@ def _read_rate(text: str) -> int | None:
 
 
 def _turned(nodes: list[int], by: int) -> list[int]:
-    """The same nodes beginning with another one, so that a topic's leaders are spread."""
+    """The same nodes, rotated by `by`, so that the leaders of a topic are spread evenly."""
     first = by % len(nodes)
     return nodes[first:] + nodes[:first]
 
 
 def _wait(client: Client, started: Sequence[MoveResult]) -> None:
-    """Show how far the cluster is; Ctrl-C leaves the rest to it."""
+    """Show the progress until all are done; after Ctrl-C the cluster continues by itself."""
     wanted = {(one.topic, one.partition) for one in started if not one.problem}
     try:
         with progress(max(1, 100 * len(wanted))) as tick:
@@ -162,7 +177,7 @@ def _wait(client: Client, started: Sequence[MoveResult]) -> None:
         return
 
 
-# What is moving
+# Running reassignments
 
 
 def _cancel(client: Client, wanted: _Wanted, form: OutputForm) -> None:
@@ -182,31 +197,31 @@ def _throttle(client: Client, wanted: _Wanted, form: OutputForm) -> None:
 
 
 def _numbers(wanted: _Wanted) -> Sequence[int | None]:
-    """The partitions that are meant; None for all."""
+    """The selected partitions; None for all."""
     if wanted.partitions and wanted.topic is None:
-        raise InvalidRequest("Name the topic of the partition too.")
+        raise InvalidRequest("Give the topic of the partition too.")
     return wanted.partitions or [None]
 
 
-# Showing
+# Output
 
 
 def _print_changes(changes: Sequence[Change], word: str, form: OutputForm) -> None:
     if not changes and form is OutputForm.TABLE:
-        print("Nothing is moving.")
+        print("No reassignment is running.")
     print_rows([change_row(one, word) for one in changes], form)
     fail_if_refused(changes)
 
 
 def _print_moving(moves: Sequence[MovingPartition], form: OutputForm) -> None:
     if not moves and form is OutputForm.TABLE:
-        print("Nothing is moving.")
+        print("No reassignment is running.")
     is_table = form is OutputForm.TABLE
     print_rows([_shown(one) if is_table else _told(one) for one in moves], form)
 
 
 def _told(one: MovingPartition) -> dict[str, object]:
-    """For programs: numbers."""
+    """A row for programs, with plain numbers."""
     return {
         "topic": one.topic,
         "partition": one.partition,
@@ -222,7 +237,7 @@ def _told(one: MovingPartition) -> dict[str, object]:
 
 
 def _shown(one: MovingPartition) -> dict[str, object]:
-    """For people."""
+    """A row for people."""
     show = shower(OutputForm.TABLE)
     throttle = one.throttle_bytes_per_second
     return {
@@ -240,7 +255,7 @@ def _shown(one: MovingPartition) -> dict[str, object]:
 
 
 def _show_time(count_ms: int) -> str:
-    """A time that is only guessed, so not to the second where it is long."""
+    """An estimated duration; long ones are rounded, because they are not exact."""
     seconds = -(-count_ms // 1000)
     if seconds < 120:
         return f"{seconds} s"

@@ -1,4 +1,4 @@
-"""What the commands about a cluster show alike."""
+"""Output that the cluster commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from goqueue.model.errors import GoQueueError
 
 
 class Refused(GoQueueError):
-    """Some of what was asked for was not done; the rows above say why."""
+    """Part of a request was refused; the rows printed before give the reasons."""
 
     code = "refused"
 
@@ -30,7 +30,7 @@ def fail_if_refused(results: Sequence[Change | MoveResult]) -> None:
 
 
 def shower(form: OutputForm) -> Callable[[Sequence[int]], object]:
-    """People get a short text, programs a list."""
+    """How lists of nodes are shown: as a short text for people, as a list for programs."""
     return listed if form is OutputForm.TABLE else list
 
 

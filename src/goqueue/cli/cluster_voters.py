@@ -1,4 +1,4 @@
-"""`goqueue cluster voters`: the nodes that vote on what the cluster decides."""
+"""`goqueue cluster voters`: the voters of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from goqueue.cli.output import print_rows
 from goqueue.cli.target import announce
 from goqueue.client.http import Voters
 
-app = typer.Typer(invoke_without_command=True, help="List, add and remove voters, one at a time.")
+app = typer.Typer(
+    invoke_without_command=True,
+    help="List, add and remove voters of the metadata quorum, one at a time.",
+)
 
 NodeId = Annotated[int, typer.Argument(min=0, help="Id of the node.")]
 
 
 @app.callback()
 def voters(ctx: typer.Context) -> None:
-    """List the nodes that vote on what the cluster decides, and those that only follow.
+    """List the voters of the metadata quorum, and the observers that only follow it.
 
-    More than half of the voters must run. A voter that is lost for good is replaced by a new node
-    with another id: start that, then remove the old one.
+    More than half of the voters must be running. To replace a voter that is lost permanently, start
+    a new node with another id, then remove the old one.
     """
     if ctx.invoked_subcommand is None:
         with connect_http(ctx) as client:
@@ -31,14 +34,14 @@ def voters(ctx: typer.Context) -> None:
 
 @app.command()
 def add(ctx: typer.Context, node: NodeId) -> None:
-    """Let a node vote that runs and has caught up."""
+    """Make a node a voter; it must be running and caught up."""
     with connect_http(ctx) as client:
         _show(ctx, client.cluster.add_voter(node))
 
 
 @app.command()
 def remove(ctx: typer.Context, node: NodeId) -> None:
-    """Let a node vote no more; refused where too few voters that run would be left."""
+    """Remove a voter; refused if too few running voters would be left."""
     with connect_http(ctx) as client:
         announce(ctx, client)
         _show(ctx, client.cluster.remove_voter(node))

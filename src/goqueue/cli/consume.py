@@ -32,12 +32,12 @@ from goqueue.model.names import TopicPartition
 
 app = typer.Typer()
 
-COMMIT_SECONDS = 1.0  # a crash makes a group see again what came since the last commit
+COMMIT_SECONDS = 1.0  # after a crash a group reads again what came since the last commit
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the output is, for the group that remembers it."""
+    """Tracks the position of the output and commits it for a group."""
 
     client: LogClient
     group: str | None
@@ -50,7 +50,7 @@ class Progress:
             self.next_offsets[partition] = record.offset + 1
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Hand the output over; commit it now and then, and at the end."""
+        """Flush the output; commit periodically, and at the end."""
         sys.stdout.flush()
         is_due = time.monotonic() - self.committed_at >= COMMIT_SECONDS
         if self.group is not None and self.next_offsets and (is_last or is_due):
@@ -62,7 +62,7 @@ class Progress:
 @app.command()
 def consume(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(help="What to read.")],
+    topic: Annotated[str, typer.Argument(help="Topic to read.")],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")
     ] = False,
@@ -71,35 +71,37 @@ def consume(
         typer.Option(
             "--from",
             metavar=POSITION_METAVAR,
-            help="Where to start: default earliest, with --follow latest.",
+            help="Where to start; default earliest, or latest with --follow.",
         ),
     ] = None,
     until: Annotated[
         str, typer.Option(metavar=POSITION_METAVAR, help="Where to stop, exclusive.")
     ] = "latest",
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Go on where this group stopped, and commit; it must have no members."),
+        typer.Option(
+            help="Continue from the offsets of this group, and commit; it must have no members."
+        ),
     ] = None,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="How a message is printed; default text.")
+        Format | None, typer.Option("--format", help="Output format of a message; default text.")
     ] = None,
     template: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help=r"Print this for each: %t topic, %p partition, %o offset, %k key, %s value, "
+            help=r"Template for each message: %t topic, %p partition, %o offset, %k key, %s value, "
             r"%h headers, %T timestamp, %K and %S lengths, \n, \t.",
         ),
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Leave out what was not committed by transactions.")
+        bool, typer.Option("--committed", help="Skip messages of open and aborted transactions.")
     ] = False,
 ) -> None:
     """Print messages, oldest first within each partition."""
@@ -109,7 +111,7 @@ def consume(
     start = _start(from_, is_followed=follow)
     end = None if follow else read_position(until, now_ms=now_ms())
     if end is not None and end.place is Place.EARLIEST:
-        raise InvalidRequest("Nothing lies before --until earliest; name a later place.")
+        raise InvalidRequest("There is nothing before --until earliest; give a later position.")
     settings = ReaderSettings(is_committed_only=committed, out_of_range="earliest")
     if group is not None:
         with connect_http(ctx) as api:
@@ -136,7 +138,7 @@ def _positions(
     *,
     is_from_given: bool,
 ) -> dict[TopicPartition, int]:
-    """The offsets to start at: a group's own, unless --from says otherwise."""
+    """The offsets to start at: those committed by the group, unless --from is given."""
     if group is None:
         return client.offsets.resolve(partitions, start)
     refuse_members(client, group)
@@ -155,7 +157,7 @@ def _print_all(reader: Reader, render: Render, count: int | None, progress: Prog
     except KeyboardInterrupt:
         progress.flush(is_last=True)
     except BrokenPipeError:
-        # Whoever read has seen enough. Python would complain at exit about what is unwritten.
+        # The reader of the pipe has exited. Python would report the unwritten output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -175,7 +177,7 @@ def _print_until_done(
 
 
 def _some(records: Iterator[ReadRecord], count: int | None) -> Iterator[ReadRecord]:
-    """The first `count` records, and not one more is asked for."""
+    """Yield the first `count` records, without fetching a further one."""
     if count is None:
         yield from records
         return

@@ -1,7 +1,7 @@
-"""Which broker a command talks to and how it prints, from flags, environment and contexts.
+"""The broker that a command uses and its output format, from flags, environment and contexts.
 
 A context is a named broker in the user's own file, as in kubectl. `-b`, `--http`, `-c` and `-o` are
-taken before and after the name of a command, because nobody remembers which it was.
+accepted before and after the name of a command, so that users need not remember the position.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CONTEXTS_VARIABLE = "GOQUEUE_CLI_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is remembered under a name."""
+    """The addresses and the output format stored under a name."""
 
-    bootstrap: str = BOOTSTRAP_DEFAULT  # empty: the broker at `http` is asked
+    bootstrap: str = BOOTSTRAP_DEFAULT  # empty: requested from the broker at `http`
     output: OutputForm = OutputForm.TABLE
-    http: str = ""  # empty: the broker at `bootstrap` is asked
+    http: str = ""  # empty: requested from the broker at `bootstrap`
 
 
 @dataclass(slots=True)
 class Contexts:
-    """The user's contexts, and which of them is in use."""
+    """The contexts of the user, and the name of the current one."""
 
     current: str = ""
     by_name: dict[str, Context] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Contexts:
     def get(self, name: str) -> Context:
         if name not in self.by_name:
             known = ", ".join(self.by_name) or "none"
-            raise InvalidRequest(f"There is no context {name!r}; there are: {known}.")
+            raise InvalidRequest(f"There is no context {name!r}; existing contexts: {known}.")
         return self.by_name[name]
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The addresses of a broker that one source names; at least one of the two is given."""
+    """The addresses of a broker from one source; at least one of the two is given."""
 
     bootstrap: str | None = None
     http: str | None = None
@@ -58,23 +58,23 @@ class Named:
 
 @dataclass(slots=True)
 class Call:
-    """What one call of `goqueue` was told about the broker and the output."""
+    """The options of one call of `goqueue` about the broker and the output."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     bootstrap_given: str | None = None
     http_given: str | None = None
     context_given: str | None = None
     output_given: OutputForm | None = None
-    # What the broker was asked for, so that it is asked once.
+    # What the broker returned, so that it is requested once.
     kafka_found: str = ""
     http_found: str = ""
 
     @property
     def named(self) -> Named:
-        """Flags, then a context named by flag, then environment, then the context in use.
+        """Flags, else a context named by flag, else the environment, else the current context.
 
-        The first source that names an address decides alone: addresses of two sources may be of
-        two clusters, and a command must not empty a queue of the wrong one.
+        Only the first source with an address is used. Addresses of two sources may belong to two
+        clusters, and a command must not purge a queue of the wrong one.
         """
         if self.bootstrap_given or self.http_given:
             return Named(self.bootstrap_given or None, self.http_given or None)
@@ -90,7 +90,7 @@ class Call:
 
     @property
     def context(self) -> Context:
-        """The context named by flag, else the one in use, else the defaults."""
+        """The context named by flag, else the current one, else the defaults."""
         contexts = load_contexts(contexts_file(self.environ))
         name = self.context_given or contexts.current
         return contexts.get(name) if name else Context()
@@ -102,19 +102,19 @@ class Call:
 
 
 def current_call(ctx: typer.Context) -> Call:
-    """What the running command was told."""
+    """The options of the running command."""
     return ctx.ensure_object(Call)
 
 
 def add_shared_options(command: Any) -> None:
-    """Let `command` and all commands below it take `-b`, `--http`, `-c` and `-o`."""
+    """Add `-b`, `--http`, `-c` and `-o` to `command` and all its sub-commands."""
     command.params.extend(_shared_options())
     for below in getattr(command, "commands", {}).values():
         add_shared_options(below)
 
 
 def contexts_file(environ: Mapping[str, str]) -> Path:
-    """Where the contexts are kept."""
+    """The file of the contexts."""
     if environ.get(CONTEXTS_VARIABLE):
         return Path(environ[CONTEXTS_VARIABLE])
     base = environ.get("XDG_CONFIG_HOME")
@@ -122,7 +122,7 @@ def contexts_file(environ: Mapping[str, str]) -> Path:
 
 
 def load_contexts(file: Path) -> Contexts:
-    """Read the contexts; a file that is not there holds none."""
+    """Read the contexts; none if the file does not exist."""
     import yaml
 
     try:
@@ -135,7 +135,7 @@ def load_contexts(file: Path) -> Contexts:
 
 
 def save_contexts(file: Path, contexts: Contexts) -> None:
-    """Write the contexts so that a crash leaves the old file or the new one."""
+    """Write the contexts atomically: a crash leaves either the old file or the new one."""
     text = show_contexts(contexts)
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     try:
@@ -177,7 +177,7 @@ def _contexts_from(tree: Mapping[str, Any]) -> Contexts:
 
 
 def _shared_options() -> list[Any]:
-    """Fresh options that note their value in the call instead of passing it to a function."""
+    """New options that store their value in the call instead of passing it to a function."""
     carrier = typer.Typer()
     carrier.command()(_options)
     options = [param for param in typer.main.get_command(carrier).params if param.name in _FIELDS]
@@ -190,19 +190,19 @@ def _shared_options() -> list[Any]:
 def _options(
     bootstrap: Annotated[
         str | None,
-        typer.Option("--bootstrap", "-b", metavar="HOST:PORT[,...]", help="Brokers to ask first."),
+        typer.Option(
+            "--bootstrap", "-b", metavar="HOST:PORT[,...]", help="Kafka addresses of the cluster."
+        ),
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(
-            "--http", metavar="HOST:PORT", help="HTTP API; else the broker of -b is asked."
-        ),
+        typer.Option("--http", metavar="HOST:PORT", help="HTTP API; by default found through -b."),
     ] = None,
     context: Annotated[
-        str | None, typer.Option("--context", "-c", help="A broker that `goqueue config` knows.")
+        str | None, typer.Option("--context", "-c", help="Named broker; see `goqueue config`.")
     ] = None,
     output: Annotated[
-        OutputForm | None, typer.Option("--output", "-o", help="How answers are printed.")
+        OutputForm | None, typer.Option("--output", "-o", help="Output format.")
     ] = None,
 ) -> None: ...
 

@@ -22,14 +22,14 @@ class Format(enum.StrEnum):
 
 
 def rendering(form: Format, template: str | None) -> Render:
-    """The function that turns a record into output; a template comes before a form."""
+    """The function that formats a record; a template has precedence over a format."""
     if template is not None:
         return compile_template(template)
     return {Format.TEXT: as_text, Format.JSON: as_json, Format.RAW: as_raw}[form]
 
 
 def as_text(record: ReadRecord) -> bytes:
-    """The value as a line of text, with what is not text spelled out."""
+    """The value as a line of text, with bytes that are not text escaped."""
     if record.value is None:
         return b"\n"
     return record.value.decode("utf-8", "backslashreplace").encode() + b"\n"
@@ -40,7 +40,7 @@ def as_raw(record: ReadRecord) -> bytes:
 
 
 def as_json(record: ReadRecord) -> bytes:
-    """One line. Bytes that are not UTF-8 are in `key_base64` and `value_base64` instead."""
+    """One line of JSON; bytes that are not UTF-8 are in `key_base64` and `value_base64` instead."""
     tree = {
         "topic": record.topic,
         "partition": record.partition,
@@ -55,7 +55,7 @@ def as_json(record: ReadRecord) -> bytes:
 
 
 def as_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """A field of JSON: text under its name, other bytes in base64 under another."""
+    """A JSON field: text under `name`, other bytes in base64 under `name`_base64."""
     if data is None:
         return {name: None}
     try:
@@ -64,7 +64,7 @@ def as_field(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-# The letters of kcat's -f.
+# The same letters as in the -f option of kcat.
 _FIELDS: dict[str, Render] = {
     "%t": lambda record: record.topic.encode(),
     "%p": lambda record: b"%d" % record.partition,
@@ -83,7 +83,7 @@ _TOKEN = re.compile(r"%.|\\x[0-9a-fA-F]{2}|\\.|[^%\\]+|[%\\]")
 
 
 def compile_template(template: str) -> Render:
-    """A function that fills in a template such as `%p@%o %k: %s\\n`."""
+    """Return a function that fills in a template such as `%p@%o %k: %s\\n`."""
     pieces = [_piece(token) for token in _TOKEN.findall(template)]
     return lambda record: b"".join(
         piece if isinstance(piece, bytes) else piece(record) for piece in pieces
@@ -99,6 +99,6 @@ def _piece(token: str) -> bytes | Render:
         return bytes([int(token[2:], 16)])
     if token[0] in "%\\":
         raise InvalidRequest(
-            f"{token} means nothing in a template; use {' '.join(_FIELDS)} %% and \\n \\t \\r \\\\."
+            f"{token} is unknown in a template; use {' '.join(_FIELDS)} %% and \\n \\t \\r \\\\."
         )
     return token.encode()

@@ -22,7 +22,8 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at groups of all kinds and move the offsets of stream groups."
+    no_args_is_help=True,
+    help="Inspect groups of all kinds, and reset the offsets of stream groups.",
 )
 
 Name = Annotated[str, typer.Argument(help="Id of the group.")]
@@ -49,13 +50,13 @@ def list_groups(ctx: typer.Context) -> None:
     ]
     call = current_call(ctx)
     if not rows and call.output is OutputForm.TABLE:
-        print("There are no groups yet; one begins when a consumer joins, commits or receives.")
+        print("There are no groups yet; one is created when a consumer joins, commits or receives.")
     print_rows(sorted(rows, key=lambda row: str(row["group"])), call.output)
 
 
 @app.command()
 def describe(ctx: typer.Context, group: Name) -> None:
-    """Show a group: of a stream group the members, of a queue group topics and settings."""
+    """Show the members of a stream group, or the topics and settings of a queue group."""
     form = current_call(ctx).output
     with connect_http(ctx) as api:
         queue = find_group(api, group)
@@ -93,7 +94,7 @@ def describe(ctx: typer.Context, group: Name) -> None:
 
 @app.command()
 def lag(ctx: typer.Context, group: Name) -> None:
-    """Show how many records the group has still to read, or messages it has still to finish."""
+    """Show how many records or messages a group has not yet read or settled."""
     with connect_http(ctx) as api:
         found = find_group(api, group)
         is_queue = isinstance(found, QueueGroup)
@@ -119,9 +120,9 @@ def lag(ctx: typer.Context, group: Name) -> None:
 
 @app.command()
 def offsets(ctx: typer.Context, group: Name) -> None:
-    """Show what a stream group has committed."""
+    """Show the committed offsets of a stream group."""
     with connect_http(ctx) as api:
-        require_kind(api, group, "stream", instead="use `goqueue queue stats` to see how far it is")
+        require_kind(api, group, "stream", instead="use `goqueue queue stats` to see its progress")
     with connect(ctx) as client:
         client.groups.describe(group)
         committed = client.groups.committed(group)
@@ -142,7 +143,7 @@ def offsets(ctx: typer.Context, group: Name) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where offsets are to go: a position, or a step from where they are."""
+    """The target of a reset: a position, or a shift of the current offsets."""
 
     position: Position | None = None
     step: int = 0
@@ -153,30 +154,35 @@ class Target:
 def reset(
     ctx: typer.Context,
     group: Name,
-    topic: Annotated[str, typer.Option(help="Topic whose offsets move.")],
+    topic: Annotated[str, typer.Option(help="Topic whose offsets are reset.")],
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
     ] = None,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record that is kept.")
+        bool, typer.Option("--to-earliest", help="To the first retained record.")
     ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the last record.")] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="To the end, after the last record.")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     to_timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="To the first record of then: RFC 3339 or milliseconds."),
+        typer.Option(
+            metavar="TIME",
+            help="To the first record at or after this time, RFC 3339 or milliseconds since 1970.",
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="2h", help="To the first record of the last so long.")
+        str | None, typer.Option(metavar="2h", help="To the first record of the last 2h, 7d, ...")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="Forward by so many records, or back if negative.")
+        int | None, typer.Option(help="Forward by this many records, or back if negative.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
     ] = False,
 ) -> None:
-    """Move a stream group that has no members to another place in a topic."""
+    """Reset the offsets of a stream group in a topic; the group must have no members."""
     target = read_target(
         {
             "--to-earliest": Position.earliest() if to_earliest else None,
@@ -203,16 +209,20 @@ def reset(
     form = current_call(ctx).output
     print_rows([_move_row(each, before.get(each), after[each]) for each in partitions], form)
     if form is OutputForm.TABLE:
-        print("\nNothing was changed (--dry-run)." if dry_run else f"\nGroup {group} is moved.")
+        print(
+            "\nNothing was changed (--dry-run)."
+            if dry_run
+            else f"\nThe offsets of group {group} are reset."
+        )
 
 
 @app.command()
 def delete(
     ctx: typer.Context,
     group: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a group without members and what it has committed, or a queue group and its state."""
+    """Delete a stream group without members and its offsets, or a queue group and its state."""
     with connect_http(ctx) as api:
         if isinstance(find_group(api, group), QueueGroup):
             delete_queue_group(ctx, api, group, yes=yes)
@@ -225,7 +235,7 @@ def delete(
 
 
 def read_target(positions: Mapping[str, Position | None], shift_by: int | None) -> Target:
-    """The one target among the options."""
+    """The single target given by the options."""
     given = [name for name, position in positions.items() if position is not None]
     if shift_by is not None:
         given.append("--shift-by")
@@ -242,7 +252,7 @@ def _targets(
     before: Mapping[TopicPartition, int],
     target: Target,
 ) -> dict[TopicPartition, int]:
-    """The new offsets, kept within what the partitions hold."""
+    """The new offsets, limited to the range of each partition."""
     ranges = client.offsets.ranges(partitions)
     if target.position is not None:
         wanted = client.offsets.resolve(partitions, target.position)

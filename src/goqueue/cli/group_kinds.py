@@ -1,4 +1,4 @@
-"""The kind of a group. Groups of all kinds share one name space, and each command knows its own."""
+"""The kind of a group: all kinds share one namespace, and each command handles one of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kind_of(found: QueueGroup | StreamGroup) -> GroupKind:
 
 
 def require_kind(client: Client, group: str, kind: GroupKind, *, instead: str) -> None:
-    """Refuse a group of another kind; `instead` is what to do with that. A new name passes."""
+    """Refuse a group of another kind; `instead` is the advice in the error. A new name passes."""
     found = find_group(client, group)
     if found is not None and kind_of(found) != kind:
         raise InvalidRequest(f"Group {group!r} is a {kind_of(found)} group; {instead}.")
@@ -36,7 +36,7 @@ def require_kind(client: Client, group: str, kind: GroupKind, *, instead: str) -
 
 @contextmanager
 def connect_queue(ctx: typer.Context, group: str, *, instead: str) -> Iterator[Client]:
-    """A client for a command of queue groups, once `group` is known not to be of another kind."""
+    """A client for a command on queue groups, after checking that `group` is of no other kind."""
     with connect_http(ctx) as client:
         require_kind(client, group, "queue", instead=instead)
         yield client

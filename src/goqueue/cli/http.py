@@ -1,4 +1,4 @@
-"""The HTTP API of the broker that a command talks to, and how its messages are shown."""
+"""The HTTP connection of a command to its broker, and the display of messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from goqueue.cli.target import HTTP_SETTINGS, bare, http_address, no_broker
 from goqueue.client.http import Client, Message
 from goqueue.model.errors import InvalidRequest
 
-_TEXT_SHOWN = 60  # of a key or a value in a table
+_TEXT_SHOWN = 60  # characters of a key or a value in a table
 
 
 @contextmanager
 def connect_http(ctx: typer.Context) -> Iterator[Client]:
-    """A client of the broker that was named; a missing broker is answered with what to do."""
+    """Connect to the given broker; if that fails, the error says what the user can do."""
     address = http_address(ctx)
     with no_broker(bare(address), "--http", "HTTP "), Client(address, HTTP_SETTINGS) as client:
         yield client
 
 
 def message_row(message: Message) -> dict[str, object]:
-    """A message for a table: text that is not too long."""
+    """A message for a table, with long texts cut."""
     return {
         "id": message.id,
         "time": show_time(message.timestamp_ms),
@@ -35,7 +35,7 @@ def message_row(message: Message) -> dict[str, object]:
 
 
 def message_tree(message: Message) -> dict[str, object]:
-    """A message for programs, whole; bytes that are not UTF-8 are in `value_base64` and so on."""
+    """A whole message for programs; bytes that are not UTF-8 are in `value_base64` and so on."""
     return {
         "id": message.id,
         "topic": message.topic,
@@ -63,6 +63,8 @@ def read_places(texts: list[str], what: str) -> list[tuple[int, int]]:
     for text in texts:
         number, colon, offset = text.partition(":")
         if not (colon and number.isdecimal() and offset.isdecimal()):
-            raise InvalidRequest(f"{what} {text} is not PARTITION:OFFSET, such as 0:42.")
+            raise InvalidRequest(
+                f"{what} {text} is not valid; write PARTITION:OFFSET, such as 0:42."
+            )
         places.append((int(number), int(offset)))
     return places

@@ -1,4 +1,4 @@
-"""Finds the command that was asked for, and turns errors into text and exit codes."""
+"""The entry point: selects the command, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from goqueue.cli.context import add_shared_options
 from goqueue.model.errors import GoQueueError, InvalidSettings
 
-# One line per command: its name, and the module whose `app` it is.
+# The name of each command, and the module with its `app`.
 COMMANDS = {
     "serve": "goqueue.cli.serve",
     "topic": "goqueue.cli.topic",
@@ -28,7 +28,7 @@ COMMANDS = {
     "config": "goqueue.cli.settings",
     "version": "goqueue.cli.version",
 }
-# These do not talk to a broker, so options about one would only puzzle.
+# These commands do not connect to a broker, so they do not take its options.
 WITHOUT_SHARED_OPTIONS = {"serve", "version"}
 
 EXIT_ERROR = 1
@@ -36,7 +36,7 @@ EXIT_USAGE = 2
 
 
 class Commands(TyperGroup):
-    """Imports a command when it is needed; listing them all is what `--help` does."""
+    """Imports a command when it is needed; only `--help` imports all of them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -46,7 +46,7 @@ class Commands(TyperGroup):
             return None
         command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
-        # Completion is installed for the whole of `goqueue`, not once per command.
+        # Shell completion is installed once for `goqueue`, not per command.
         command.params = [param for param in command.params if not _is_completion(param)]
         if cmd_name not in WITHOUT_SHARED_OPTIONS:
             add_shared_options(command)
@@ -73,7 +73,7 @@ def _goqueue(
         ),
     ] = False,
 ) -> None:
-    """A durable message log and queue that speaks Kafka, HTTP and SQS."""
+    """A durable, replicated message log and queue with Kafka, HTTP and SQS interfaces."""
 
 
 def main() -> None:

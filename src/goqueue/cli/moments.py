@@ -1,4 +1,4 @@
-"""Durations, moments and places in a partition, as people write them."""
+"""Durations, times and positions in a partition, as users write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION_METAVAR = "earliest|latest|OFFSET|2h|TIME"
 
 
 def now_ms() -> int:
-    """The time of this machine."""
+    """The wall-clock time of this machine."""
     return time.time_ns() // 1_000_000
 
 
@@ -35,7 +35,7 @@ def read_position(text: str, *, now_ms: int) -> Position:
         return Position.at_time(_rfc3339_ms(word))
     except ValueError:
         raise InvalidRequest(
-            f"{text!r} is no place in a topic; write earliest, latest, an offset, a duration such "
+            f"{text!r} is not a position; write earliest, latest, an offset, a duration such "
             "as 90s, 15m, 2h or 7d, or a time such as 2026-01-31T12:00:00Z."
         ) from None
 
@@ -49,7 +49,7 @@ def read_time_ms(text: str) -> int:
         return _rfc3339_ms(word)
     except ValueError:
         raise InvalidRequest(
-            f"{text!r} is no time; write one such as 2026-01-31T12:00:00Z, or milliseconds."
+            f"{text!r} is not a time; write 2026-01-31T12:00:00Z, or milliseconds since 1970."
         ) from None
 
 
@@ -65,14 +65,14 @@ def show_time(timestamp_ms: int) -> str:
     """RFC 3339 in UTC, to the millisecond."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a producer may write any number
+    except (ValueError, OverflowError, OSError):  # producers may write any number
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _rfc3339_ms(text: str) -> int:
     moment = datetime.fromisoformat(text)
-    # A time without a zone means UTC, so that a command does the same on every machine.
+    # A time without a zone is UTC, so that a command means the same on every machine.
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

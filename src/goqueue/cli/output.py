@@ -1,4 +1,4 @@
-"""Rows as a table for people, or as JSON or YAML for programs."""
+"""Prints rows as a table for people, or as JSON or YAML for programs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class OutputForm(enum.StrEnum):
 
 
 def print_rows(rows: Sequence[Row], form: OutputForm) -> None:
-    """Print a list of things that have the same columns."""
+    """Print rows with the same columns."""
     sys.stdout.write(render_rows(rows, form, width=_terminal_width()))
 
 
 def print_item(item: Row, form: OutputForm) -> None:
-    """Print one thing: a line per property, or a single object."""
+    """Print one item: a line per property, or a single object."""
     if form is OutputForm.TABLE:
         print_rows([{"name": name, "value": value} for name, value in item.items()], form)
     else:
@@ -30,7 +30,7 @@ def print_item(item: Row, form: OutputForm) -> None:
 
 
 def show_size(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes with a readable unit."""
     size = float(count)
     for suffix in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -40,7 +40,7 @@ def show_size(count: int) -> str:
 
 
 def render_rows(rows: Sequence[Row], form: OutputForm, *, width: int | None) -> str:
-    """The text of `rows`; a table is cut to `width` columns where there is one."""
+    """The text of `rows`; a table is cut to `width` columns if given."""
     if form is OutputForm.TABLE:
         return _table(rows, width)
     return _dump([dict(row) for row in rows], form)
@@ -66,9 +66,9 @@ def _table(rows: Sequence[Row], width: int | None) -> str:
         is_number = isinstance(rows[0][name], int | float)
         table.add_column(name.upper(), justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
-        # As Text, because a value with square brackets is not markup.
+        # Text, because square brackets in a plain string would be read as markup.
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    # A pipe has no width: what another program reads must be whole.
+    # A pipe has no width; another program must receive the whole text.
     console = Console(width=width or 100_000, force_terminal=width is not None, highlight=False)
     with console.capture() as captured:
         console.print(table)

@@ -42,23 +42,23 @@ ACKS = {
 }
 READ_BYTES_MAX = 256 << 10
 SIZE_DEFAULT = 100
-# Load-test payloads are cut out of this much noise, so that they neither repeat nor cost time.
+# Load-test payloads are slices of this much random data, so that they are cheap and do not repeat.
 NOISE_BYTES = 64 << 10
 NOISE_STEP = 101
 PROGRESS_STEP = 1000
-RATE_COUNT_MIN = 1000  # below this, a rate says more about the typing than about the broker
+RATE_COUNT_MIN = 1000  # for fewer messages no rate is printed, since it would measure the typing
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all messages of one call share."""
+    """The properties that all messages of one call share."""
 
     topic: str
     key: bytes | None
     partition: int | None
     headers: tuple[Header, ...]
     timestamp_ms: int | None
-    due_ms: int | None = None  # when the messages shall appear, if not at once
+    due_ms: int | None = None  # delivery time of the messages, if not at once
 
     def send(self, producer: Producer, value: bytes | None, key: bytes | None = None) -> None:
         producer.send(
@@ -74,61 +74,83 @@ class Template:
 @app.command()
 def produce(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Where to write.")],
+    topic: Annotated[str, typer.Argument(help="Topic to write to.")],
     message: Annotated[
-        list[str] | None, typer.Option("--message", "-m", help="A message; may be repeated.")
+        list[str] | None,
+        typer.Option("--message", "-m", help="Value of a message; may be repeated."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Else the key decides.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", min=0, help="Partition to write to; by default chosen by key."
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read messages from lines of this file.")
+        Path | None,
+        typer.Option("--file", "-f", help="Read messages from this file, one per line."),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Lines are a key, this, and a value.")
+        str | None, typer.Option(metavar="TEXT", help="Separator of key and value in each line.")
     ] = None,
     tombstone: Annotated[
-        bool, typer.Option("--tombstone", help="Write a null: compaction then forgets the key.")
+        bool,
+        typer.Option(
+            "--tombstone",
+            help="Write a tombstone (null value), which makes compaction remove the key.",
+        ),
     ] = False,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Load test: write so many messages.")
+        int | None, typer.Option(min=1, help="Load test: number of messages to write.")
     ] = None,
     size: Annotated[
-        int, typer.Option(min=0, metavar="BYTES", help="Load test: of so many random bytes.")
+        int, typer.Option(min=0, metavar="BYTES", help="Load test: random bytes per message.")
     ] = SIZE_DEFAULT,
     acks: Annotated[
-        str, typer.Option(metavar="none|leader|all", help="Who has to have a message.")
+        str,
+        typer.Option(
+            metavar="none|leader|all",
+            help="Replicas that must have a message before it is acknowledged.",
+        ),
     ] = "all",
     compression: Annotated[
-        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="How batches are packed.")
+        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Compression of batches.")
     ] = "none",
     timestamp: Annotated[
-        str | None, typer.Option(metavar="TIME", help="RFC 3339 or milliseconds; else now.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Timestamp of every message, RFC 3339 or milliseconds since 1970; default now.",
+        ),
     ] = None,
     delay: Annotated[
-        str | None, typer.Option(metavar="5m", help="Let the messages appear so much later.")
+        str | None, typer.Option(metavar="5m", help="Deliver the messages after this delay.")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Let the messages appear then.")
+        str | None, typer.Option(metavar="TIME", help="Deliver the messages at this time.")
     ] = None,
     priority: Annotated[
         str | None,
-        typer.Option(metavar="critical|high|normal|low|background", help="Lane for queue groups."),
+        typer.Option(
+            metavar="critical|high|normal|low|background", help="Priority lane for queue groups."
+        ),
     ] = None,
     ttl: Annotated[
-        str | None, typer.Option(metavar="1h", help="Queue groups do not receive it after this.")
+        str | None,
+        typer.Option(
+            metavar="1h", help="Time to live: queue groups do not receive the messages after this."
+        ),
     ] = None,
 ) -> None:
-    """Write messages: those given by -m, or the lines of a file or of standard input."""
+    """Write messages given by -m, or the lines of a file or of standard input."""
     settings = read_producer_settings(acks=acks, compression=compression)
     attributes = read_attributes(delay=delay, at=at, priority=priority, ttl=ttl)
     if at is not None and read_time_ms(at) <= now_ms():
-        typer.echo(f"{at} has passed, so the messages appear at once.", err=True)
+        typer.echo(f"{at} has passed, so the messages are delivered at once.", err=True)
     template = Template(
         topic=topic,
         key=None if key is None else key.encode(),
@@ -151,7 +173,7 @@ def produce(
 
 
 def read_producer_settings(*, acks: str, compression: str) -> ProducerSettings:
-    """The settings behind the words."""
+    """The producer settings for the given options."""
     if acks.lower() not in ACKS:
         raise InvalidRequest(f"--acks {acks} is unknown; use none, leader or all.")
     codecs = {codec.name.lower(): codec for codec in Compression}
@@ -166,7 +188,7 @@ def read_producer_settings(*, acks: str, compression: str) -> ProducerSettings:
 
 
 def read_headers(assignments: list[str]) -> tuple[Header, ...]:
-    """Headers in the order given; a name may come twice."""
+    """Headers in the given order; a name may occur more than once."""
     headers: list[Header] = []
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -179,7 +201,7 @@ def read_headers(assignments: list[str]) -> tuple[Header, ...]:
 def read_attributes(
     *, delay: str | None, at: str | None, priority: str | None, ttl: str | None
 ) -> tuple[Header, ...]:
-    """What is asked for the messages, as the headers that every client may set."""
+    """Delay, lane and time to live as message headers, which every client may set."""
     if delay is not None and at is not None:
         raise InvalidRequest("Give --delay or --at, not both.")
     asked = {
@@ -189,7 +211,7 @@ def read_attributes(
         TTL_HEADER: None if ttl is None else read_duration_ms(ttl),
     }
     headers = tuple((name, str(one).encode()) for name, one in asked.items() if one is not None)
-    parse_attributes(headers)  # a lane that does not exist is refused before anything is sent
+    parse_attributes(headers)  # refuse an invalid lane before anything is sent
     return headers
 
 
@@ -200,14 +222,14 @@ def split_line(line: bytes, separator: bytes | None) -> tuple[bytes | None, byte
     key, found, value = line.partition(separator)
     if not found:
         raise InvalidRequest(
-            f"The line {line[:60]!r} has no key separator {separator.decode()!r}; add it, or leave "
-            "--key-separator away."
+            f"The line {line[:60]!r} has no key separator {separator.decode()!r}; add it, or "
+            "remove --key-separator."
         )
     return key, value
 
 
 def read_lines(source: BinaryIO, *, pause: Callable[[], object]) -> Iterator[bytes]:
-    """Lines without their ends; `pause` is called before waiting for input that is not there."""
+    """Yield lines without line ends; call `pause` before blocking for more input."""
     rest = b""
     read = getattr(source, "read1", source.read)
     while chunk := read(READ_BYTES_MAX):
@@ -222,7 +244,7 @@ def read_lines(source: BinaryIO, *, pause: Callable[[], object]) -> Iterator[byt
 
 
 def random_values(size: int) -> Iterator[bytes]:
-    """Endless payloads of noise."""
+    """Yield random payloads without end."""
     noise = random.randbytes(NOISE_BYTES + size)
     place = 0
     while True:
@@ -257,7 +279,7 @@ def _send_each(
         if stored.offset < 0 and template.due_ms is not None:
             print(f"Scheduled for {stored.topic}, at {show_time(template.due_ms)}.")
         elif stored.offset < 0:
-            print(f"Sent to {stored.topic}/{stored.partition}; the offset was not asked for.")
+            print(f"Sent to {stored.topic}/{stored.partition}; no acknowledgement was requested.")
         else:
             print(f"Stored in {stored.topic}/{stored.partition} at offset {stored.offset}.")
 

@@ -1,4 +1,4 @@
-"""A bar for work that takes long, where somebody looks at it."""
+"""A progress bar for long operations on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tick = Callable[[int], object]
 
 @contextmanager
 def progress(total: int) -> Iterator[Tick]:
-    """A bar on standard error; nothing at all where that is no terminal."""
+    """Show a bar on standard error, or nothing if that is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""`goqueue queue`: receive and settle messages, and look after queue groups."""
+"""`goqueue queue`: receive and settle messages, and manage queue groups."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from goqueue.client.http import PeekedMessage, ReceivedMessage
 from goqueue.client.http.areas import Queue
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
-app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups.")
+app = typer.Typer(
+    no_args_is_help=True, help="Receive and settle messages, manage queue groups and dead letters."
+)
 add_group_commands(app)
 add_redrive_commands(app)
 
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
 Group = Annotated[str, typer.Option("--group", "-g", help="Name of the queue group.")]
-Receipts = Annotated[list[str], typer.Argument(help="Receipts, as `receive` printed them.")]
+Receipts = Annotated[list[str], typer.Argument(help="Receipts printed by `receive`.")]
 Settle = Callable[[Queue], list[GoQueueError | None]]
 
 
@@ -34,17 +36,24 @@ def receive(
     ctx: typer.Context,
     topic: Topic,
     group: Group,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="At most.")] = 10,
-    wait: Annotated[str, typer.Option(metavar="5s", help="For the first message.")] = "0s",
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, help="Most messages to receive.")
+    ] = 10,
+    wait: Annotated[
+        str, typer.Option(metavar="5s", help="How long to wait for the first message.")
+    ] = "0s",
     visibility: Annotated[
-        str | None, typer.Option(metavar="30s", help="How long they are ours; else as the group.")
+        str | None,
+        typer.Option(metavar="30s", help="Visibility timeout; default that of the group."),
     ] = None,
-    consumer: Annotated[str | None, typer.Option(help="Who receives, for those who peek.")] = None,
+    consumer: Annotated[
+        str | None, typer.Option(help="Name of this consumer, shown by `peek`.")
+    ] = None,
     ack: Annotated[
-        bool, typer.Option("--ack", help="Acknowledge them once they are printed.")
+        bool, typer.Option("--ack", help="Acknowledge the messages after printing them.")
     ] = False,
 ) -> None:
-    """Take messages for a while; what is not settled in time is delivered again."""
+    """Receive messages; those not settled before the visibility timeout are delivered again."""
     form = current_call(ctx).output
     instead = f"read it with `goqueue consume {topic} --group {group}`, or choose another name"
     with connect_queue(ctx, group, instead=instead) as client:
@@ -61,7 +70,7 @@ def receive(
 
 @app.command()
 def ack(ctx: typer.Context, receipts: Receipts, group: Group) -> None:
-    """Say that messages are done."""
+    """Acknowledge messages: they are done and not delivered again."""
     _settle(ctx, group, receipts, "ack", lambda queue: queue.ack_many(receipts))
 
 
@@ -71,10 +80,13 @@ def nack(
     receipts: Receipts,
     group: Group,
     delay: Annotated[
-        str | None, typer.Option(metavar="30s", help="Until then; else the group's backoff.")
+        str | None,
+        typer.Option(
+            metavar="30s", help="Delay before the next delivery; default the backoff of the group."
+        ),
     ] = None,
 ) -> None:
-    """Let messages come again."""
+    """Return messages to the queue, to be delivered again."""
     seconds = None if delay is None else _seconds(delay)
     _settle(ctx, group, receipts, "nack", lambda queue: queue.nack_many(receipts, delay=seconds))
 
@@ -84,9 +96,9 @@ def reject(
     ctx: typer.Context,
     receipts: Receipts,
     group: Group,
-    reason: Annotated[str, typer.Option(help="Kept with the dead letter.")] = "rejected",
+    reason: Annotated[str, typer.Option(help="Reason, stored with the dead letter.")] = "rejected",
 ) -> None:
-    """Put messages among the dead letters."""
+    """Move messages to the dead letters, without further attempts."""
     _settle(ctx, group, receipts, "reject", lambda one: one.reject_many(receipts, reason=reason))
 
 
@@ -96,10 +108,13 @@ def extend(
     receipts: Receipts,
     group: Group,
     visibility: Annotated[
-        str | None, typer.Option(metavar="30s", help="From now on; else as the group.")
+        str | None,
+        typer.Option(
+            metavar="30s", help="New visibility timeout from now; default that of the group."
+        ),
     ] = None,
 ) -> None:
-    """Keep messages for longer."""
+    """Extend the visibility timeout of messages."""
     seconds = None if visibility is None else _seconds(visibility)
     _settle(
         ctx, group, receipts, "extend", lambda one: one.extend_many(receipts, visibility=seconds)
@@ -112,27 +127,27 @@ def peek(
     topic: Topic,
     group: Group,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Else all of them.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")
     ] = None,
     offset: Annotated[
-        int | None, typer.Option(min=0, help="Begin there, and show also what is done.")
+        int | None, typer.Option(min=0, help="Start at this offset, and show settled messages too.")
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100)] = 10,
 ) -> None:
-    """Show messages and what has become of them in the group; nothing is changed."""
+    """Show messages and their state in the group, without receiving them."""
     with connect_queue(ctx, group, instead=f"use `goqueue consume {topic}`") as client:
         found = client.queue(topic, group=group).peek(
             partition=partition, offset=offset, limit=count
         )
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
-        print(f"There are no such messages in {topic} for {group}.")
+        print(f"No messages of {topic} match for group {group}.")
     print_rows([_peek_row(one, form) for one in found], form)
 
 
 @app.command()
 def stats(ctx: typer.Context, topic: Topic, group: Group) -> None:
-    """Show how much is ready, in flight and waiting for another try, by lane and partition."""
+    """Count messages that are ready, in flight or waiting for a retry, by lane and partition."""
     with connect_queue(ctx, group, instead=f"use `goqueue group lag {group}`") as client:
         found = client.queue(topic, group=group).stats()
     form = current_call(ctx).output
@@ -164,16 +179,16 @@ def rewind(
     topic: Topic,
     group: Group,
     to: Annotated[
-        str | None, typer.Option(metavar="earliest|latest|2h|TIME", help="From this moment on.")
+        str | None, typer.Option(metavar="earliest|latest|2h|TIME", help="Time to go back to.")
     ] = None,
     offset: Annotated[
         list[str] | None,
-        typer.Option(metavar="PARTITION:OFFSET", help="From here on; may be repeated."),
+        typer.Option(metavar="PARTITION:OFFSET", help="Offset to go back to; may be repeated."),
     ] = None,
 ) -> None:
-    """Deliver messages again from a moment or from offsets on, whatever was acknowledged."""
+    """Deliver messages again from a time or from offsets, including acknowledged ones."""
     if (to is None) == (offset is None):
-        raise InvalidRequest("Say where to go: --to MOMENT, or --offset PARTITION:OFFSET.")
+        raise InvalidRequest("Give the target: --to TIME, or --offset PARTITION:OFFSET.")
     offsets = None if offset is None else dict(read_places(offset, "--offset"))
     instead = f"use `goqueue group reset {group} --topic {topic}`"
     with connect_queue(ctx, group, instead=instead) as client:
@@ -187,22 +202,22 @@ def purge(
     ctx: typer.Context,
     topic: Topic,
     group: Group,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Finish everything that is there now; the group will not receive it any more."""
+    """Settle all present messages for the group without delivering them; they stay in the topic."""
     instead = f"use `goqueue group reset {group} --topic {topic} --to-latest`"
     with connect_queue(ctx, group, instead=instead) as client:
         queue = client.queue(topic, group=group)
         left = sum(counts(queue.stats()).values())
         noun = "message" if left == 1 else "messages"
-        confirm(ctx, client, f"Finish {left:,} {noun} of {topic} for group {group}", yes=yes)
+        confirm(ctx, client, f"Purge {left:,} {noun} of {topic} for group {group}", yes=yes)
         moved = queue.purge()
     _print_places(moved, current_call(ctx).output)
 
 
 @app.command()
 def lanes(ctx: typer.Context, topic: Topic) -> None:
-    """Show the priority lanes of a topic: weights, what they hold, and how each group fares."""
+    """Show the priority lanes of a topic: weights, message counts, and progress of each group."""
     with connect_http(ctx) as client:
         found = client.topics.lanes(topic)
     form = current_call(ctx).output
@@ -244,7 +259,7 @@ def _print_received(messages: Sequence[ReceivedMessage], form: OutputForm) -> No
         print_rows(own, form)
         return
     if not messages:
-        print("There is nothing to receive now.")
+        print("No message is available now.")
     rows = [
         {
             **message_row(one),
@@ -258,8 +273,8 @@ def _print_received(messages: Sequence[ReceivedMessage], form: OutputForm) -> No
 
 
 def _settle(ctx: typer.Context, group: str, receipts: list[str], verb: str, settle: Settle) -> None:
-    with connect_queue(ctx, group, instead="it has committed offsets, no receipts") as client:
-        # Receipts know their topic themselves.
+    with connect_queue(ctx, group, instead="it commits offsets and has no receipts") as client:
+        # A receipt contains its topic.
         errors = settle(client.queue("", group=group))
     _settle_all(errors, receipts, verb, current_call(ctx).output)
 
@@ -267,7 +282,7 @@ def _settle(ctx: typer.Context, group: str, receipts: list[str], verb: str, sett
 def _settle_all(
     errors: list[GoQueueError | None], receipts: list[str], verb: str, form: OutputForm
 ) -> None:
-    """Tell what became of each receipt; one that was refused makes the command fail."""
+    """Print the result of each receipt; fail if one was refused."""
     refused = [(one, error) for one, error in zip(receipts, errors, strict=True) if error]
     if form is not OutputForm.TABLE:
         print_rows(

@@ -29,22 +29,22 @@ def add_group_commands(app: typer.Typer) -> None:
 
 def list_groups(
     ctx: typer.Context,
-    prefix: Annotated[str, typer.Option(help="Only names that begin so.")] = "",
+    prefix: Annotated[str, typer.Option(help="Only names with this prefix.")] = "",
 ) -> None:
-    """List the queue groups, the topics they receive from, and how much they have still to do."""
+    """List the queue groups, their topics, and the number of messages not settled yet."""
     with connect_http(ctx) as client:
         names = [one.name for one in client.groups.list_all(kind="queue", prefix=prefix)]
         rows = [_list_row(client, name) for name in names]
     form = current_call(ctx).output
     if not rows and form is OutputForm.TABLE:
-        print("There are no queue groups yet; the first `queue receive` makes one.")
+        print("There are no queue groups yet; the first `queue receive` creates one.")
     if form is OutputForm.TABLE:
         rows = [{**row, "topics": _joined(row["topics"])} for row in rows]
     print_rows(rows, form)
 
 
 def describe(ctx: typer.Context, group: GroupName) -> None:
-    """Show the settings of a queue group, and what it has to do in each topic."""
+    """Show the settings of a queue group, and its message counts in each topic."""
     with connect_queue(ctx, group, instead=f"use `goqueue group describe {group}`") as client:
         show_queue_group(client, _get(client, group), current_call(ctx).output)
 
@@ -54,14 +54,14 @@ def configure(
     group: GroupName,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="A setting; may be repeated."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Setting to change; may be repeated."),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Take a setting back to its default; may be repeated."),
+        typer.Option(metavar="NAME", help="Setting to reset to its default; may be repeated."),
     ] = None,
 ) -> None:
-    """Change settings of a queue group, or make a new one; what is not named stays as it is."""
+    """Create a queue group, or change the given settings of one and keep the others."""
     changes = read_group_settings(config or [])
     instead = "a queue group needs another name"
     with connect_queue(ctx, group, instead=instead) as client:
@@ -84,7 +84,7 @@ def configure(
 def delete(
     ctx: typer.Context,
     group: GroupName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a queue group and all its delivery state; the messages stay in their topics."""
     with connect_queue(ctx, group, instead=f"use `goqueue group delete {group}`") as client:
@@ -94,7 +94,7 @@ def delete(
 def delete_queue_group(ctx: typer.Context, client: Client, group: str, *, yes: bool) -> None:
     left = client.groups.lag(group).lag
     noun = "message" if left == 1 else "messages"
-    question = f"Delete queue group {group}, which has {left:,} {noun} still to do,"
+    question = f"Delete queue group {group}, which has {left:,} unsettled {noun},"
     confirm(ctx, client, question, yes=yes)
     client.groups.delete(group)
     print(f"Group {group} is deleted.")
@@ -115,7 +115,7 @@ def show_queue_group(client: Client, found: QueueGroup, form: OutputForm) -> Non
 
 
 def counts(found: QueueStats) -> dict[str, int]:
-    """How many messages are in each state."""
+    """The number of messages in each state."""
     return {name: getattr(found, name) for name in STATES}
 
 
@@ -155,7 +155,7 @@ def _get(client: Client, group: str) -> QueueGroup:
 
 
 def _list_row(client: Client, name: str) -> dict[str, object]:
-    """A group that is deleted meanwhile is shown without figures."""
+    """The topics of a group and its unsettled messages; empty if it was deleted meanwhile."""
     found = find_group(client, name)
     if not isinstance(found, QueueGroup):
         return {"group": name, "topics": [], "to_do": None}

@@ -1,4 +1,4 @@
-"""`goqueue queue dead-letters` and `redrive`: look at dead letters and bring them back."""
+"""`goqueue queue dead-letters` and `redrive`: inspect and redrive dead letters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from goqueue.model.errors import InvalidRequest
 
 POLL_SECONDS = 0.2
 
-Topic = Annotated[str, typer.Argument(help="Topic whose dead letters are meant.")]
+Topic = Annotated[str, typer.Argument(help="Topic that the dead letters come from.")]
 JobId = Annotated[str, typer.Argument(help="Id of the redrive.")]
 
 
 def add_redrive_commands(app: typer.Typer) -> None:
-    """Dead letters belong to queues, so their commands do too."""
+    """Add the commands about dead letters to those of `goqueue queue`."""
     app.command("dead-letters")(dead_letters)
     app.command()(redrive)
     app.command()(redrives)
@@ -36,18 +36,20 @@ def add_redrive_commands(app: typer.Typer) -> None:
 def dead_letters(
     ctx: typer.Context,
     topic: Topic,
-    reason: Annotated[str | None, typer.Option(help="Only those that died of it.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group's.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only this reason.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only of this group.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Only with this key.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="2h|TIME", help="Only dead since then.")
+        str | None, typer.Option("--from", metavar="2h|TIME", help="Only dead-lettered since then.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="2h|TIME", help="Only dead before then.")
+        str | None, typer.Option(metavar="2h|TIME", help="Only dead-lettered before then.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="At most.")] = 20,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, help="Most to show.")
+    ] = 20,
 ) -> None:
-    """Show dead letters: why they died, and after how many attempts."""
+    """Show dead letters with the reason and the number of attempts."""
     wanted = LetterFilter(
         reason=reason,
         group=group,
@@ -60,7 +62,7 @@ def dead_letters(
     form = current_call(ctx).output
     letters = page.letters
     if not letters and form is OutputForm.TABLE:
-        print(f"Topic {topic} has no dead letters" + (" like that." if page.total else "."))
+        print(f"Topic {topic} has no dead letters" + (" that match." if page.total else "."))
     print_rows([_letter_row(one, form) for one in letters], form)
     if form is OutputForm.TABLE and page.total > len(letters) > 0:
         print(f"\n{len(letters):,} of {page.total:,}; -n shows more.")
@@ -69,33 +71,35 @@ def dead_letters(
 def redrive(
     ctx: typer.Context,
     topic: Topic,
-    reason: Annotated[str | None, typer.Option(help="Only those that died of it.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group's.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only this reason.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only of this group.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Only with this key.")] = None,
     header: Annotated[
         str | None, typer.Option(metavar="NAME[=VALUE]", help="Only with this header.")
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="2h|TIME", help="Only dead since then.")
+        str | None, typer.Option("--from", metavar="2h|TIME", help="Only dead-lettered since then.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="2h|TIME", help="Only dead before then.")
+        str | None, typer.Option(metavar="2h|TIME", help="Only dead-lettered before then.")
     ] = None,
     letter: Annotated[
         list[str] | None,
-        typer.Option(metavar="PARTITION:OFFSET", help="Only this one; may be repeated."),
+        typer.Option(metavar="PARTITION:OFFSET", help="Only this dead letter; may be repeated."),
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="At most.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Most to redrive.")
+    ] = None,
     rate: Annotated[int | None, typer.Option(min=1, help="Messages per second at most.")] = None,
     keep_copy: Annotated[
-        bool, typer.Option("--keep-copy", help="Leave them among the dead letters too.")
+        bool, typer.Option("--keep-copy", help="Keep the dead letters too.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Do not wait until the broker is done.")
+        bool, typer.Option("--detach", help="Return at once, without waiting for completion.")
     ] = False,
 ) -> None:
-    """Bring dead letters back to where they came from, with their attempts reset."""
+    """Move dead letters back to their source, with the number of attempts reset."""
     wanted = LetterFilter(
         reason=reason,
         group=group,
@@ -123,11 +127,11 @@ def redrive(
             job = _wait(client, job, found.matching)
     _print_job(job, form)
     if job.state == "failed":
-        raise InvalidRequest(f"Redrive {job.id} has failed: {job.problem}")
+        raise InvalidRequest(f"Redrive {job.id} failed: {job.problem}")
 
 
 def _print_nothing(topic: str, form: OutputForm) -> None:
-    """A topic without dead letters may have no dead-letter topic either, which is no error."""
+    """Treat a missing dead-letter topic as a topic without dead letters, not as an error."""
     if form is OutputForm.TABLE:
         print(f"Topic {topic} has no dead letters.")
     else:
@@ -140,30 +144,30 @@ def redrives(ctx: typer.Context, topic: Topic) -> None:
         jobs = client.dead_letters(topic).redrives()
     form = current_call(ctx).output
     if not jobs and form is OutputForm.TABLE:
-        print(f"Nothing of {topic} was redriven yet.")
+        print(f"There are no redrives of {topic} yet.")
     print_rows([_job_row(one) for one in jobs], form)
 
 
 def pause(ctx: typer.Context, topic: Topic, redrive_id: JobId) -> None:
-    """Let a redrive rest."""
+    """Pause a redrive."""
     with connect_http(ctx) as client:
         _print_job(client.dead_letters(topic).pause(redrive_id), current_call(ctx).output)
 
 
 def resume(ctx: typer.Context, topic: Topic, redrive_id: JobId) -> None:
-    """Let a redrive go on."""
+    """Resume a paused redrive."""
     with connect_http(ctx) as client:
         _print_job(client.dead_letters(topic).resume(redrive_id), current_call(ctx).output)
 
 
 def cancel(ctx: typer.Context, topic: Topic, redrive_id: JobId) -> None:
-    """End a redrive; what it has not brought back stays among the dead letters."""
+    """Cancel a redrive; messages not moved yet remain dead letters."""
     with connect_http(ctx) as client:
         _print_job(client.dead_letters(topic).cancel(redrive_id), current_call(ctx).output)
 
 
 def _wait(client: Client, job: Redrive, total: int) -> Redrive:
-    """Show how far the broker is; Ctrl-C leaves the job to it."""
+    """Show the progress until the redrive ends; after Ctrl-C the broker continues by itself."""
     box = client.dead_letters(job.topic)
     try:
         with progress(max(total, 1)) as tick:
@@ -181,7 +185,7 @@ def _print_job(job: Redrive, form: OutputForm) -> None:
         print_item(_job_row(job), form)
         return
     noun = "message" if job.moved == 1 else "messages"
-    print(f"Redrive {job.id} is {job.state}: {job.moved:,} {noun} brought back.")
+    print(f"Redrive {job.id} is {job.state}: {job.moved:,} {noun} moved back.")
 
 
 def _job_row(job: Redrive) -> dict[str, object]:
@@ -212,7 +216,7 @@ def _letter_row(letter: DeadLetter, form: OutputForm) -> dict[str, object]:
 
 
 def read_header_filter(text: str | None) -> tuple[str, str | None] | None:
-    """A header's name, and its value if one was given."""
+    """The name of a header, and its value if given."""
     if text is None:
         return None
     name, equals, value = text.partition("=")
@@ -220,10 +224,10 @@ def read_header_filter(text: str | None) -> tuple[str, str | None] | None:
 
 
 def read_moment_ms(text: str | None, *, now_ms: int) -> int | None:
-    """A duration before now, or a time; in milliseconds since 1970."""
+    """A time, or a duration before now, in milliseconds since 1970."""
     if text is None:
         return None
     position = read_position(text, now_ms=now_ms)
     if position.place is not Place.TIME:
-        raise InvalidRequest(f"{text!r} is no time; write one, or a duration before now.")
+        raise InvalidRequest(f"{text!r} is not a time; write one, or a duration before now.")
     return position.value

@@ -1,4 +1,4 @@
-"""`goqueue schedule`: look at messages that appear later, move them, take them back."""
+"""`goqueue schedule`: inspect, reschedule and cancel delayed messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ from goqueue.model.errors import GoQueueError, InvalidRequest
 
 CANCELS_MAX = 1000  # in one call
 
-app = typer.Typer(no_args_is_help=True, help="Look at messages that appear later.")
+app = typer.Typer(no_args_is_help=True, help="Inspect, reschedule and cancel delayed messages.")
 
 Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
 TopicOption = Annotated[str | None, typer.Option(help="Only messages of this topic.")]
 From = Annotated[
-    str | None, typer.Option("--from", metavar="TIME|2h", help="Due then or later; 2h from now.")
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME|2h",
+        help="Only those due at this time or later; 2h is two hours from now.",
+    ),
 ]
-Until = Annotated[str | None, typer.Option(metavar="TIME|2h", help="Due before then.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME|2h", help="Only those due before this time.")
+]
 
 
 @app.command("list")
@@ -35,9 +42,9 @@ def list_schedules(
     topic: TopicOption = None,
     from_: From = None,
     until: Until = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="At most.")] = 100,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Most to show.")] = 100,
 ) -> None:
-    """List what waits, the next to come first."""
+    """List scheduled messages, the earliest first."""
     with connect_http(ctx) as client:
         all_of_them = client.schedules.list_all(
             topic=topic,
@@ -47,7 +54,7 @@ def list_schedules(
         found = list(islice(all_of_them, count))
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
-        print("Nothing is scheduled; publish with a delay to see it here.")
+        print("Nothing is scheduled; `goqueue produce --delay` schedules messages.")
     rows = [
         {"id": one.id, "topic": one.topic, "deliver_at": show_time(one.deliver_at)} for one in found
     ]
@@ -56,7 +63,7 @@ def list_schedules(
 
 @app.command()
 def show(ctx: typer.Context, schedule_id: Id) -> None:
-    """Show one message that waits."""
+    """Show one scheduled message."""
     with connect_http(ctx) as client:
         found = client.schedules.get(schedule_id)
     print_item(_as_tree(found), current_call(ctx).output)
@@ -66,7 +73,7 @@ def show(ctx: typer.Context, schedule_id: Id) -> None:
 def count(
     ctx: typer.Context, topic: TopicOption = None, from_: From = None, until: Until = None
 ) -> None:
-    """Count what waits."""
+    """Count scheduled messages."""
     with connect_http(ctx) as client:
         found = client.schedules.count(
             topic=topic,
@@ -85,7 +92,7 @@ def cancel(
     ctx: typer.Context,
     schedule_ids: Annotated[list[str], typer.Argument(help="Ids of schedules.")],
 ) -> None:
-    """Let messages never appear; one that is on its way already cannot be taken back."""
+    """Cancel scheduled messages; a message whose delivery has begun cannot be cancelled."""
     refusals: list[GoQueueError] = []
     with connect_http(ctx) as client:
         announce(ctx, client)
@@ -106,12 +113,12 @@ def cancel(
 def reschedule(
     ctx: typer.Context,
     schedule_id: Id,
-    delay: Annotated[str | None, typer.Option(metavar="5m", help="So much later than now.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="At this time.")] = None,
+    delay: Annotated[str | None, typer.Option(metavar="5m", help="New delay from now.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="New delivery time.")] = None,
 ) -> None:
-    """Let a message appear at another time."""
+    """Change the delivery time of a scheduled message."""
     if (delay is None) == (at is None):
-        raise InvalidRequest("Say when: --delay 5m, or --at 2030-01-31T12:00:00Z.")
+        raise InvalidRequest("Give the new time: --delay 5m, or --at 2030-01-31T12:00:00Z.")
     with connect_http(ctx) as client:
         due_ms = client.schedules.reschedule(
             schedule_id,
@@ -129,7 +136,7 @@ def reschedule(
 
 @app.command()
 def stats(ctx: typer.Context) -> None:
-    """Show how much waits, what became of the rest, and how late it was."""
+    """Show how many messages wait, were delivered or cancelled, and how late they were."""
     import msgspec
 
     with connect_http(ctx) as client:
@@ -138,7 +145,7 @@ def stats(ctx: typer.Context) -> None:
 
 
 def read_due_ms(text: str | None, *, now_ms: int) -> int | None:
-    """A time, or a duration from now on: what is scheduled lies ahead."""
+    """A time, or a duration from now, since schedules are in the future."""
     if text is None:
         return None
     if not text.isdecimal():

@@ -1,4 +1,4 @@
-"""`goqueue schema`: register, look at, compare, configure and delete schemas."""
+"""`goqueue schema`: register, show, check, configure and delete schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goqueue.client.http import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.requests.schemas import Kind, Level
 from goqueue.model.errors import InvalidRequest, SchemaRefusal, SchemaRefused
 
-app = typer.Typer(no_args_is_help=True, help="Register and look after schemas of messages.")
+app = typer.Typer(no_args_is_help=True, help="Register, check and delete message schemas.")
 
 
 class KindName(enum.StrEnum):
@@ -61,7 +61,9 @@ Subject = Annotated[str, typer.Argument(help="Name of the subject, such as order
 File = Annotated[str, typer.Argument(help="File with the schema; - reads standard input.")]
 KindOption = Annotated[
     KindName | None,
-    typer.Option("--type", "-t", help="Its language; else by .avsc, .json or .proto, else avro."),
+    typer.Option(
+        "--type", "-t", help="Type of the schema; default by .avsc, .json or .proto, else avro."
+    ),
 ]
 References = Annotated[
     list[str] | None,
@@ -69,7 +71,7 @@ References = Annotated[
         "--reference",
         "-r",
         metavar="NAME=SUBJECT:VERSION",
-        help="A schema that this one refers to by NAME; may be repeated.",
+        help="Schema that this one refers to by NAME; may be repeated.",
     ),
 ]
 Version = Annotated[str, typer.Option("--version", "-v", help="A number, or latest.")]
@@ -83,10 +85,14 @@ def register(
     kind: KindOption = None,
     reference: References = None,
     normalize: Annotated[
-        bool, typer.Option("--normalize", help="Pay no heed to the order of what has none.")
+        bool,
+        typer.Option(
+            "--normalize",
+            help="Normalize the schema first, so that insignificant order does not matter.",
+        ),
     ] = False,
 ) -> None:
-    """Make a schema the newest version of a subject, unless it is one of its versions."""
+    """Register a schema as a new version of a subject, unless it is registered already."""
     with connect_http(ctx) as client:
         made = client.schemas.register(
             subject,
@@ -97,7 +103,7 @@ def register(
         )
     form = current_call(ctx).output
     if form is OutputForm.TABLE:
-        print(f"Subject {subject} has it as version {made.version}; its id is {made.id}.")
+        print(f"The schema is version {made.version} of subject {subject}; its id is {made.id}.")
     else:
         print_item(_row(made), form)
 
@@ -107,12 +113,14 @@ def get(
     ctx: typer.Context,
     subject: Annotated[str | None, typer.Argument(help="Name of the subject.")] = None,
     version: Version = "latest",
-    schema_id: Annotated[int | None, typer.Option("--id", min=0, help="By id instead.")] = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Also if it is deleted.")] = False,
+    schema_id: Annotated[
+        int | None, typer.Option("--id", min=0, help="Id of the schema, instead of a subject.")
+    ] = None,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted versions too.")] = False,
 ) -> None:
-    """Print a schema; as JSON or YAML also what is known about it."""
+    """Print a schema; with -o json or yaml, its metadata too."""
     if (subject is None) == (schema_id is None):
-        raise InvalidRequest("Name a subject, or give --id; one of the two.")
+        raise InvalidRequest("Give either a subject or --id.")
     with connect_http(ctx) as client:
         if schema_id is not None:
             found = client.schemas.get_by_id(schema_id)
@@ -128,16 +136,16 @@ def get(
 @app.command("list")
 def list_schemas(
     ctx: typer.Context,
-    prefix: Annotated[str, typer.Option(help="Only subjects that begin so.")] = "",
-    latest: Annotated[bool, typer.Option("--latest", help="Only newest versions.")] = False,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Also deleted versions.")] = False,
+    prefix: Annotated[str, typer.Option(help="Only subjects with this prefix.")] = "",
+    latest: Annotated[bool, typer.Option("--latest", help="Only the latest versions.")] = False,
+    deleted: Annotated[bool, typer.Option("--deleted", help="List deleted versions too.")] = False,
 ) -> None:
     """List the versions of all subjects."""
     with connect_http(ctx) as client:
         found = list(client.schemas.list_all(prefix=prefix, latest_only=latest, deleted=deleted))
     form = current_call(ctx).output
     if not found and form is OutputForm.TABLE:
-        print("There are no schemas here; add one with `goqueue schema register SUBJECT FILE`.")
+        print("There are no schemas yet; add one with `goqueue schema register SUBJECT FILE`.")
     rows = [_row(one) for one in found]
     print_rows([{**row, "deleted": one.is_deleted} for row, one in zip(rows, found, strict=True)]
                if deleted else rows, form)  # fmt: skip
@@ -152,10 +160,12 @@ def check(
     reference: References = None,
     version: Annotated[
         str | None,
-        typer.Option("--version", "-v", help="Compare with this one; else as registering would."),
+        typer.Option(
+            "--version", "-v", help="Check against this version; default as at registration."
+        ),
     ] = None,
 ) -> None:
-    """Say whether a schema could be registered; the exit code is 1 if it could not."""
+    """Check whether a schema is compatible with a subject; the exit code is 1 if not."""
     with connect_http(ctx) as client:
         messages = client.schemas.check(
             subject,
@@ -168,9 +178,9 @@ def check(
     if form is not OutputForm.TABLE:
         print_item({"subject": subject, "compatible": not messages, "messages": messages}, form)
     elif not messages:
-        print(f"It may follow what subject {subject} has.")
+        print(f"The schema is compatible with subject {subject}.")
     if messages:
-        detail = "\n".join([f"It may not follow what subject {subject} has:", *messages])
+        detail = "\n".join([f"The schema is not compatible with subject {subject}:", *messages])
         raise SchemaRefused(SchemaRefusal.INCOMPATIBLE, detail)
 
 
@@ -178,19 +188,21 @@ def check(
 def config(
     ctx: typer.Context,
     subject: Annotated[
-        str | None, typer.Argument(help="Name of the subject; else the whole registry.")
+        str | None, typer.Argument(help="Name of the subject; default the whole registry.")
     ] = None,
     level: Annotated[
-        LevelName | None, typer.Option(help="What versions must be able to do for others.")
+        LevelName | None, typer.Option(help="Compatibility required between versions.")
     ] = None,
     normalize: Annotated[
         bool | None, typer.Option(help="Whether to normalize schemas before they are compared.")
     ] = None,
-    unset: Annotated[bool, typer.Option("--unset", help="Take its settings away.")] = False,
+    unset: Annotated[
+        bool, typer.Option("--unset", help="Remove its settings, so that the defaults apply.")
+    ] = False,
 ) -> None:
-    """Show settings, or change them."""
+    """Show or change the settings of a subject or of the registry."""
     if unset and (level is not None or normalize is not None):
-        raise InvalidRequest("Either --unset, or new settings; not both.")
+        raise InvalidRequest("Give either --unset or new settings, not both.")
     with connect_http(ctx) as client:
         if unset:
             client.schemas.unset_config(subject)
@@ -207,13 +219,16 @@ def delete(
     ctx: typer.Context,
     subject: Subject,
     version: Annotated[
-        str | None, typer.Option("--version", "-v", help="Only this one; a number, or latest.")
+        str | None, typer.Option("--version", "-v", help="Only this version: a number, or latest.")
     ] = None,
     permanent: Annotated[
-        bool, typer.Option("--permanent", help="Forget for good what is deleted already.")
+        bool,
+        typer.Option(
+            "--permanent", help="Remove permanently; the versions must be deleted already."
+        ),
     ] = False,
 ) -> None:
-    """Delete a subject, or one version of it. Its ids can still be read until --permanent."""
+    """Delete a subject or one version of it; its ids remain readable until --permanent."""
     with connect_http(ctx) as client:
         announce(ctx, client)
         if version is None:
@@ -225,7 +240,7 @@ def delete(
         print_item({"subject": subject, "versions": numbers, "permanent": permanent}, form)
         return
     told = ", ".join(map(str, numbers)) or "none"
-    print(f"Subject {subject}, {'forgotten' if permanent else 'deleted'} versions: {told}.")
+    print(f"Subject {subject}, {'removed' if permanent else 'deleted'} versions: {told}.")
 
 
 def _read(file: str) -> str:

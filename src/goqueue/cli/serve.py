@@ -1,4 +1,4 @@
-"""`goqueue serve`: gather the settings and run a node."""
+"""`goqueue serve`: read the settings and run a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from goqueue.config import SETTINGS, load, render
 app = typer.Typer()
 
 Config: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Settings file, YAML; else GOQUEUE_CONFIG.")
+    Path | None, typer.Option(help="Settings file, YAML; default GOQUEUE_CONFIG.")
 ]
 Assignments: TypeAlias = Annotated[
     list[str] | None,
@@ -23,68 +23,81 @@ Shards: TypeAlias = Annotated[
     int,
     typer.Option(
         metavar="NUMBER",
-        help="Run so many nodes as processes of this machine, to use more of its cores.",
+        help="Run this many nodes as processes of this machine, to use more of its cores.",
     ),
 ]
 ReadyFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Written with the bound addresses, as JSON, once the node serves."),
+    typer.Option(help="File to write when the node is ready, with the bound addresses as JSON."),
 ]
 PrintConfig: TypeAlias = Annotated[
-    bool, typer.Option("--print-config", help="Print the settings and their sources, and exit.")
+    bool,
+    typer.Option(
+        "--print-config", help="Print the effective settings and their sources, and exit."
+    ),
 ]
 
-# Values stay text here: `load` checks them together with those of the file and the environment,
-# so that all problems are told at once.
-DataDir: TypeAlias = Annotated[str | None, typer.Option(help="Where the data is kept.")]
+# Values remain text here: `load` checks them together with the file and the environment, and
+# reports all problems together.
+DataDir: TypeAlias = Annotated[str | None, typer.Option(help="Folder of the data.")]
 ListenKafka: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the Kafka listener.")
 ]
 AdvertiseKafka: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address advertised to Kafka clients.")
 ]
 ListenHttp: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where HTTP clients connect.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the HTTP listener.")
 ]
 AdvertiseHttp: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients find the HTTP API.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address advertised to HTTP clients.")
 ]
 ListenRegistry: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where schema registry clients connect.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the schema registry listener.")
 ]
 ListenSqs: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients of SQS connect.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the SQS listener.")
 ]
 Peers: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="ID@HOST:PORT,...",
-        help="The first voters of a cluster, by node id and internal address.",
+        help="Initial voters of a new cluster: node ids and internal addresses.",
     ),
 ]
 Join: TypeAlias = Annotated[
-    bool, typer.Option("--join", help="Join the cluster that exists; never found a new one.")
+    bool, typer.Option("--join", help="Join an existing cluster; never form a new one.")
 ]
 SecretFile: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="The secret that the nodes of a cluster share."),
+    typer.Option(metavar="FILE", help="File with the secret that the nodes of a cluster share."),
 ]
 ListenInternal: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where the other nodes connect.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the listener for other nodes.")
 ]
 AdvertiseInternal: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="The address that other nodes are told.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address advertised to other nodes.")
 ]
 AllowUnauthenticated: TypeAlias = Annotated[
-    bool, typer.Option("--allow-unauthenticated", help="Let anybody who can connect use it.")
+    bool,
+    typer.Option(
+        "--allow-unauthenticated",
+        help="Allow listeners on other than loopback addresses without authentication.",
+    ),
 ]
-NodeId: TypeAlias = Annotated[str | None, typer.Option(metavar="NUMBER", help="Id of this broker.")]
+NodeId: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NUMBER", help="Id of this node, unique in its cluster.")
+]
 Fsync: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="every|interval|none", help="What an acknowledgement promises."),
+    typer.Option(
+        metavar="every|interval|none",
+        help="When writes are synced to disk: before each acknowledgement, at intervals, or never.",
+    ),
 ]
 LogLevel: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="debug|info|warning|error", help="How much is logged.")
+    str | None,
+    typer.Option(metavar="debug|info|warning|error", help="Least severe messages to log."),
 ]
 
 
@@ -112,7 +125,7 @@ def serve(
     ready_file: ReadyFile = None,
     print_config: PrintConfig = False,
 ) -> None:
-    """Run a broker until SIGTERM or SIGINT."""
+    """Run a node until SIGTERM or SIGINT."""
     flags = {
         "--data-dir": data_dir,
         "--listen-kafka": listen_kafka,
@@ -149,7 +162,7 @@ def serve(
 
 
 def _overrides(flags: dict[str, str | None], assignments: list[str]) -> dict[str, str]:
-    """What was typed, by flag or by the path of the setting."""
+    """The values given on the command line, by flag or by path of the setting."""
     overrides = {flag: text for flag, text in flags.items() if text is not None}
     for assignment in assignments:
         path, _, text = assignment.partition("=")
@@ -158,7 +171,7 @@ def _overrides(flags: dict[str, str | None], assignments: list[str]) -> dict[str
 
 
 def _arguments(config: Path | None, overrides: dict[str, str]) -> list[str]:
-    """The same words again, for a process that is to have the same settings."""
+    """The same options as arguments, for a process with the same settings."""
     words = [] if config is None else ["--config", str(config)]
     for name, text in overrides.items():
         path = next((path for path, one in SETTINGS.items() if one.about.flag == name), name)

@@ -1,4 +1,4 @@
-"""`goqueue config`: the brokers this user works with, as named contexts."""
+"""`goqueue config`: named contexts, each with the addresses of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from goqueue.cli.context import (
 )
 from goqueue.cli.output import print_rows
 
-app = typer.Typer(no_args_is_help=True, help="Keep named brokers and choose among them.")
+app = typer.Typer(no_args_is_help=True, help="Manage contexts: named brokers to choose from.")
 
 Name = Annotated[str, typer.Argument(help="Name of the context.")]
 
@@ -32,7 +32,7 @@ def view(ctx: typer.Context) -> None:
 
 @app.command()
 def get_contexts(ctx: typer.Context) -> None:
-    """List the contexts; the one in use is marked."""
+    """List the contexts; the current one is marked."""
     call = current_call(ctx)
     contexts = _load(call)
     rows = [
@@ -50,7 +50,7 @@ def get_contexts(ctx: typer.Context) -> None:
 
 @app.command()
 def use_context(ctx: typer.Context, name: Name) -> None:
-    """Use a context from now on."""
+    """Make a context the current one."""
     call = current_call(ctx)
     contexts = _load(call)
     contexts.get(name)
@@ -61,10 +61,10 @@ def use_context(ctx: typer.Context, name: Name) -> None:
 
 @app.command()
 def set_context(ctx: typer.Context, name: Name) -> None:
-    """Remember -b, --http and -o of this call under a name; the first one is used at once.
+    """Store -b, --http and -o of this call under a name; the first context becomes the current one.
 
-    One address is enough: the broker is asked for the other. An address that is given replaces
-    both, because the old one may be of another cluster.
+    One address is enough; commands request the other from the broker. A given address replaces
+    both, because the old ones may belong to another cluster.
     """
     call = current_call(ctx)
     contexts = _load(call)
@@ -79,7 +79,7 @@ def set_context(ctx: typer.Context, name: Name) -> None:
 
 @app.command()
 def delete_context(ctx: typer.Context, name: Name) -> None:
-    """Forget a context."""
+    """Delete a context."""
     call = current_call(ctx)
     contexts = _load(call)
     contexts.get(name)

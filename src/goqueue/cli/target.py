@@ -1,7 +1,7 @@
-"""The cluster that a command acts on: one, whichever of its addresses the user named.
+"""The cluster that a command acts on; exactly one, whichever addresses the user gave.
 
-A broker has an address for Kafka clients and one for HTTP, and commands use either. If only one is
-named, the broker is asked for the other; in any case both must belong to the same cluster.
+A broker has a Kafka address and an HTTP address, and a command may need either. If only one is
+given, the other is requested from the broker; both must belong to the same cluster (ADR 46).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from goqueue.model.errors import InvalidRequest
 if TYPE_CHECKING:
     from goqueue.client.http import Node
 
-# Somebody waits for the answer: a broker that restarts is worth a moment, a wrong address is not.
+# A user waits for the answer: long enough for a broker that restarts, short for a wrong address.
 HTTP_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
 _ASKING = ClientSettings(request_ms_max=5_000, retry_ms_max=5_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a command acts on, as it is shown to the user."""
+    """The cluster that a command acts on, as shown to the user."""
 
     cluster_id: str
     address: str
@@ -41,25 +41,25 @@ class Target:
 
 
 def kafka_address(ctx: typer.Context) -> str:
-    """Where Kafka clients connect: as named, else as the broker behind the HTTP address says."""
+    """The Kafka address: as given, else as reported by the broker at the HTTP address."""
     call = current_call(ctx)
     if not call.kafka_found:
         named = call.named
         if named.bootstrap is not None:
             call.kafka_found = named.bootstrap
         else:
-            assert named.http is not None, "a source names one of the two"
+            assert named.http is not None, "a source has one of the two"
             call.kafka_found = _ask_http(named.http)
     return call.kafka_found
 
 
 def http_address(ctx: typer.Context) -> str:
-    """Where the HTTP API is: as named, else as the broker behind the Kafka address says."""
+    """The HTTP address: as given, else as reported by the broker at the Kafka address."""
     call = current_call(ctx)
     if not call.http_found:
         named = call.named
         if named.bootstrap is None:
-            assert named.http is not None, "a source names one of the two"
+            assert named.http is not None, "a source has one of the two"
             call.http_found = named.http
         else:
             call.http_found = _ask_kafka(named.bootstrap, named.http)
@@ -67,7 +67,7 @@ def http_address(ctx: typer.Context) -> str:
 
 
 def target_of(ctx: typer.Context, client: LogClient | Client) -> Target:
-    """Which cluster `client` acts on."""
+    """The cluster that `client` acts on."""
     call = current_call(ctx)
     if isinstance(client, LogClient):
         if not client.cluster.cluster_id:
@@ -78,7 +78,7 @@ def target_of(ctx: typer.Context, client: LogClient | Client) -> Target:
 
 
 def confirm(ctx: typer.Context, client: LogClient | Client, question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed, unless `yes`, and say in any case on which cluster."""
+    """Ask for confirmation of a destructive command unless `yes`; always print the cluster."""
     if yes:
         announce(ctx, client)
     else:
@@ -86,7 +86,7 @@ def confirm(ctx: typer.Context, client: LogClient | Client, question: str, *, ye
 
 
 def announce(ctx: typer.Context, client: LogClient | Client) -> None:
-    """Say on standard error which cluster a command is about to change."""
+    """Print on standard error which cluster a command is about to change."""
     typer.echo(f"On {target_of(ctx, client)}:", err=True)
 
 
@@ -97,7 +97,7 @@ def bare(url: str) -> str:
 
 @contextmanager
 def no_broker(address: str, option: str, protocol: str = "") -> Iterator[None]:
-    """Turn the failure to reach a broker into what the user can do about it."""
+    """Turn a failure to reach a broker into an error that says what the user can do."""
     try:
         yield
     except Unreachable as error:
@@ -108,14 +108,14 @@ def no_broker(address: str, option: str, protocol: str = "") -> Iterator[None]:
 
 
 def _ask_kafka(bootstrap: str, http: str | None) -> str:
-    """The HTTP address of the cluster behind `bootstrap`, checked to be of that cluster."""
+    """The HTTP address of the cluster at `bootstrap`, after checking that it is of that cluster."""
     with no_broker(bootstrap, "-b"), LogClient(bootstrap, _ASKING) as client:
         try:
             found = http or _stated(find_http(client.cluster), bootstrap)
         except BrokerUnready as error:
             raise BrokerUnready(
-                f"The broker at {bootstrap} is not ready, so it cannot be asked for its HTTP "
-                f"address: {error} Name that address with --http HOST:PORT alone, usually port "
+                f"The broker at {bootstrap} is not ready, so it cannot report its HTTP "
+                f"address: {error} Give that address with --http HOST:PORT alone, usually port "
                 f"{HTTP_PORT_DEFAULT}."
             ) from error
         if not client.cluster.cluster_id:
@@ -126,8 +126,8 @@ def _ask_kafka(bootstrap: str, http: str | None) -> str:
             actual = api.node.version().cluster_id
     except Unreachable as error:
         raise Unreachable(
-            f"The broker at {bootstrap} has its HTTP API at {bare(found)}, where nobody answers "
-            "from here; name an address that can be reached with --http HOST:PORT, or set "
+            f"The broker at {bootstrap} reports its HTTP API at {bare(found)}, which does not "
+            "answer from here; give a reachable address with --http HOST:PORT, or set "
             "listeners.http_advertised of the broker."
         ) from error
     _check_same(expected, bootstrap, actual, found)
@@ -135,13 +135,13 @@ def _ask_kafka(bootstrap: str, http: str | None) -> str:
 
 
 def _ask_http(http: str) -> str:
-    """The Kafka addresses of the cluster behind an HTTP address, checked to be of that cluster."""
+    """The Kafka addresses of the cluster at an HTTP address, after the same check."""
     with no_broker(bare(http), "--http", "HTTP "), Client(http, HTTP_SETTINGS) as api:
         expected = api.node.version().cluster_id
         addresses = _kafka_addresses(api.cluster.nodes(), read_addresses(bare(http))[0])
     if not addresses:
         raise InvalidRequest(
-            f"The broker at {bare(http)} does not say where its Kafka listener is; name it with "
+            f"The broker at {bare(http)} does not report its Kafka address; give it with "
             "-b HOST:PORT."
         )
     found = ",".join(map(str, addresses))
@@ -159,8 +159,8 @@ def _kafka_addresses(nodes: list[Node], reached: Address) -> list[Address]:
 def _stated(address: Address | None, bootstrap: str) -> str:
     if address is None:
         raise InvalidRequest(
-            f"The broker at {bootstrap} does not say where its HTTP API is, which this command "
-            "uses; name it with --http HOST:PORT."
+            f"The broker at {bootstrap} does not report its HTTP address, which this command "
+            "uses; give it with --http HOST:PORT."
         )
     return str(address)
 
@@ -169,6 +169,6 @@ def _check_same(kafka_id: str, bootstrap: str, http_id: str, http: str) -> None:
     if kafka_id != http_id:
         raise InvalidRequest(
             f"{bootstrap} (Kafka) belongs to cluster {kafka_id or 'unknown'}, {bare(http)} (HTTP) "
-            f"to cluster {http_id or 'unknown'}. Nothing was done; name one of the two, and the "
-            "other is found."
+            f"to cluster {http_id or 'unknown'}. Nothing was done; give only one of the two, and "
+            "the other is found."
         )

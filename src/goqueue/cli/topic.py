@@ -1,4 +1,4 @@
-"""`goqueue topic`: create, look at and change topics."""
+"""`goqueue topic`: create, inspect, change and delete topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goqueue.client.topics import BROKER_DEFAULT
 from goqueue.model.errors import InvalidRequest, TopicExists
 from goqueue.setting_kinds import DURATION, INT64_MAX, SIZE, Number, Unit
 
-app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, inspect, change and delete topics.")
 
 Name = Annotated[str, typer.Argument(help="Name of the topic.")]
 Config = Annotated[
@@ -34,7 +34,7 @@ Config = Annotated[
 def list_topics(
     ctx: typer.Context,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also topics the broker keeps for itself.")
+        bool, typer.Option("--internal", help="List internal topics of the broker too.")
     ] = False,
 ) -> None:
     """List the topics."""
@@ -61,14 +61,20 @@ def create(
     topic: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; else the broker's default."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Number of partitions; default that of the broker."
+        ),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each; else the broker's default.")
+        int | None,
+        typer.Option(min=1, help="Replicas of each partition; default that of the broker."),
     ] = None,
     config: Config = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic that exists as it is.")
+        bool,
+        typer.Option(
+            "--if-not-exists", help="Do not fail if the topic exists; leave it unchanged."
+        ),
     ] = False,
 ) -> None:
     """Create a topic."""
@@ -83,7 +89,7 @@ def create(
         except TopicExists:
             if not if_not_exists:
                 raise
-            print(f"Topic {topic} exists already and stays as it is.")
+            print(f"Topic {topic} already exists and is unchanged.")
             return
         count = len(client.topics.view(topic).partitions)
     print(f"Topic {topic} is created, with {_counted(count, 'partition')}.")
@@ -91,7 +97,7 @@ def create(
 
 @app.command()
 def describe(ctx: typer.Context, topic: Name) -> None:
-    """Show a topic: its partitions with offsets and sizes, and its settings with their source."""
+    """Show a topic: partitions with offsets and sizes, and settings with their sources."""
     with connect(ctx) as client:
         found = client.topics.describe(topic)
     form = current_call(ctx).output
@@ -111,7 +117,7 @@ def configure(
     config: Config = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Take a setting back to its default; may be repeated."),
+        typer.Option(metavar="NAME", help="Setting to reset to its default; may be repeated."),
     ] = None,
 ) -> None:
     """Change settings of a topic."""
@@ -129,20 +135,20 @@ def grow(
     ctx: typer.Context,
     topic: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="How many there shall be in all.")
+        int, typer.Option("--partitions", "-p", min=1, help="New total number of partitions.")
     ],
 ) -> None:
-    """Add partitions to a topic. Keys may move to other partitions."""
+    """Add partitions to a topic; new records of a key may go to another partition than before."""
     with connect(ctx) as client:
         client.topics.grow(topic, partition_count=partitions)
-    print(f"Topic {topic} has {_counted(partitions, 'partition')} now.")
+    print(f"Topic {topic} now has {_counted(partitions, 'partition')}.")
 
 
 @app.command()
 def delete(
     ctx: typer.Context,
     topic: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a topic and all its records."""
     with connect(ctx) as client:
@@ -154,7 +160,7 @@ def delete(
 
 
 def read_settings(assignments: Iterable[str]) -> dict[str, str]:
-    """Settings by the name the broker knows, with durations and sizes as plain numbers."""
+    """Settings by their name in the broker, with durations and sizes as plain numbers."""
     settings = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -180,7 +186,7 @@ def _plain(name: str, value: str) -> str:
     try:
         return str(Number(unit, 0, INT64_MAX, has_limit=False).read(value))
     except ValueError:
-        return value  # the broker knows best what is wrong with it
+        return value  # the broker reports what is wrong with it
 
 
 def _headline(found: TopicDescription) -> str:
@@ -224,7 +230,7 @@ def _partition_row(each: PartitionDescription, *, is_for_people: bool) -> dict[s
 
 
 def _setting_rows(found: TopicDescription) -> list[Mapping[str, object]]:
-    """Settings of the topic's own first: they are what one looks for."""
+    """Sort the settings, those set on the topic itself first."""
     entries = sorted(
         found.settings, key=lambda each: (each.source is not ConfigSource.TOPIC, each.name)
     )

@@ -1,4 +1,4 @@
-"""`goqueue txn`: look at transactions, and abort one that holds others up."""
+"""`goqueue txn`: inspect transactions, and abort one that blocks consumers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from goqueue.client import LogClient, OpenTransaction, TransactionDescription
 from goqueue.model.errors import InvalidRequest, InvalidTransactionState
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at transactions, and abort one that holds others up."
+    no_args_is_help=True, help="Inspect transactions, and abort one that blocks consumers."
 )
 
-# As long as a transaction may take by default: a younger one may yet be ended by its coordinator.
+# The default timeout of transactions; the coordinator may still end a younger one by itself.
 HANGING_AGE_MS = 15 * 60 * 1000
 
 Age = Annotated[
@@ -39,13 +39,14 @@ def list_transactions(
     ] = None,
     older_than: Age = None,
     pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only ids that match as a whole.")
+        str | None,
+        typer.Option(metavar="REGEX", help="Only ids that match this expression as a whole."),
     ] = None,
     hanging: Annotated[
         bool,
         typer.Option(
             "--hanging",
-            help="Instead, transactions open in a partition that no coordinator will end.",
+            help="List hanging transactions: open in a partition, but without a coordinator.",
         ),
     ] = False,
 ) -> None:
@@ -53,7 +54,7 @@ def list_transactions(
     older_than_ms = None if older_than is None else read_duration_ms(older_than)
     if hanging:
         if state or producer_id or pattern:
-            raise InvalidRequest("--hanging goes with --older-than alone.")
+            raise InvalidRequest("--hanging can be combined with --older-than only.")
         _list_hanging(ctx, HANGING_AGE_MS if older_than_ms is None else older_than_ms)
         return
     with connect(ctx) as client:
@@ -65,7 +66,7 @@ def list_transactions(
         )
     call = current_call(ctx)
     if not found and call.output is OutputForm.TABLE:
-        print("There are no such transactions.")
+        print("No transaction matches.")
     rows = [
         {
             "transaction": each.transactional_id,
@@ -99,21 +100,20 @@ def abort(
     transactional_id: Annotated[
         str | None, typer.Argument(help="The producer's transactional id.")
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="Of a hanging transaction: the topic it is open in.")
-    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of a hanging transaction.")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="... the partition.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Partition of a hanging transaction."),
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option(min=0, help="... and its first offset there.")
+        int | None, typer.Option(min=0, help="First offset of a hanging transaction.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Abort an open transaction. Its producer is fenced: it must begin anew.
+    """Abort an open transaction and fence its producer, which must initialize again.
 
-    A hanging transaction (see `list --hanging`) has no coordinator any more, and is aborted in its
-    partition: give --topic, --partition and --start-offset in place of an id.
+    A hanging transaction (see `list --hanging`) has no coordinator and is aborted in its partition:
+    give --topic, --partition and --start-offset instead of an id.
     """
     with connect(ctx) as client:
         if transactional_id is not None:
@@ -136,7 +136,7 @@ def _list_hanging(ctx: typer.Context, idle_ms_min: int) -> None:
         found = client.transactions.hanging(idle_ms_min=idle_ms_min, now_ms=now_ms())
     call = current_call(ctx)
     if not found and call.output is OutputForm.TABLE:
-        print("No transaction hangs.")
+        print("There are no hanging transactions.")
     print_rows([_hanging_row(each) for each in found], call.output)
 
 
@@ -168,8 +168,8 @@ def _abort_hanging(
     ]
     if not found:
         raise InvalidTransactionState(
-            f"No transaction that begins at offset {start_offset} is open in {place[0]}; "
-            "`goqueue txn list --hanging` shows where they begin."
+            f"No open transaction begins at offset {start_offset} of {place[0]}; "
+            "`goqueue txn list --hanging` shows their first offsets."
         )
     question = f"Abort the transaction of producer {found[0].producer_id} in {place[0]}"
     confirm(ctx, client, question, yes=is_sure)

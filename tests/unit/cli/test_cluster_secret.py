@@ -26,7 +26,7 @@ def test_a_secret_is_written_once(
     assert path.read_text().strip() not in first
     before = path.read_text()
     assert run(monkeypatch, "cluster", "secret", "--file", str(path)) == 0
-    assert "stays as it is" in capsys.readouterr().out
+    assert "is unchanged" in capsys.readouterr().out
     assert path.read_text() == before
     assert run(monkeypatch, "cluster", "secret", "--file", str(tmp_path / "no" / "secret")) != 0
     assert "cannot be written" in capsys.readouterr().err

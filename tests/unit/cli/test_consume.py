@@ -61,5 +61,5 @@ def test_a_template_fills_in_what_kcat_would() -> None:
 
 @pytest.mark.parametrize("template", ["%z", r"\q", "50%"])
 def test_letters_without_a_meaning_are_refused(template: str) -> None:
-    with pytest.raises(InvalidRequest, match="means nothing"):
+    with pytest.raises(InvalidRequest, match="is unknown in a template"):
         compile_template(template)

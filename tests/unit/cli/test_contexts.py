@@ -88,7 +88,7 @@ def test_options_are_taken_before_and_after_the_command(shell: Shell) -> None:
 @pytest.mark.parametrize("command", ["use-context", "delete-context"])
 def test_an_unknown_context_is_refused_by_name(shell: Shell, command: str) -> None:
     shell("set-context", "here")
-    with pytest.raises(InvalidRequest, match="no context 'hree'; there are: here"):
+    with pytest.raises(InvalidRequest, match="no context 'hree'; existing contexts: here"):
         shell(command, "hree")
 
 

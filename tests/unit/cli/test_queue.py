@@ -38,7 +38,9 @@ def test_settings_of_a_group_are_durations_numbers_words_and_yes_or_no() -> None
 def test_places_are_pairs_of_numbers() -> None:
     assert read_places(["0:42", "3:0"], "--offset") == [(0, 42), (3, 0)]
     for text in ("42", "a:1", "1:", ":1", "1:-1"):
-        with pytest.raises(InvalidRequest, match=r"--offset .* is not PARTITION:OFFSET"):
+        with pytest.raises(
+            InvalidRequest, match=r"--offset .* is not valid; write PARTITION:OFFSET"
+        ):
             read_places([text], "--offset")
 
 
@@ -56,9 +58,9 @@ def test_a_schedule_is_looked_for_ahead_and_a_dead_letter_in_the_past() -> None:
     assert read_due_ms(None, now_ms=NOW_MS) is None
     assert read_moment_ms("10s", now_ms=NOW_MS) == NOW_MS - 10_000
     assert read_moment_ms("1970-01-01T00:00:01Z", now_ms=NOW_MS) == 1000
-    with pytest.raises(InvalidRequest, match="is no time"):
+    with pytest.raises(InvalidRequest, match="is not a time"):
         read_due_ms("tomorrow", now_ms=NOW_MS)
-    with pytest.raises(InvalidRequest, match="is no time"):
+    with pytest.raises(InvalidRequest, match="is not a time"):
         read_moment_ms("earliest", now_ms=NOW_MS)
 
 

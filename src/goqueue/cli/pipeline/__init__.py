@@ -1,7 +1,7 @@
-"""`goqueue pipeline`: jobs on whole topics, with Spark: archive, replay, compact and so on.
+"""`goqueue pipeline`: Spark jobs on whole topics, such as archive, replay and compact.
 
-One file for each pipeline. A command joins its group when its file is imported, so the order of the
-imports is that of the help and of `pipeline list`.
+Each pipeline is one file. A command is registered when its file is imported, so the order of the
+imports is the order of the help and of `pipeline list`.
 """
 
 # isort: off

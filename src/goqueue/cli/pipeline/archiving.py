@@ -18,17 +18,21 @@ def archive(
     topics: Annotated[list[str], typer.Argument(help="Topics to archive.")],
     to: Folder,
     layout: Annotated[
-        Literal["time", "partition"], typer.Option(help="Folders by date and hour, or partition.")
+        Literal["time", "partition"],
+        typer.Option(help="Layout of folders: by date and hour, or by partition."),
     ] = "time",
     task_records: Annotated[
-        int | None, typer.Option(min=1, help="Records of one task at most; else by size.")
+        int | None, typer.Option(min=1, help="Most records per task; default by size.")
     ] = None,
     accept_loss: AcceptLoss = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Read the archive again.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read the archive again and compare it with its manifests."),
+    ] = False,
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Append what is new in topics to an archive of Parquet files."""
+    """Append new records of topics to an archive of Parquet files."""
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark import pipelines
 

@@ -1,4 +1,4 @@
-"""The two groups of commands, and the pipelines that there are."""
+"""The two command groups, and the list of pipelines."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import typer
 from goqueue.cli.context import current_call
 from goqueue.cli.output import print_rows
 
-app = typer.Typer(no_args_is_help=True, help="Run jobs on whole topics, with Spark.")
-run = typer.Typer(no_args_is_help=True, help="Run a pipeline; each can run twice without harm.")
+app = typer.Typer(no_args_is_help=True, help="Run Spark jobs on whole topics.")
+run = typer.Typer(no_args_is_help=True, help="Run a pipeline; all pipelines are idempotent.")
 app.add_typer(run, name="run")
 
 PIPELINES = {
-    "archive": "topics into Parquet files; goes on where it ended",
-    "verify": "an archive against its manifests: every file, count and checksum",
-    "replay": "an archive, or a range of a topic, back into a topic",
-    "compact": "the latest record of each key, as an archive of its own",
-    "redistribute": "a topic into one with more partitions, in the order of each key",
-    "typed": "a topic, or an archive, as a table with the columns of its schema",
-    "deadletters": "dead letters by reason, key, time and source; bring some back",
-    "lag": "how far groups are behind, kept over time, and where it leads",
+    "archive": "appends new records of topics to Parquet files",
+    "verify": "checks every file, count and checksum of an archive",
+    "replay": "writes an archive, or a range of a topic, into a topic",
+    "compact": "writes the latest record of each key as an archive",
+    "redistribute": "copies a topic into one with more partitions, keeping the order of each key",
+    "typed": "writes a topic, or an archive, as a table with the columns of its schema",
+    "deadletters": "counts dead letters by reason, key, time and source; redrives some",
+    "lag": "records the lag of groups over time, and its trend",
 }
 
 

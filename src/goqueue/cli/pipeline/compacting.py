@@ -16,10 +16,13 @@ from goqueue.cli.target import kafka_address
 def compact(
     ctx: typer.Context,
     to: Folder,
-    topic: Annotated[str | None, typer.Option(help="What to compact.")] = None,
-    archive: Annotated[str | None, typer.Option(metavar="FOLDER", help="Or an archive.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic to compact.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Archive to compact instead of a topic.")
+    ] = None,
     drop_tombstones: Annotated[
-        bool, typer.Option("--drop-tombstones", help="Leave out keys that were deleted.")
+        bool,
+        typer.Option("--drop-tombstones", help="Omit keys whose latest record is a tombstone."),
     ] = False,
     keep_keyless: Annotated[
         bool, typer.Option("--keep-keyless", help="Keep all records without a key.")
@@ -28,7 +31,7 @@ def compact(
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Keep the latest record of each key, as a snapshot in a folder of its own."""
+    """Write the latest record of each key as a snapshot into a folder of its own."""
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark import pipelines
 

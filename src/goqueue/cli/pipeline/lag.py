@@ -20,14 +20,14 @@ def lag(
     ctx: typer.Context,
     to: Folder,
     group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="Only this; may be repeated.")
+        list[str] | None, typer.Option("--group", "-g", help="Only this group; may be repeated.")
     ] = None,
-    window: Annotated[str, typer.Option(help="Rates are taken over so long.")] = "1h",
+    window: Annotated[str, typer.Option(help="Period over which rates are computed.")] = "1h",
     bound: Annotated[
-        int | None, typer.Option(min=1, help="Tell when the lag reaches so many records.")
+        int | None, typer.Option(min=1, help="Estimate when the lag reaches this many records.")
     ] = None,
 ) -> None:
-    """Add the lag of now to its history, and tell where it leads. Needs no Spark session."""
+    """Add the current lag to its history, and show the trend. Needs no Spark session."""
     need_spark()
     from goqueue.spark import pipelines
 

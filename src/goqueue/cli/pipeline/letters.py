@@ -19,9 +19,9 @@ from goqueue.cli.target import kafka_address
 @run.command()
 def deadletters(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic whose dead letters are meant.")],
+    topic: Annotated[str, typer.Argument(help="Topic that the dead letters come from.")],
     dead_letter_topic: Annotated[
-        str | None, typer.Option(help="Where they lie; else TOPIC.dlq.")
+        str | None, typer.Option(help="Dead-letter topic; default TOPIC.dlq.")
     ] = None,
     by: Annotated[
         list[str] | None,
@@ -29,19 +29,21 @@ def deadletters(
     ] = None,
     where: Where = None,
     save: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Keep the tables for the report.")
+        str | None, typer.Option(metavar="FOLDER", help="Save the tables for the report.")
     ] = None,
     redrive: Annotated[
-        bool, typer.Option("--redrive", help="Bring the selected letters back.")
+        bool, typer.Option("--redrive", help="Redrive the selected dead letters.")
     ] = False,
     keep_copy: Annotated[
-        bool, typer.Option("--keep-copy", help="Leave them among the dead letters too.")
+        bool, typer.Option("--keep-copy", help="Keep the dead letters too.")
     ] = False,
-    rate: Annotated[int | None, typer.Option(min=1, help="Letters per second at most.")] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1, help="Most dead letters to redrive per second.")
+    ] = None,
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Count dead letters, and bring a selection of them back."""
+    """Count dead letters, and redrive a selection of them."""
     lying_in = dead_letter_topic or f"{topic}.dlq"
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark.pipelines import Selection, letters, select
@@ -100,4 +102,4 @@ def _print_triage(ctx: typer.Context, counted: object, moved: object) -> None:
         print_rows(rows, form)
         print()
     if isinstance(moved, RedriveResult):
-        print(f"{moved.moved:,} of {moved.selected:,} letters are brought back.")
+        print(f"{moved.moved:,} of {moved.selected:,} dead letters are redriven.")

@@ -16,19 +16,22 @@ from goqueue.cli.target import http_address, kafka_address
 def redistribute(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="Topic to read.")],
-    target: Annotated[str, typer.Argument(help="Topic to write; made if it is not there.")],
+    target: Annotated[str, typer.Argument(help="Topic to write; created if it does not exist.")],
     state: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Where to note how far it is; its own.")
+        str, typer.Option(metavar="FOLDER", help="Folder for the progress, used by this job only.")
     ],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Of a target that is made.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, help="Partitions of the target, if it is created."
+        ),
     ] = None,
     mark: Mark = False,
     no_verify: NoVerify = False,
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Copy what is new in a topic into another, keys where its clients look for them."""
+    """Copy new records of a topic into another, partitioned by key as its producers do."""
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark import pipelines
 

@@ -24,13 +24,18 @@ def replay(
     ctx: typer.Context,
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic to write to.")],
     run_id: Annotated[
-        str, typer.Option("--run", metavar="NAME", help="Name of the run; the same goes on.")
+        str,
+        typer.Option("--run", metavar="NAME", help="Name of the run; the same name continues it."),
     ],
-    archive: Annotated[str | None, typer.Option(metavar="FOLDER", help="What to replay.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Or a topic, as it is now.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Archive to replay.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Topic to replay, as it is now, instead of an archive.")
+    ] = None,
     state: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Where to note how far it is; else in the archive."),
+        typer.Option(metavar="FOLDER", help="Folder for the progress; default in the archive."),
     ] = None,
     from_: From = None,
     until: Until = None,
@@ -38,19 +43,21 @@ def replay(
         list[str] | None, typer.Option("--key", "-k", help="Only this key; may be repeated.")
     ] = None,
     header: Annotated[
-        str | None, typer.Option(metavar="NAME[=VALUE]", help="Only with this header.")
+        str | None, typer.Option(metavar="NAME[=VALUE]", help="Only records with this header.")
     ] = None,
     where: Where = None,
-    keep_timestamps: Annotated[bool, typer.Option(help="Or write them with the time now.")] = True,
+    keep_timestamps: Annotated[
+        bool, typer.Option(help="Keep the original timestamps, or write the current time.")
+    ] = True,
     partitioning: Annotated[
-        Literal["key", "same"], typer.Option(help="By key, or as in the source.")
+        Literal["key", "same"], typer.Option(help="Choose partitions by key, or as in the source.")
     ] = "key",
     mark: Mark = False,
     no_verify: NoVerify = False,
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Replay an archive, or a topic, into a topic, and verify counts and checksums there."""
+    """Replay an archive or a topic into a topic, and verify counts and checksums there."""
     selection = _selection(from_, until, key, header, where)
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark import pipelines
@@ -109,7 +116,7 @@ def _selection(
 
 
 def _start(from_: str | None) -> Start | None:
-    """Where the broker begins to read; the exact moment is looked at later."""
+    """Where reading starts; the exact time is filtered later."""
     from goqueue.spark.options import EARLIEST, Start
 
     if from_ is None:

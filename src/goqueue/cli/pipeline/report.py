@@ -15,19 +15,21 @@ from goqueue.cli.pipeline.session import need_spark, print_result
 @app.command()
 def report(
     ctx: typer.Context,
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Page to write.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="HTML file to write.")],
     archive: Annotated[
-        list[str] | None, typer.Option(metavar="FOLDER", help="An archive; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Archive to include; may be repeated."),
     ] = None,
     lag: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="What `run lag` has written.")
+        str | None, typer.Option(metavar="FOLDER", help="Folder written by `run lag`.")
     ] = None,
     dead_letters: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="What `run deadletters --save` has.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder written by `run deadletters --save`."),
     ] = None,
-    bound: Annotated[int | None, typer.Option(min=1, help="Lag to warn of.")] = None,
+    bound: Annotated[int | None, typer.Option(min=1, help="Lag at which to warn.")] = None,
 ) -> None:
-    """Write one HTML page of what was archived, how late, dead letters and lag."""
+    """Write an HTML page on archived records, their delay, dead letters and lag."""
     need_spark()
     from goqueue.spark import pipelines
 

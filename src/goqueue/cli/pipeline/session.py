@@ -1,4 +1,4 @@
-"""What the commands share: a session of Spark that ends with them, a bar, and the answer."""
+"""What the commands share: a Spark session, a progress bar, and the output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from goqueue.model.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_STEPS = 1000  # of a bar
+_STEPS = 1000  # of the progress bar
 Tick = Callable[[int, int], object]
 
 
 @contextmanager
 def spark_session(master: str, conf: list[str] | None) -> Iterator[tuple[SparkSession, Tick]]:
-    """A session and a bar; both end with the command, unless the session was there before."""
+    """Open a session and a progress bar; an existing session is used and not stopped."""
     settings = _settings(conf or [])
     need_spark()
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def _settings(conf: list[str]) -> dict[str, str]:
     for text in conf:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith("spark."):
-            raise InvalidRequest(f"--conf {text!r} is no setting of Spark; write spark.NAME=VALUE.")
+            raise InvalidRequest(f"--conf {text!r} is not a Spark setting; write spark.NAME=VALUE.")
         settings[name] = value
     return settings
 

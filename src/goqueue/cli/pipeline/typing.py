@@ -18,32 +18,44 @@ def typed(
     ctx: typer.Context,
     to: Folder,
     topic: Annotated[
-        str | None, typer.Argument(help="Topic to read, of the broker or of the archive.")
+        str | None, typer.Argument(help="Topic to read, from the broker or from the archive.")
     ] = None,
-    archive: Annotated[str | None, typer.Option(metavar="FOLDER", help="Or an archive.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Archive to read instead of the broker.")
+    ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Schema registry; else that of the broker's HTTP API."),
+        typer.Option(metavar="URL", help="Schema registry; default that of the broker."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Of the values; else TOPIC-value.")] = None,
-    schema_version: Annotated[int | None, typer.Option(min=1, help="Else the latest.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Subject of the values; default TOPIC-value.")
+    ] = None,
+    schema_version: Annotated[
+        int | None, typer.Option(min=1, help="Schema version of the values; default the latest.")
+    ] = None,
     message: Annotated[
-        str | None, typer.Option(help="Of a Protobuf file with several; else the first.")
+        str | None, typer.Option(help="Message type of a Protobuf schema; default the first.")
     ] = None,
-    key: Annotated[bool, typer.Option("--key", help="Type the keys too.")] = False,
-    key_subject: Annotated[str | None, typer.Option(help="Of the keys; else TOPIC-key.")] = None,
-    key_schema_version: Annotated[int | None, typer.Option(min=1, help="Else the latest.")] = None,
+    key: Annotated[bool, typer.Option("--key", help="Decode the keys by a schema too.")] = False,
+    key_subject: Annotated[
+        str | None, typer.Option(help="Subject of the keys; default TOPIC-key.")
+    ] = None,
+    key_schema_version: Annotated[
+        int | None, typer.Option(min=1, help="Schema version of the keys; default the latest.")
+    ] = None,
     task_records: Annotated[
-        int | None, typer.Option(min=1, help="Records of one task at most; else by size.")
+        int | None, typer.Option(min=1, help="Most records per task; default by size.")
     ] = None,
     accept_loss: AcceptLoss = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Read the table again.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the table again to verify it.")
+    ] = False,
     master: Master = "local[*]",
     conf: Conf = None,
 ) -> None:
-    """Append what is new in a topic, or in an archive, to a typed table of Parquet files."""
+    """Append new records of a topic or an archive to a typed table of Parquet files."""
     if topic is None and archive is None:
-        raise InvalidRequest("Name a topic, or an archive with --archive.")
+        raise InvalidRequest("Give a topic, or an archive with --archive.")
     with spark_session(master, conf) as (spark, tick):
         from goqueue.spark import pipelines
 
@@ -88,6 +100,6 @@ def typed(
 
 
 def registry_beside(http: str) -> str:
-    """The registry that every broker has under its HTTP API."""
+    """The URL of the schema registry that every broker serves under its HTTP API."""
     address = http if http.startswith(("http://", "https://")) else f"http://{http}"
     return f"{address.rstrip('/')}/registry"

@@ -40,14 +40,14 @@ def test_every_pipeline_that_is_listed_can_be_run(
         (("run", "archive", "a", "--to", "x", "--conf", "memory=1g"), "write spark.NAME=VALUE"),
         (
             ("run", "replay", "--topic", "a", "--to", "b", "--run", "r", "--from", "soon"),
-            "'soon' is no place",
+            "'soon' is not a position",
         ),
         (
             ("run", "replay", "--topic", "a", "--to", "b", "--run", "r", "--from", "7"),
-            "'7' is no time",
+            "'7' is not a time",
         ),
         (("run", "lag", "--to", "x", "--window", "long"), "long"),
-        (("run", "typed", "--to", "x"), "Name a topic, or an archive"),
+        (("run", "typed", "--to", "x"), "Give a topic, or an archive"),
         (("report", "--to", "x.html", "--archive", "no-such-folder"), "holds no archive"),
     ],
 )
