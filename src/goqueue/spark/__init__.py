@@ -1,12 +1,12 @@
-"""Topics as tables and streams of Spark.
+"""Topics as Spark tables and streams.
 
     import goqueue.spark
 
     spark = goqueue.spark.session()
     spark.read.format("goqueue").option("subscribe", "orders").load()
 
-It depends on the client and on the decoder of batches, and on nothing inside the broker. Spark is
-an extra: `pip install goqueue[spark]`.
+Depends on the client and on the batch decoder, and on nothing inside the broker. Spark is an extra:
+`pip install goqueue[spark]`.
 """
 
 from goqueue.spark.predicates import ranges, read_where

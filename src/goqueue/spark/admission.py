@@ -1,7 +1,7 @@
-"""How much of what is waiting a micro-batch takes.
+"""Limits on how much of the backlog a micro-batch takes.
 
-Partitions share a limit in proportion to what each has waiting, so that all of them reach their
-ends together and none is left behind.
+Partitions share a limit in proportion to their backlog, so that all of them reach their ends
+together and none falls behind.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Counts = Mapping[TopicPartition, int]
 
 
 def share(waiting: Counts, limit: int) -> dict[TopicPartition, int]:
-    """At most `limit` records of those that wait; all of them when they are fewer."""
+    """Take at most `limit` waiting records; all of them when there are fewer."""
     total = sum(waiting.values())
     if total <= limit:
         return dict(waiting)
     shares = {one: count * limit // total for one, count in waiting.items()}
-    # What rounding has left goes to those that it has cost most.
+    # Rounding leftovers go to the partitions that lost most by rounding.
     left = limit - sum(shares.values())
     by_loss = sorted(waiting, key=lambda one: (-(waiting[one] * limit % total), one))
     for one in by_loss[:left]:
@@ -31,7 +31,7 @@ def share(waiting: Counts, limit: int) -> dict[TopicPartition, int]:
 def share_bytes(
     waiting: Counts, sizes: Mapping[TopicPartition, float], limit_bytes: int
 ) -> dict[TopicPartition, int]:
-    """About `limit_bytes` of what waits, by the mean size of records; one record at least."""
+    """Take about `limit_bytes` of waiting records, by their mean size; at least one record."""
     total = sum(count * sizes.get(one, 0.0) for one, count in waiting.items())
     if total <= limit_bytes:
         return dict(waiting)
@@ -40,14 +40,14 @@ def share_bytes(
 
 @dataclass(slots=True)
 class MinimumWait:
-    """Holds a micro-batch back until enough is waiting, or it has waited long enough."""
+    """Delays a micro-batch until enough records are waiting or the maximum delay has passed."""
 
     records_min: int
     delay_ms_max: int
-    _last_ms: float | None = None  # None: there was no batch in this run
+    _last_ms: float | None = None  # None: no batch in this run yet
 
     def is_over(self, waiting: int, now_ms: float) -> bool:
-        """Whether a batch of so many records goes now; what is read first waits for nothing."""
+        """Return whether a batch of this many records starts now; the first batch never waits."""
         is_late = self._last_ms is None or now_ms - self._last_ms >= self.delay_ms_max
         if not is_late and waiting < self.records_min:
             return False

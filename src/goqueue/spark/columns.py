@@ -1,7 +1,7 @@
-"""Batches of records as columns of Arrow.
+"""Record batches as Arrow columns.
 
-The decoder copies the fields of many batches into columns that are laid out as Arrow wants them.
-No record is ever an object of Python.
+The decoder copies the fields of many batches into columns in Arrow's memory layout. No record ever
+becomes a Python object.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from goqueue.model.decoding import decoder
 from goqueue.model.names import TopicPartition
 from goqueue.spark.planning import OffsetRange
 
-# One batch of Arrow for Spark: smaller ones cost calls, larger ones the cache of the processor.
+# Size of an Arrow batch for Spark: smaller ones cost calls, larger ones exceed the CPU caches.
 CHUNK_BYTES = 1 << 20
-# One for those who go over all rows with numpy, whose calls cost more than the cache.
+# For callers that process all rows with numpy, whose call overhead outweighs the caches.
 CHUNK_BYTES_LARGE = 4 << 20
 CHUNK_RECORDS_MAX = 100_000
 
@@ -42,7 +42,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 class Chunk(NamedTuple):
-    """The wanted records of some batches of one partition, as the decoder gives them."""
+    """The requested records of some batches of one partition, as returned by the decoder."""
 
     offsets: bytes
     timestamps: bytes
@@ -62,7 +62,7 @@ def record_batches(
     *,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a partition, the wanted columns of them, in chunks of a good size."""
+    """Yield the requested columns of the requested records of a partition, in chunks."""
     makers = [_MAKERS[name] for name in schema.names]
     alike = Alike(wanted.partition)
     fields = sum(_WANTED.get(name, 0) for name in schema.names)
@@ -71,7 +71,7 @@ def record_batches(
         arrays = [make(chunk, alike) for make in makers]
         if arrays:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        else:  # Only their number is wanted.
+        else:  # Only the number of rows is requested.
             rows = pa.Array.from_buffers(pa.struct([]), len(chunk), [None])
             yield pa.RecordBatch.from_struct_array(rows)
 
@@ -79,11 +79,11 @@ def record_batches(
 def header_batches(
     batches: Iterable[RawBatch], wanted: OffsetRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """One row for each batch of a partition, from their headers alone."""
+    """Yield one row for each batch of a partition, from the batch headers alone."""
     rows: list[dict[str, Any]] = []
     for batch in batches:
         if batch.header.base_offset < wanted.start and not wanted.is_first:
-            continue  # It belongs to the task before this one.
+            continue  # It belongs to the previous task.
         row = _header_row(batch)
         rows.append({name: row[name] for name in schema.names})
         if len(rows) >= CHUNK_RECORDS_MAX:
@@ -114,7 +114,7 @@ def _header_row(batch: RawBatch) -> dict[str, Any]:
 
 
 def _microseconds(timestamp_ms: int) -> int:
-    """Times that do not fit, 292 thousand years from now, are the last that does."""
+    """Convert to microseconds, clamping timestamps that do not fit (292,000 years from 1970)."""
     return min(max(timestamp_ms, -_TIMESTAMP_MS_MAX), _TIMESTAMP_MS_MAX) * 1000
 
 
@@ -122,13 +122,13 @@ def _microseconds(timestamp_ms: int) -> int:
 
 
 def _parts(batches: Iterable[RawBatch], chunk_bytes: int) -> Iterator[list[Batch]]:
-    """Batches by the chunk, as the decoder wants them."""
+    """Group batches into chunks, in the form that the decoder takes."""
     parts: list[Batch] = []
     size = records = 0
     for batch in batches:
         header = batch.header
         if not header.record_count:
-            continue  # Compaction keeps a batch without records for its producer's sake.
+            continue  # Compaction keeps an empty batch for the state of its producer.
         data = unpack_payload(batch.data, header, bytes_max=READER_UNPACKED_BYTES_MAX)
         if parts and (
             size + len(data) > chunk_bytes or records + header.record_count > CHUNK_RECORDS_MAX
@@ -156,7 +156,7 @@ def _binary(column: BinaryColumn | None, rows: int, kind: pa.DataType) -> pa.Arr
 
 
 class Alike:
-    """The columns that say the same in every row of a partition: made once, and cut to length."""
+    """Columns that are constant within a partition: built once and sliced to length."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -173,7 +173,7 @@ class Alike:
     def _make(self, rows: int) -> None:
         if rows <= self._rows:
             return
-        self._rows = rows + rows // 4  # The next chunk may be a little longer.
+        self._rows = rows + rows // 4  # The next chunk may be slightly longer.
         name = self._partition.topic.encode()
         bounds = np.arange(self._rows + 1, dtype=np.int32) * np.int32(len(name))
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(name * self._rows)]
@@ -207,7 +207,7 @@ def _offsets(chunk: Chunk, _: Alike) -> pa.Array:
 
 
 def _timestamps(chunk: Chunk, _: Alike) -> pa.Array:
-    # `clip` does the same, with work around it that takes longer than the few numbers of a chunk.
+    # `clip` does the same, but its overhead exceeds the work for the few numbers of a chunk.
     times = np.minimum(np.frombuffer(chunk.timestamps, np.int64), _TIMESTAMP_MS_MAX)
     np.maximum(times, -_TIMESTAMP_MS_MAX, out=times)
     times *= 1000
@@ -219,7 +219,7 @@ def _timestamp_types(chunk: Chunk, _: Alike) -> pa.Array:
 
 
 def _headers(chunk: Chunk, _: Alike) -> pa.Array:
-    """A list for each record that has headers, nothing for the others, as Kafka's source has it."""
+    """A list for each record with headers, null for the others, as in Kafka's source."""
     assert chunk.headers is not None, "the decoder was asked for this column"
     (bounds, _none, present), names, values = chunk.headers
     count = len(names[0]) // 4 - 1

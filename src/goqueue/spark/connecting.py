@@ -6,16 +6,16 @@ import time
 
 from goqueue.client import ClientSettings, LogClient, Unreachable
 
-# A broker that restarts must not end a query: Spark gives up a local task at its first error.
+# A broker restart must not end a query: Spark fails a local task at its first error.
 PATIENCE_MS = 120_000
-METADATA_AGE_MS = 1_000  # a stream notices new partitions and topics so soon
-# Answers that wait for a task, the one it works on, and the one that is being received.
+METADATA_AGE_MS = 1_000  # how soon a stream discovers new partitions and topics
+# Responses waiting for a task, the one it is processing, and the one being received.
 BUFFERS_KEPT_MAX = 5
 _WAIT_S = 0.5
 
 
 def connect(bootstrap: str) -> LogClient:
-    """A client for a driver. An address at which nobody answers is an error at once."""
+    """Return a client for a driver, which fails at once if the address does not respond."""
     return LogClient(
         bootstrap,
         ClientSettings(
@@ -28,7 +28,7 @@ def connect(bootstrap: str) -> LogClient:
 
 
 def connect_again(bootstrap: str) -> LogClient:
-    """A client for a task. The driver has spoken to this address, so it is worth waiting for."""
+    """Return a client for a task. The driver has reached this address, so the client retries it."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while True:
         client = connect(bootstrap)

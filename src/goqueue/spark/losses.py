@@ -1,8 +1,8 @@
-"""Records that a reader was to read and that are no longer there, and what to do about it.
+"""Records that a reader should read and that no longer exist, and how this is handled.
 
-Retention removes old records, a topic can be deleted and made again, a broker can lose its disk. A
-reader that finds such a thing stops and says what is missing; with `failOnDataLoss=false` it says
-so in the log and reads on with what there is. Gaps that compaction leaves are no loss.
+Retention removes old records, a topic can be deleted and recreated, a broker can lose its disk. A
+reader that detects this stops and names what is missing; with `failOnDataLoss=false` it logs the
+loss and continues with the records that exist. Gaps left by compaction are not a loss.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class DataLost(GoQueueError):
-    """Some of what was to be read is gone."""
+    """Some of the records to be read no longer exist."""
 
     code = "data_lost"
 
@@ -28,7 +28,7 @@ class DataLost(GoQueueError):
 
 
 def report(losses: Sequence[str], *, is_fatal: bool) -> None:
-    """Stop, or say in the log what is missing."""
+    """Raise `DataLost`, or log what is missing."""
     if not losses:
         return
     if is_fatal:

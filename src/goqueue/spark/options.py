@@ -1,7 +1,7 @@
-"""The options of the data source, named as users of Spark's Kafka source know them.
+"""The options of the data source, named as in Spark's Kafka source.
 
-Everything is checked before a broker is asked anything, and all that is wrong is said at once.
-Spark hands options over with names in lower case, so that is how they are looked up here.
+All options are validated before the first request to a broker, and all errors are reported
+together. Spark passes option names in lower case, so they are looked up in lower case.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.spark.typed.options import NAMES as TYPING_NAMES
 from goqueue.spark.typed.options import TypingOptions, read_typing
 
-EARLIEST = -2  # how Kafka's JSON of offsets writes the two ends
+EARLIEST = -2  # the two ends in Kafka's JSON of offsets
 LATEST = -1
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
-TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as Kafka's source has it
+TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as in Kafka's source
 GROUP_PREFIX_DEFAULT = "spark"
-SPLIT_BYTES_DEFAULT = 128 << 20  # a task of Python costs about 40 ms, whatever it reads
+SPLIT_BYTES_DEFAULT = 128 << 20  # a Python task costs about 40 ms, whatever it reads
 
 _NUMBER_MAX = (1 << 63) - 1
 
-# Offsets by topic and partition, as `{"orders": {"0": 23, "1": -2}}` says them.
+# Offsets by topic and partition, from JSON such as `{"orders": {"0": 23, "1": -2}}`.
 ByPartition = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins or ends: one place for all partitions, or an offset or a time for each.
+    """Where reading begins or ends: one position for all partitions, or an offset or time for each.
 
-    `place` is EARLIEST or LATEST and holds where the others say nothing. `offset` is a bound for
-    all partitions, and not a claim that they have it: each is read as far as it goes. A time after
-    the last record of a partition means its end, unless `needs_match` makes that an error.
+    `place` is EARLIEST or LATEST and applies where the others are not given. `offset` is a bound
+    for all partitions, which need not contain it: each is read as far as it goes. A time after the
+    last record of a partition means its end, unless `needs_match` makes that an error.
     """
 
     place: int
@@ -50,13 +50,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a table, or a stream, of records is made of."""
+    """What a table or stream of records reads."""
 
     bootstrap: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    partitions: frozenset[int] | None = None  # None: all of each topic
+    partitions: frozenset[int] | None = None  # None: all partitions of each topic
     start: Start = field(default_factory=lambda: Start(EARLIEST))
     end: Start = field(default_factory=lambda: Start(LATEST))
     has_headers: bool = False
@@ -70,8 +70,8 @@ class ReadOptions:
     trigger_offsets_max: int | None = None
     trigger_bytes_max: int | None = None
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
-    group_id: str | None = None  # where a stream shows how far it is
-    group_prefix: str = GROUP_PREFIX_DEFAULT  # of the name of a group that is given none
+    group_id: str | None = None  # the group under which a stream shows its progress
+    group_prefix: str = GROUP_PREFIX_DEFAULT  # prefix of a generated group name
     typing: TypingOptions | None = None  # None: key and value are bytes
 
 
@@ -110,9 +110,7 @@ _READ_NAMES = (
     "view",
     *TYPING_NAMES,
 )
-# Options of Kafka's consumer that change nothing here may stay when a job moves over. These would
-# change something, and cannot be had.
-# Options of Kafka's consumer that its own source refuses too, because it decides them itself.
+# Consumer options that Kafka's own source refuses too, because it sets them itself.
 _DECIDED_HERE = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
     "kafka.enable.auto.commit": "leave it out",
@@ -120,14 +118,16 @@ _DECIDED_HERE = {
     "kafka.key.deserializer": "keys are bytes; convert the column",
     "kafka.value.deserializer": "values are bytes; convert the column",
 }
+# Consumer options of Kafka without an effect here are accepted, so that a job can be ported
+# unchanged. These would have an effect, and are not supported.
 _SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
-# What Spark itself may add to the options of a query.
+# Options that Spark itself may add to a query.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
 _ENDING_NAMES = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
 class OptionReader:
-    """Takes options one by one and remembers what is wrong with them."""
+    """Reads options one by one and collects their errors."""
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -154,7 +154,7 @@ class OptionReader:
             )
 
     def text(self, *names: str) -> str | None:
-        """The first of these options that is given."""
+        """Return the first of these options that is given."""
         for name in names:
             if (value := self._options.get(name.lower())) is not None and value.strip():
                 return value.strip()
@@ -182,7 +182,7 @@ class OptionReader:
         return text
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """Milliseconds, or a number with a unit of Spark: `90s`, `15min`, `15 minutes`."""
+        """Parse milliseconds, or a number with a Spark unit: `90s`, `15min`, `15 minutes`."""
         text = self.text(name)
         if text is None:
             return default_ms
@@ -203,7 +203,7 @@ class OptionReader:
         return frozenset(int(one) for one in text.split(","))
 
     def timestamp_ms(self, name: str) -> int | None:
-        """Milliseconds since 1970, as Kafka's source takes them, or a time as in RFC 3339."""
+        """Parse milliseconds since 1970, as in Kafka's source, or an RFC 3339 time."""
         text = self.text(name)
         if text is None:
             return None
@@ -222,12 +222,12 @@ class OptionReader:
         return round(moment.timestamp() * 1000)
 
     def by_partition(self, name: str, *, least: int) -> ByPartition:
-        """`{"orders": {"0": 23}}`; nothing if the option is not given."""
+        """Parse `{"orders": {"0": 23}}`; None if the option is not given."""
         text = self.text(name)
         return {} if text is None else self._by_partition(name, text, least)
 
     def place(self, name: str, *, allowed: tuple[int, ...], default: int) -> Start:
-        """`earliest`, `latest`, a number, or offsets as JSON in which -2 and -1 are the ends."""
+        """Parse `earliest`, `latest`, a number, or JSON offsets in which -2 and -1 are the ends."""
         text = self.text(name)
         words = {word: place for word, place in _PLACES.items() if place in allowed}
         if text is None:
@@ -281,9 +281,9 @@ class OptionReader:
 
 
 def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> ReadOptions:
-    """What a reader is to do; everything that is wrong is in one `InvalidRequest`.
+    """Parse the options of a reader; all errors are reported in one `InvalidRequest`.
 
-    `is_streaming` is None while that is not known: then what fits a table or a stream is right.
+    `is_streaming` is None while that is unknown: then options of both tables and streams are valid.
     """
     reader = OptionReader(options, _READ_NAMES)
     topics, pattern, assigned = _which_topics(reader)
@@ -353,7 +353,7 @@ def _which_topics(
 
 
 def _start(reader: OptionReader, prefix: str, *, allowed: tuple[int, ...], default: int) -> Start:
-    """What the strongest of these options says: a time for all, times, offsets."""
+    """Return the option with the highest precedence: one time for all, times, offsets."""
     timestamp_ms = reader.timestamp_ms(f"{prefix}Timestamp")
     timestamps = reader.by_partition(f"{prefix}OffsetsByTimestamp", least=0)
     place = reader.place(f"{prefix}Offsets", allowed=allowed, default=default)
@@ -363,7 +363,7 @@ def _start(reader: OptionReader, prefix: str, *, allowed: tuple[int, ...], defau
 
 
 def _natural(value: Any) -> int:
-    """The number of a partition, which JSON has as text where it is a key."""
+    """Parse the number of a partition, which is text where it is a JSON key."""
     is_text = isinstance(value, str) and re.fullmatch(r"\d+", value)
     return _at_least(int(value) if is_text else value, 0)
 

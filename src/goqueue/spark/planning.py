@@ -1,7 +1,7 @@
-"""From options to ranges of offsets, and from ranges to the tasks that read them.
+"""From options to offset ranges, and from ranges to the tasks that read them.
 
-Runs on the driver, when a table is loaded or a micro-batch planned. A broker is asked where
-partitions begin and end and how large they are; no record is read.
+Runs on the driver, when a table is loaded or a micro-batch is planned. Requests the offsets and
+sizes of partitions from a broker; reads no records.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TASKS_PER_PARTITION_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets from `start` up to, and without, `end` of one partition."""
+    """Offsets of one partition from `start` to `end`, exclusive."""
 
     partition: TopicPartition
     start: int
     end: int
-    topic_id: str = ""  # a topic of this name with another id is another topic
-    is_first: bool = True  # of the pieces that a longer range was cut into
+    topic_id: str = ""  # a topic of this name with another id is a different topic
+    is_first: bool = True  # whether this is the first piece of a split range
 
     @property
     def count(self) -> int:
@@ -37,15 +37,16 @@ class OffsetRange:
 
 
 class Snapshot(NamedTuple):
-    """Topics as they were at one moment: their ids, and what each partition kept."""
+    """Topics at one moment: their ids, and the retained range of each partition."""
 
     ids: Mapping[str, str]
     kept: Mapping[TopicPartition, PartitionRange]
 
 
 def look(client: LogClient, options: ReadOptions, *, skips_missing: bool = False) -> Snapshot:
-    """The partitions that the options name, in order; one that is not there is an error, or left
-    out.
+    """Return the partitions that the options name, in order.
+
+    A partition that does not exist is an error, or omitted with `skips_missing`.
     """
     views = client.cluster.retrying(lambda: _topic_views(client, options, skips_missing))
     partitions = _chosen_partitions(views, options, skips_missing)
@@ -94,7 +95,7 @@ def _chosen_partitions(
 
 
 def chosen_ranges(client: LogClient, options: ReadOptions, seen: Snapshot) -> list[OffsetRange]:
-    """What a table holds at this moment."""
+    """Return the ranges of a table at this moment."""
     starts = place_offsets(client, seen.kept, options.start, options)
     ends = place_offsets(client, seen.kept, options.end, options)
     return [
@@ -110,7 +111,7 @@ def place_offsets(
     place: Start,
     options: ReadOptions,
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, within what is kept."""
+    """Return the offset of a position in each partition, within the retained range."""
     _check_named(place.offsets, kept, "offsets")
     _check_named(place.timestamps, kept, "timestamps")
     found = {
@@ -171,7 +172,7 @@ def _check_named(
 
 
 def check_complete(options: ReadOptions, seen: Snapshot) -> None:
-    """Refuse maps of options that leave partitions out, as Kafka's source does."""
+    """Refuse option maps that omit partitions, as Kafka's source does."""
     for place in (options.start, options.end):
         for named, ends in (
             (place.offsets, " (-1 is the latest, -2 the earliest)"),
@@ -193,7 +194,7 @@ def _named_partitions(named: ByPartition) -> set[TopicPartition]:
 
 
 def record_bytes(client: LogClient, seen: Snapshot) -> dict[TopicPartition, float]:
-    """How many bytes of disk a record takes on average, where brokers say it."""
+    """Return the mean bytes on disk per record, where brokers report it."""
     topics: dict[str, list[int]] = {}
     for one in seen.kept:
         topics.setdefault(one.topic, []).append(one.partition)
@@ -211,10 +212,9 @@ def record_bytes(client: LogClient, seen: Snapshot) -> dict[TopicPartition, floa
 def split(
     ranges: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float], options: ReadOptions
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks of about `splitBytes`, of at most `maxRecordsPerPartition`, and so
-    that there are at least `minPartitions`.
+    """Split ranges into tasks, by `splitBytes`, `maxRecordsPerPartition` and `minPartitions`.
 
-    `sizes` are bytes per record. A range is never cut into more than TASKS_PER_PARTITION_MAX.
+    `sizes` are bytes per record. A range is split into at most TASKS_PER_PARTITION_MAX tasks.
     """
     total = sum(one.count for one in ranges)
     tasks: list[OffsetRange] = []
@@ -229,7 +229,7 @@ def split(
 
 
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Pieces of equal length, but for one record."""
+    """Split into pieces whose lengths differ by at most one record."""
     bounds = [whole.start + whole.count * number // pieces for number in range(pieces + 1)]
     return [
         replace(whole, start=start, end=end, is_first=start == whole.start)

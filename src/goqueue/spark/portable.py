@@ -1,6 +1,6 @@
-"""Objects that travel to workers of Spark, and say so when a worker cannot read them.
+"""Objects that are sent to Spark workers, and fail with a clear error if a worker cannot load them.
 
-A worker may run another Python than the driver, without this package. What Spark then reports is a
+A worker may run a different Python than the driver, without this package. Spark then reports a
 `ModuleNotFoundError` from inside its own code. So these objects are pickled as bytes, together with
 the code of `opened`, which runs anywhere and names the setting that is wrong.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Portable:
-    """Pickled so that a worker without the package raises an error that says what to do."""
+    """Pickles itself so that a worker without the package raises an error that says what to do."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         from pyspark import cloudpickle
@@ -24,7 +24,7 @@ class Portable:
 
 
 def opened(pickled: bytes) -> Any:
-    """Make the object again. Runs on workers; everything it needs is imported inside."""
+    """Rebuild the object. Runs on workers; everything it needs is imported inside."""
     import pickle
     import sys
 

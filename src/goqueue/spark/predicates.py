@@ -1,10 +1,10 @@
-"""From simple predicates to the options that make the broker look them up.
+"""Convert simple predicates to options that let the broker look up ranges.
 
     predicate = "partition in (0, 3) and offset >= 1000 and key is not null"
     goqueue.spark.read_where(spark.read.format("goqueue").option("subscribe", "orders"), predicate)
 
-What is read is never less than what the predicate asks for, and often more: the predicate itself
-has to be applied as well, which `read_where` does.
+The options select a superset of what the predicate selects, so the predicate itself must be applied
+as well, which `read_where` does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 def read_where(
     reader: DataFrameReader, predicate: str, *, is_time_ordered: bool = False
 ) -> DataFrame:
-    """Load a table and keep what fits the predicate, reading little else."""
+    """Load the part of a table that matches the predicate, reading little else."""
     from pyspark.sql import SparkSession
 
     zone = SparkSession.active().conf.get("spark.sql.session.timeZone")
@@ -39,13 +39,13 @@ def read_where(
 def ranges(
     predicate: str, *, time_zone: str | None = None, is_time_ordered: bool = False
 ) -> dict[str, str]:
-    """Options for what a predicate of SQL says of `partition`, `offset` and `timestamp`.
+    """Return options for an SQL predicate on `partition`, `offset` and `timestamp`.
 
-    Comparisons with numbers and with times joined by AND are understood; whatever else is joined
-    to them is left to Spark. A time without a zone needs `time_zone`, which is the session's.
+    Comparisons with numbers and times that are joined by AND are converted; all other conjuncts are
+    left to Spark. A time without a zone needs `time_zone`, which is the session's.
 
-    An upper bound of `timestamp` is used only with `is_time_ordered`: producers stamp records as
-    they like, and a record may stand behind one that is younger.
+    An upper bound of `timestamp` is used only with `is_time_ordered`: producers set timestamps
+    freely, and a record may follow one with a later timestamp.
     """
     found = _Bounds()
     for conjunct in _conjuncts(_tokens(predicate)):
@@ -55,7 +55,7 @@ def ranges(
 
 @dataclass(slots=True)
 class _Bounds:
-    """What has been understood; `end` and `until_ms` are the first that are left out."""
+    """The bounds found so far; `ends` and `until_ms` are exclusive."""
 
     partitions: set[int] | None = None
     starts: list[int] = field(default_factory=list)
@@ -67,11 +67,11 @@ class _Bounds:
         self.partitions = numbers if self.partitions is None else self.partitions & numbers
 
     def options(self, is_time_ordered: bool) -> dict[str, str]:
-        """A bound of offsets goes before one of times: the source takes one of them."""
+        """Return the options. Offsets take precedence over times: the source takes one of them."""
         options = {}
         if self.partitions:
             options["partitions"] = ",".join(map(str, sorted(self.partitions)))
-        elif self.partitions is not None:  # They exclude one another: nothing fits.
+        elif self.partitions is not None:  # They are disjoint: nothing matches.
             options["endingOffsets"] = "0"
             return options
         if self.starts:
@@ -92,7 +92,7 @@ _TOKEN = re.compile(
 
 
 def _tokens(predicate: str) -> list[str]:
-    """Words, numbers, quoted texts and signs; names and words of SQL in lower case."""
+    """Split into words, numbers, quoted texts and operators; names and keywords in lower case."""
     found = []
     for match in _TOKEN.finditer(predicate):
         token = match[0].strip()
@@ -101,7 +101,7 @@ def _tokens(predicate: str) -> list[str]:
 
 
 def _conjuncts(tokens: list[str]) -> Iterator[list[str]]:
-    """What stands between the ANDs, outside brackets; brackets around a whole are taken off."""
+    """Yield the parts between ANDs outside parentheses; enclosing parentheses are removed."""
     tokens = _without_brackets(tokens)
     depth, is_between, part = 0, False, list[str]()
     for token in tokens:
@@ -125,7 +125,7 @@ def _conjuncts(tokens: list[str]) -> Iterator[list[str]]:
 
 
 def _again(part: list[str], whole: list[str]) -> Iterator[list[str]]:
-    """A conjunct in brackets may hold more of them; with OR inside it is Spark's."""
+    """Yield the conjuncts within parentheses; a part with OR inside is left to Spark as a whole."""
     inner = _without_brackets(part)
     if len(inner) < len(part) and len(part) <= len(whole):
         try:
@@ -156,7 +156,7 @@ _EQUAL = ("=", "==", "<=>")
 
 
 def _narrow(found: _Bounds, tokens: list[str], zone: tzinfo | None) -> None:
-    """Take from one conjunct what is understood of it, and leave the rest."""
+    """Narrow the bounds by one conjunct, if it has a supported form."""
     match tokens:
         case [name, "in", "(", *items, ")"] if name == "partition":
             numbers = items[::2]
@@ -183,7 +183,7 @@ def _compare(found: _Bounds, name: str, sign: str, literal: str, zone: tzinfo | 
     elif name == "timestamp" and literal.startswith("'"):
         moment = _moment(literal[1:-1], zone)
         if moment is not None:
-            # Records have milliseconds. A bound between two of them is moved outwards.
+            # Record timestamps are milliseconds. A bound between two is rounded outwards.
             floor = (moment - _EPOCH) // _MILLISECOND
             is_whole = _EPOCH + floor * _MILLISECOND == moment
             if is_whole:
@@ -218,7 +218,7 @@ def _zone(name: str | None) -> tzinfo | None:
         return None
     try:
         return ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # Spark also knows zones such as +02:00.
+    except (KeyError, OSError, ValueError):  # Spark also accepts zones such as +02:00.
         return None
 
 

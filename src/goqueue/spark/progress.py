@@ -1,7 +1,7 @@
-"""Shows on the broker how far a streaming query is: its group, as `goqueue group lag` reads it.
+"""Publishes the progress of a streaming query as a group, which `goqueue group lag` shows.
 
-The checkpoint alone decides where a query goes on. So an offset that cannot be committed here is
-said in the log and does not stop the query; the next offset is tried again.
+Only the checkpoint determines where a query resumes. So a failure to commit an offset is logged and
+does not stop the query; a later offset is committed instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SOURCE_NAME = "goqueue"
 
 
 class GroupProgress:
-    """Commits what a query has read, once for each change."""
+    """Commits the positions of a query, once for each change."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, int]] = {}
@@ -51,10 +51,10 @@ class GroupProgress:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Commits at the end of each micro-batch, in the process of the driver.
+    """Commits at the end of each micro-batch, in the driver process.
 
-    A source is told that a batch is done only when the next one begins, and after the last batch
-    never. Which broker and which group a query has, its source says in the offset that it reports.
+    Spark notifies a source that a batch is done only when the next one begins, and never for the
+    last batch. The broker and the group of a query are in the offset that its source reports.
     """
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
@@ -74,7 +74,7 @@ class ProgressListener(StreamingQueryListener):
 
 
 def read_report(text: str | None) -> dict[str, Any] | None:
-    """What our source reports as its latest offset; nothing if it is another source's."""
+    """Return what our source reports as its latest offset; None for another source."""
     try:
         found = json.loads(text or "null")
     except ValueError:

@@ -1,9 +1,9 @@
-"""Receiving the messages of an epoch, and holding them until Spark has committed it.
+"""Receives the messages of an epoch, and holds them until Spark has committed it.
 
-Messages are received and at once acknowledged in a transaction of the broker, which is prepared and
-waits. So they belong to the epoch, not to a lease: nobody else gets them, whether driver or broker
-are killed meanwhile, until the one call that commits the epoch, which may be repeated, or until the
-time is over for which the query may hold them. Then they come again.
+Messages are received and immediately acknowledged in a broker transaction, which stays prepared. So
+they are held by the epoch, not by a lease: nobody else receives them, even if the driver or the
+broker is killed, until the idempotent call that commits the epoch, or until the time for which the
+query may hold them has passed. Then they are redelivered.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from goqueue.spark.connecting import PATIENCE_MS
 from goqueue.spark.queue_offsets import Place, QueueOffset
 from goqueue.spark.queue_options import QueueOptions
 
-PAGE_MESSAGES = 1_000  # of one call
-LEASE_S = 60  # between receiving a message and having it in the transaction
-OPEN_S = 120  # how long an epoch may be put together
+PAGE_MESSAGES = 1_000  # per call
+LEASE_S = 60  # from receiving a message to having it in the transaction
+OPEN_S = 120  # maximum time to assemble an epoch
 IDLE_WAIT_S = 0.25  # how long a plan waits for the first message
-# A broker that restarts must not end a query. Waits are drawn from up to a second, on average half.
+# A broker restart must not end a query. Waits are random, up to a second, half on average.
 _RETRIES_MAX = 2 * PATIENCE_MS // 1000
 _BACKOFF_MS_MAX = 1_000
 _PAUSE_S = 0.5
-# How the broker says that a transaction is over, and its messages are free again.
+# Errors that mean that a transaction has ended and its messages are available again.
 GIVEN_BACK = (
     FencedProducer,
     InvalidProducerIdMapping,
@@ -67,16 +67,16 @@ class Held(NamedTuple):
 
 
 def carrier(http: str) -> Transport:
-    """A patient connection to the HTTP API."""
+    """Return a connection to the HTTP API that retries for a long time."""
     retry = RetrySettings(retries_max=_RETRIES_MAX, backoff_ms_max=_BACKOFF_MS_MAX)
     return Transport(http, HttpSettings(retry=retry))
 
 
 def commit_epoch(carrier: Transport, offset: QueueOffset) -> None:
-    """The messages of the epoch are done. May be repeated, by whomever.
+    """Acknowledge the messages of an epoch. Idempotent, from any process.
 
-    A transaction that is gone was committed long ago or has given its messages back; these come
-    again, as at-least-once delivery allows, and are not a reason to stop a query.
+    A transaction that no longer exists was committed long ago or has returned its messages. These
+    are redelivered, as at-least-once delivery allows, which is no reason to stop a query.
     """
     if not offset.transaction:
         return
@@ -111,9 +111,9 @@ class QueueEpochs:
         self._options = options
         self._now_s = now_s
         self._sleep = sleep
-        self._turn = 0  # which topic is asked first
+        self._turn = 0  # which topic is received from first
         self._runs: dict[str, int] = {}
-        # One name for all epochs: what a killed driver left does not count against another.
+        # One name for all epochs: messages left by a killed driver do not count against another.
         self._consumer = f"spark-{uuid.uuid4().hex[:12]}"
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class QueueEpochs:
     # The group
 
     def check_group(self) -> None:
-        """Raise what a user has to change before messages can be read so."""
+        """Raise an error that says what to change if the group cannot be read this way."""
         name = self._options.group
         try:
             found = self._carrier.send(GroupRequests().describe(name))
@@ -141,7 +141,7 @@ class QueueEpochs:
             )
 
     def waiting_count(self) -> int:
-        """Messages that the group has still to hand out, now or when their retries are due."""
+        """Return the number of messages that the group has yet to deliver, now or as retries."""
         found = 0
         for topic in self._options.read.topics:
             with contextlib.suppress(InvalidRequest):  # It has not received from that topic yet.
@@ -150,7 +150,7 @@ class QueueEpochs:
         return found
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Tell a topic from another one that has its name."""
+        """Return topic ids, which distinguish topics from recreated ones of the same name."""
         return {one: self._carrier.send(TopicRequests().describe(one)).id for one in topics}
 
     # Epochs
@@ -158,7 +158,7 @@ class QueueEpochs:
     def take(self, query: str, epoch: int, messages_max: int, *, waits: bool) -> Held | None:
         """Receive and hold the messages of an epoch; None when there are none.
 
-        A broker that restarts in the middle is waited for, and the epoch put together anew.
+        Waits for a broker that restarts in the middle, and assembles the epoch anew.
         """
         deadline_s = self._now_s() + PATIENCE_MS / 1000
         while True:
@@ -194,14 +194,14 @@ class QueueEpochs:
         except BaseException:
             self.release(begun.id)
             raise
-        self.release(begun.id)  # All leases had ended before the transaction could have them.
+        self.release(begun.id)  # All leases ended before the transaction could take the messages.
         return None
 
     def commit(self, offset: QueueOffset) -> None:
         commit_epoch(self._carrier, offset)
 
     def _hold(self, transaction: str, page: Sequence[ReceivedMessage]) -> list[Place]:
-        """Those of the messages that are the transaction's now."""
+        """Acknowledge messages in the transaction; return those that it now holds."""
         receipts = [one.receipt for one in page]
         request = InTransaction(transaction).ack(self._options.group, receipts)
         outcomes = self._carrier.send(request)
@@ -212,18 +212,18 @@ class QueueEpochs:
         ]
 
     def release(self, transaction: str) -> None:
-        """Let the messages of a transaction come again at once, or when it times out."""
+        """Make the messages of a transaction available again, at once or when it times out."""
         with contextlib.suppress(GoQueueError):
             self._carrier.send(TransactionRequests().abort(transaction))
 
     def release_others(self, query: str, kept: str) -> None:
-        """Give back what an earlier life of the query had taken and never wrote down."""
+        """Release messages that a previous instance of the query took but did not checkpoint."""
         for one in self._carrier.send(TransactionRequests().list_all(prefix=f"{PREFIX}{query}~")):
             if one.id != kept and one.state in ("ongoing", "prepared"):
                 self.release(one.id)
 
     def _run_of(self, query: str) -> int:
-        """The run has the query's name, so that a driver that starts again is the same run."""
+        """Return the run, which is named like the query: a restarted driver has the same run."""
         if query not in self._runs:
             opened = self._carrier.send(QueryRequests().open(query, run_name=query))
             self._runs[query] = opened.run
@@ -247,7 +247,7 @@ class QueueEpochs:
 
 
 class _Pages:
-    """Pages of messages, from each topic in turn, until none has more or there are enough."""
+    """Pages of messages from each topic in turn, until all are exhausted or there are enough."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class _Pages:
         self._left = messages_max
 
     def next(self, wait_s: float = 0) -> list[ReceivedMessage]:
-        """The next page, or nothing at the end; the first topic is waited for so long."""
+        """Return the next page, empty at the end; waits up to `wait_s` for the first topic."""
         while self._topics and self._left:
             topic = self._topics.pop(0)
             page = self._receive(topic, self._left, wait_s)

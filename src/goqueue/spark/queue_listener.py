@@ -1,6 +1,6 @@
-"""Has the messages of an epoch acknowledged as soon as Spark has committed it.
+"""Acknowledges the messages of an epoch as soon as Spark has committed it.
 
-A source is told that an epoch is done only when the next one begins, and of the last one never.
+Spark notifies a source that an epoch is done only when the next one begins, and never for the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueListener(StreamingQueryListener):
-    """Commits at the end of each micro-batch, in the process of the driver."""
+    """Commits at the end of each micro-batch, in the driver process."""
 
     def __init__(self) -> None:
         self._committed: dict[str, int] = {}
@@ -51,7 +51,7 @@ class QueueListener(StreamingQueryListener):
             try:
                 _commit(http, offset)
             except GoQueueError as error:
-                # The source says it again when the next epoch begins.
+                # The source commits again when the next epoch begins.
                 _log.warning("Epoch %d is not acknowledged yet: %s", offset.epoch, error)
             else:
                 self._remember(offset)
@@ -63,7 +63,7 @@ class QueueListener(StreamingQueryListener):
 
 
 def reported(latest: str | None, end: str | None) -> tuple[str, QueueOffset] | None:
-    """The address and the epoch that a queue reports; nothing if it is another source."""
+    """Return the address and the epoch that a queue reports; None for another source."""
     found = _read(latest)
     if not isinstance(found, dict) or found.get("source") != SOURCE_NAME:
         return None

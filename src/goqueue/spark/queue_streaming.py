@@ -1,7 +1,7 @@
-"""A queue group as a stream: each micro-batch is a set of messages that the group handed out.
+"""A queue group as a stream: each micro-batch is a set of messages delivered by the group.
 
-The messages of an epoch are done when Spark has committed it, and not before. Spark shows that it
-has by asking for what comes after; the listener sees it sooner. Both make the same call.
+The messages of an epoch are done when Spark has committed it, and not before. Spark's request for
+the next epoch implies the commit; the listener detects it sooner. Both make the same call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class QueueStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans epochs. Spark keeps one as long as a query runs, and sends copies to tasks."""
+    """Plans epochs. Spark keeps one instance per query, and sends copies to tasks."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -90,7 +90,7 @@ class QueueStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 class QueuePlanner:
-    """The driver's half: which epoch is under way, and what comes next."""
+    """The driver's part: which epoch is in progress, and which comes next."""
 
     def __init__(self, options: QueueOptions, epochs: QueueEpochs) -> None:
         self._options = options
@@ -98,7 +98,7 @@ class QueuePlanner:
         self.initial = before_all(options.group)
         self._offered: tuple[QueueOffset, QueueOffset] | None = None  # not yet in the checkpoint
         self._finished: QueueOffset | None = None
-        self._is_settled = False  # what an earlier life left has been given back
+        self._is_settled = False  # whether messages of a previous instance have been released
         self._is_bounded = False
         self._budget: int | None = None
 
@@ -106,9 +106,9 @@ class QueuePlanner:
         self._epochs.check_group()
 
     def close(self) -> None:
-        """Give back what Spark has not begun to read.
+        """Release the messages that Spark has not begun to read.
 
-        What it has begun is in its checkpoint, and will be read when the query starts again.
+        Those that it has begun are in its checkpoint, and will be read when the query restarts.
         """
         if self._offered is not None:
             self._epochs.release(self._offered[1].transaction)
@@ -121,7 +121,7 @@ class QueuePlanner:
         self._budget = None
 
     def next_end(self, begun: QueueOffset, *, is_limited: bool) -> QueueOffset | None:
-        """The epoch after `begun`, which is done; None when there is none yet."""
+        """Return the epoch after `begun`, which is done; None when there is none yet."""
         self.finish(begun)
         if self._offered is not None and self._offered[0] == begun:
             return self._offered[1]
@@ -132,7 +132,7 @@ class QueuePlanner:
             messages_max = min(messages_max, self._budget)
         if not messages_max:
             return None
-        # Asked before: a topic that is made again meanwhile must not pass for the old one.
+        # Before the messages: a topic recreated meanwhile must not be mistaken for the old one.
         ids = self._epochs.topic_ids(self._options.read.topics)
         held = self._epochs.take(
             begun.query, begun.epoch + 1, messages_max, waits=not self._is_bounded
@@ -158,13 +158,13 @@ class QueuePlanner:
         if self._budget is not None:
             self._budget = max(0, self._budget - taken)
         elif self._is_bounded:
-            # Only now: a group that has never received does not know what waits for it.
+            # Only now: a group has no count of waiting messages before its first receive.
             self._budget = self._epochs.waiting_count() if taken else 0
 
     def tasks(self, end: QueueOffset) -> list[Share]:
-        """The parts of an epoch. After a restart it is an old one, and read all the same.
+        """Split an epoch into tasks. After a restart it is the checkpointed one, and read again.
 
-        The one before it is done: it was committed before this one was taken.
+        The previous epoch is done: it was committed before this one was taken.
         """
         self._check(end)
         self._offered = None
@@ -173,7 +173,7 @@ class QueuePlanner:
         return shares(end, tasks_min=read.tasks_min, records_max=read.records_per_task_max)
 
     def finish(self, done: QueueOffset) -> None:
-        """Spark has committed this epoch."""
+        """Acknowledge an epoch that Spark has committed."""
         self._check(done)
         if done != self._finished:
             self._epochs.commit(done)
@@ -187,11 +187,11 @@ class QueuePlanner:
             )
 
     def report(self) -> dict[str, Any]:
-        """What the listener needs to know of this query."""
+        """Return what the listener needs to commit epochs of this query."""
         return {"http": self._options.http, "source": SOURCE_NAME}
 
     def _settle(self, offset: QueueOffset, *, kept: str) -> None:
-        """Once: messages that an earlier life took, and did not write down, are not its own."""
+        """Release, once, messages that a previous instance took but did not checkpoint."""
         if not self._is_settled:
             self._epochs.release_others(offset.query, kept)
             self._is_settled = True

@@ -1,4 +1,4 @@
-"""What a task of a queue reads: the messages of its runs, from the log, by their offsets."""
+"""Reads the messages of a queue task from the log, by their offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QueueTask(InputPartition):
 
 
 def queue_schema(*, has_headers: bool) -> StructType:
-    """All columns: those of a table, how often the message was delivered, and its priority."""
+    """Return all columns: those of a table, the delivery count and the priority."""
     records = table_schema(has_headers=has_headers, view="records")
     return StructType([*records.fields, DELIVERIES, PRIORITY])
 
@@ -59,7 +59,7 @@ def _of_records(schema: StructType) -> StructType:
 def read_queue_task(
     options: QueueOptions, task: InputPartition, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Spark reads an empty epoch with a task that says nothing."""
+    """Yield the rows of one task. Spark reads an empty epoch with a task of another type."""
     # Imported by the worker that reads, not by the driver that plans.
     from goqueue.spark.columns import record_batches
     from goqueue.spark.reading import read_batches
@@ -69,7 +69,7 @@ def read_queue_task(
     share = task.share
     columns = _of_records(schema)
     if "offset" not in columns.names:
-        # Rows are chosen by it, wanted or not.
+        # Rows are selected by offset, whether the column is requested or not.
         columns = StructType([*columns.fields, StructField("offset", RECORD_COLUMNS["offset"])])
     decoded = arrow_schema(columns, view="records")
     for first, end in spans(share.runs):
@@ -82,7 +82,7 @@ def read_queue_task(
 
 
 def choose_rows(batch: pa.RecordBatch, runs: Sequence[Run], names: Sequence[str]) -> pa.RecordBatch:
-    """The rows that belong to runs, which are in order, with what the runs say of them."""
+    """Select the rows that belong to runs (in order), with delivery count and priority."""
     import numpy as np
     import pyarrow as pa
 
@@ -96,7 +96,7 @@ def choose_rows(batch: pa.RecordBatch, runs: Sequence[Run], names: Sequence[str]
     columns = [
         _own_column(name, runs, at) if name in _OWN else batch.column(name) for name in names
     ]
-    if not columns:  # Only their number is wanted.
+    if not columns:  # Only the number of rows is requested.
         rows = pa.Array.from_buffers(pa.struct([]), len(at), [None])
         return pa.RecordBatch.from_struct_array(rows)
     return pa.RecordBatch.from_arrays(columns, list(names))

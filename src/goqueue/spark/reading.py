@@ -1,4 +1,4 @@
-"""One task's reading: batches of a range of offsets, fetched ahead while others are decoded."""
+"""Reads the batches of an offset range for one task, fetching ahead while others are decoded."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import OffsetRange
 from goqueue.spark.workers import leave_client, settle_process, take_client
 
-FETCH_BYTES = 4 << 20  # with larger ones the bytes leave the cache before they are decoded
+FETCH_BYTES = 4 << 20  # larger fetches leave the CPU caches before they are decoded
 FETCHES_AHEAD = 2
 THREAD_NAME = "goqueue-fetch"
-# A broker that says it has more and then sends nothing so many times will not send it.
+# A broker that reports more records but returns none so many times will not return them.
 EMPTY_POLLS_MAX = 120
-_WAKE_S = 0.2  # how soon a thread notices that nobody wants its batches any more
-_CLOSE_S = 5.0  # how long a task waits for a fetch that nobody wants any more
+_WAKE_S = 0.2  # how soon a thread notices that its batches are no longer needed
+_CLOSE_S = 5.0  # how long a task waits for a fetch that is no longer needed
 
 
 def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch]:
-    """The batches that hold the wanted offsets, of what the broker still has."""
+    """Yield the batches that contain the requested offsets and still exist."""
     settle_process()
     client = take_client(options.bootstrap)
     is_done = False
     try:
         for batch in _ahead(RangeReader(client, options, wanted)):
-            # An answer is filled up with what comes after the range.
+            # A response is filled up with batches after the range.
             if batch.header.base_offset < wanted.end:
                 yield batch
         is_done = True
     finally:
-        # After an error, or when nobody wants the rest, an answer may still be on its way.
+        # After an error, or when the rest is not needed, a response may still be in flight.
         if is_done:
             leave_client(options.bootstrap, client)
         else:
@@ -42,7 +42,7 @@ def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch
 
 
 class RangeReader:
-    """Fetches a range that was there when it was planned; what is gone by now is a loss."""
+    """Fetches a range that existed when it was planned; what no longer exists is a loss."""
 
     def __init__(self, client: LogClient, options: ReadOptions, wanted: OffsetRange) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class RangeReader:
         return self._reader.positions[self._wanted.partition]
 
     def rounds(self) -> Iterator[list[RawBatch]]:
-        """Batches, some at a time, until the end of the range or of what is left of it."""
+        """Yield batches, several at a time, to the end of the range or of what is left of it."""
         empty = 0
         try:
             if not self._is_same_topic():
@@ -85,13 +85,13 @@ class RangeReader:
                         f"The broker sends nothing of {self._wanted.partition} from offset "
                         f"{before} on, though it says that there is more; look at its log."
                     )
-            # Had the topic been made again meanwhile, its offsets would fit and its records not.
+            # If the topic had been recreated meanwhile, offsets would match and records would not.
             self._check_topic()
         except (UnknownTopic, UnknownPartition):
             losses.report([losses.gone(self._wanted.partition)], is_fatal=self._is_fatal)
 
     def _poll(self) -> list[RawBatch] | None:
-        """The next batches, or None when there will be no more."""
+        """Return the next batches, or None when there will be no more."""
         before = self.position
         try:
             batches = self._reader.poll_batches()
@@ -104,7 +104,7 @@ class RangeReader:
         return batches
 
     def _pass_over(self, kept: PartitionRange) -> list[RawBatch] | None:
-        """Go on where the log begins, or end where it ends."""
+        """Continue at the start of the log, or end where it ends."""
         partition, wanted = self._wanted.partition, self._wanted
         self._check_topic()
         is_expired = self.position < kept.start
@@ -127,7 +127,7 @@ class RangeReader:
         ]
 
     def _check_topic(self) -> None:
-        """Records of another topic may be among those handed out: no option puts up with that."""
+        """Fail if the topic was recreated: its records may have been returned already."""
         self._client.cluster.forget()
         if not self._is_same_topic():
             losses.report([losses.recreated(self._wanted.partition.topic)], is_fatal=True)
@@ -139,7 +139,7 @@ class RangeReader:
 
 
 def _ahead(reader: RangeReader) -> Iterator[RawBatch]:
-    """What the reader reads, with a thread of its own so that fetching and decoding overlap."""
+    """Yield the batches of the reader, from a thread, so that fetching and decoding overlap."""
     fetched: Queue[list[RawBatch] | BaseException | None] = Queue(FETCHES_AHEAD)
     is_over = threading.Event()
 

@@ -1,7 +1,7 @@
-"""Arrow batches on their way into record batches: which rows go where, and when they are sent.
+"""Packs Arrow batches into record batches: which rows go where, and when they are sent.
 
-Python works by the batch here: it finds the partition of all rows at once, sorts them by it, and
-has the encoder write them to the open batch of each partition.
+Python works on whole batches here: it computes the partitions of all rows at once, sorts the rows
+by partition, and has the encoder append them to the open batch of each partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goqueue.spark.rows import columns_of
 
 BATCH_BYTES_MAX = 1 << 20
 BATCH_RECORDS_MAX = 10_000
-OPEN_BYTES_MAX = 64 << 20  # of all open batches; then they are sent as they are
+OPEN_BYTES_MAX = 64 << 20  # of all open batches; beyond that they are sent as they are
 
 Numbers = np.ndarray[Any, np.dtype[np.int32]]
 _SMALL = 1 << 16
@@ -38,12 +38,12 @@ class RowWriter:
         self._open: dict[TopicPartition, PackedRecords] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows over. A topic that was given wins over a column, as in Spark's Kafka sink."""
+        """Write rows. A given topic takes precedence over a column, as in Spark's Kafka sink."""
         if rows.num_rows:
             self.write_columns(rows, columns_of(rows))
 
     def write_columns(self, rows: pa.RecordBatch, columns: Columns) -> list[Batch]:
-        """Take rows over that somebody has made columns of; return the batches that were sent."""
+        """Write rows already converted to columns; return the batches that were sent."""
         closed: list[tuple[TopicPartition, PackedRecords]] = []
         for topic, places in _by_topic(rows, self._topic):
             numbers = self._numbers(topic, rows, columns[0], places)
@@ -54,11 +54,11 @@ class RowWriter:
         return self._producer.send_packed(closed)
 
     def push(self) -> list[Batch]:
-        """Send every open batch without waiting for the answers."""
+        """Send every open batch without waiting for the responses."""
         return self._producer.send_packed(self._take_open())
 
     def _numbers(self, topic: str, rows: pa.RecordBatch, keys: Column, places: Numbers) -> Numbers:
-        """The partition of each row: the one it names, or that of its key, or any."""
+        """Return the partition of each row: the given one, or that of its key, or any."""
         count = self._producer.partition_count(topic)
         numbers = np.full(len(places), -1, np.int32)
         if keys is not None:
@@ -77,7 +77,7 @@ class RowWriter:
     def _pack(
         self, partition: TopicPartition, columns: Columns, places: Numbers
     ) -> Iterator[tuple[TopicPartition, PackedRecords]]:
-        """Add rows to the open batch of a partition; those batches that are full are returned."""
+        """Add rows to the open batch of a partition; yield the batches that are full."""
         first, view = 0, places.data
         while first < len(places):
             packed = self._open.get(partition)
@@ -100,10 +100,10 @@ class RowWriter:
 
 
 def grouped(numbers: Numbers, places: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The places of each number, in their order."""
+    """Yield the row indexes of each number, in order."""
     if not len(numbers):
         return
-    # Numbers of 16 bits are sorted in one pass; few topics have more partitions than these tell.
+    # 16-bit numbers are sorted in one pass; few topics have more partitions than that.
     short = numbers.astype(np.uint16) if numbers.max() < _SMALL else numbers
     order = np.argsort(short, kind="stable")
     cuts = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -129,7 +129,7 @@ _UNNAMED = -(1 << 62)
 
 
 def _named_partitions(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """What the column of partitions says, `_UNNAMED` where it says nothing."""
+    """Return the column of partitions, `_UNNAMED` where it is null."""
     if "partition" not in rows.schema.names:
         return None
     column = rows.column("partition").cast(pa.int64()).fill_null(_UNNAMED)

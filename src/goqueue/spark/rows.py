@@ -1,4 +1,4 @@
-"""Rows on their way into records: which columns a sink takes, and what they become."""
+"""Converts rows to records: which columns a sink accepts, and what they become."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _SAID = {
 _WIDE_TYPES = (pa.large_binary(), pa.large_string())
 _DATA_TYPES = (pa.binary(), pa.string(), *_WIDE_TYPES)
 _NO_BOUNDS = np.zeros(1, np.int32)
-_TIME_MAX_MS = 1 << 61  # the distance of two times still is a 64-bit number
+_TIME_MAX_MS = 1 << 61  # the difference of two times still fits into 64 bits
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def check_columns(schema: StructType, *, has_topic: bool) -> None:
-    """Refuse a table that cannot be written, and say everything that is wrong with it."""
+    """Refuse a table that cannot be written, reporting all errors together."""
     problems = []
     names = schema.fieldNames()
     for field in schema.fields:
@@ -99,10 +99,10 @@ def _fits(name: str, kind: DataType) -> bool:
 def columns_of(
     rows: pa.RecordBatch, *, now_ms: int | None = None, extras: Sequence[tuple[str, pa.Array]] = ()
 ) -> Columns:
-    """What the encoder takes: the buffers of one Arrow batch, as far as that can be.
+    """Return the input of the encoder: the buffers of one Arrow batch, as far as possible.
 
-    Rows without a timestamp have the time `now_ms`. `extras` are more headers, by name, for those
-    rows for which there is a value.
+    Rows without a timestamp get `now_ms`. `extras` are additional headers, by name, for the rows
+    that have a value.
     """
     default_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return (
@@ -115,7 +115,7 @@ def columns_of(
 
 
 def bytes_column(array: pa.Array) -> Column:
-    """The buffers of an array of bytes or texts, whatever part of them it is."""
+    """Return the buffers of an array of binary or string values, also of a slice."""
     bounds, data = _bounds(array), array.buffers()[2]
     validity = array.buffers()[0] if array.null_count else None
     return b"" if data is None else memoryview(data), bounds, validity, array.offset
@@ -130,7 +130,7 @@ def _as_data(array: pa.Array) -> Column:
 
 
 def _bounds(array: pa.Array) -> memoryview:
-    """Where the values of an array of bytes, texts or lists begin and end."""
+    """Return the bounds of the values of an array of binary, string or list values."""
     buffer = array.buffers()[1]
     if buffer is None or not buffer.size:
         return _NO_BOUNDS.data
@@ -147,7 +147,7 @@ def _header_lists(rows: pa.RecordBatch) -> HeaderLists:
         return None
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
         lists = lists.cast(pa.list_(lists.type.value_type))
-    inside = lists.flatten()  # without what lies under a list that is null
+    inside = lists.flatten()  # without values under a null list
     if inside.null_count or inside.field("key").null_count:
         raise InvalidRequest("A header has no name: its key must not be null.")
     names, contents = lists.values.field("key"), lists.values.field("value")
@@ -156,7 +156,7 @@ def _header_lists(rows: pa.RecordBatch) -> HeaderLists:
 
 
 def _own_headers(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
-    """The columns that become headers, as texts."""
+    """Return the columns that become headers, as text."""
     found = []
     if "priority" in rows.schema.names:
         found.append((PRIORITY_HEADER, rows.column("priority").cast(pa.string())))
@@ -179,7 +179,7 @@ def _times(rows: pa.RecordBatch, default_ms: int) -> Times:
 
 
 def _moments(column: pa.Array) -> pa.Array:
-    """Milliseconds since 1970; a part of one counts as a whole, so that nothing is early."""
+    """Convert to milliseconds since 1970, rounding up so that nothing is early."""
     if not pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())

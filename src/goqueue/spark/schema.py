@@ -1,7 +1,7 @@
-"""The columns of a table: what Spark calls them, and what Arrow must call them to please Spark.
+"""The columns of a table, as Spark types and as the Arrow types that Spark requires.
 
-Spark compares the Arrow schema of a task's first batch with its own, letter by letter: plain
-`binary` and `string`, all nullable, times in microseconds of UTC, the child of a list `element`.
+Spark compares the Arrow schema of a task's first batch with its own exactly: plain `binary` and
+`string`, all nullable, times in microseconds of UTC, the child of a list named `element`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ARROW: dict[type[DataType], pa.DataType] = {
 
 
 def table_schema(*, has_headers: bool, view: str) -> StructType:
-    """All columns of a table, in the order of Spark's Kafka source."""
+    """Return all columns of a table, in the order of Spark's Kafka source."""
     columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
     return StructType(
         [
@@ -79,7 +79,7 @@ def table_schema(*, has_headers: bool, view: str) -> StructType:
 
 
 def arrow_schema(schema: StructType, *, view: str) -> pa.Schema:
-    """The columns that were asked for, as a task has to hand them over."""
+    """Return the Arrow schema of the requested columns, as a task must return them."""
     columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
     for one in schema.fields:
         if one.name not in columns:

@@ -1,4 +1,4 @@
-"""A session of Spark that suits the data source: its sockets, its chunks, its packages."""
+"""Spark sessions with settings that suit the data source: sockets, chunks, packages."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from goqueue.model.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Fields of Arrow are read without checks that the reader has made already.
+# Arrow fields are read without checks that the reader has already made.
 _ARROW_FLAGS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
-# What must be there when a session starts.
+# Settings that must be set when a session starts.
 START_SETTINGS = {
     # Sockets between the JVM and its Python workers lack TCP_NODELAY: 45 ms for each task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.ui.showConsoleProgress": "false",
 }
-# Java options come on top of the user's own and never replace them.
+# Our Java options are added to the user's and never replace them.
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
 
@@ -34,9 +34,9 @@ def session(
     name: str = "goqueue",
     settings: dict[str, str] | None = None,
 ) -> SparkSession:
-    """A session for `spark.read.format("goqueue")`; an existing one is tuned and returned.
+    """Return a session for `spark.read.format("goqueue")`; an existing one is tuned and returned.
 
-    `settings` are Spark's own and win over ours.
+    `settings` are Spark settings and take precedence over ours.
     """
     from pyspark.sql import SparkSession
 
@@ -45,7 +45,7 @@ def session(
         return enable(active)
     chosen = {**START_SETTINGS, **(settings or {})}
     if master.startswith("local"):
-        # Otherwise workers run whichever python3 comes first, with other packages or none.
+        # Otherwise workers run the first python3 on the path, with other packages or none.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for option in _JAVA_OPTIONS:
         chosen[option] = f"{_ARROW_FLAGS} {chosen.get(option, '')}".strip()
@@ -56,7 +56,7 @@ def session(
 
 
 def enable(spark: SparkSession) -> SparkSession:
-    """Check that a session can read `format("goqueue")`, and let brokers see its streams' progress.
+    """Check that a session can read `format("goqueue")`, and publish the progress of its streams.
 
     The format itself needs no registration: Spark finds it by the name of a package.
     """
@@ -72,8 +72,8 @@ def enable(spark: SparkSession) -> SparkSession:
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Refuse a session on this machine whose workers run a Python without this package."""
-    context = getattr(spark, "_sc", None)  # Sessions of Spark Connect have none.
+    """Refuse a local session whose workers run a Python without this package."""
+    context = getattr(spark, "_sc", None)  # Spark Connect sessions have none.
     if context is None or not context.master.startswith("local"):
         return
     python = shutil.which(context.pythonExec)

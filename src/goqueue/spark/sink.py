@@ -1,8 +1,8 @@
-"""Writing tables and streams: each job, or each epoch of a stream, appears as a whole, once.
+"""Writes tables and streams: each job, or each epoch of a stream, becomes visible atomically, once.
 
-Tasks write in transactions of their own and leave them prepared; the driver's commit is one call,
-which the broker keys on the query and the epoch. Spark makes a new writer for every step, in a
-new process perhaps, so what a step has to know is in its options, its task or its messages.
+Tasks write in their own transactions and leave them prepared; the driver commits with one call,
+which the broker keys on the query and the epoch. Spark creates a new writer for every step,
+possibly in a new process, so what a step needs is in its options, its task or its messages.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     from goqueue.spark.sink_tasks import Part
 
-# Where Spark tells a task which part of which stream it writes.
+# Local properties in which Spark passes a task its stream, epoch and run.
 _QUERY_ID = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
-_RUN_ID = "spark.jobGroup.id"  # a stream runs under its run id, which each start makes anew
+_RUN_ID = "spark.jobGroup.id"  # the run id of a stream, new for each start
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written, and whose it is."""
+    """What one task has written, and for which run."""
 
     query_id: str
     run: int
@@ -115,7 +115,7 @@ def _current_part(options: WriteOptions) -> Part:
 
 
 def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """Of those tasks that have something to commit."""
+    """Return the messages of tasks that have something to commit."""
     found = [one for one in messages if isinstance(one, Written)]
     return [one for one in found if one.transaction_id is not None]
 
@@ -145,10 +145,10 @@ def _commit(
 
 
 def _abort(options: WriteOptions, query_ids: Collection[str]) -> None:
-    """Abort whatever has been written, also by tasks that were killed or are still alive.
+    """Abort everything that was written, also by tasks that were killed or are still running.
 
-    They belong to a run that is over when another begins. What cannot be aborted now is aborted
-    when the query starts again, or times out; the error that led here is not to be hidden.
+    They belong to a run that ends when another begins. What cannot be aborted now is aborted when
+    the query restarts, or times out; the original error must not be hidden.
     """
     from goqueue.spark.sink_tasks import control
 
@@ -156,5 +156,5 @@ def _abort(options: WriteOptions, query_ids: Collection[str]) -> None:
         return
     with control(options.http) as client, contextlib.suppress(GoQueueError):
         for query_id in query_ids:
-            client.queries.describe(query_id)  # One that was never opened has nothing to abort.
+            client.queries.describe(query_id)  # A query that was never opened has nothing to abort.
             client.queries.open(query_id)

@@ -1,4 +1,4 @@
-"""What a task of a sink does: begin a transaction, write its rows, and leave it prepared."""
+"""The task side of a sink: begin a transaction, write the rows, and leave it prepared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from goqueue.spark.write_options import WriteOptions
 from goqueue.wire.http.bodies.queries import Query
 from goqueue.wire.http.bodies.transactions import Begun
 
-# A broker that restarts must not end a job. Waits are drawn from up to a second, on average half.
+# A broker restart must not end a job. Waits are random, up to a second, half on average.
 _RETRIES_MAX = 2 * PATIENCE_MS // 1000
 _BACKOFF_MS_MAX = 1_000
 
@@ -36,13 +36,13 @@ class Part:
 
 
 def control(address: str) -> Client:
-    """A patient client of the API at which transactions begin and end."""
+    """Return a client, with long retries, of the API at which transactions begin and end."""
     retry = RetrySettings(retries_max=_RETRIES_MAX, backoff_ms_max=_BACKOFF_MS_MAX)
     return Client(address, HttpSettings(retry=retry))
 
 
 def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Write the rows of one task; nobody sees them before the commit."""
+    """Write the rows of one task; they are invisible before the commit."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
@@ -67,7 +67,7 @@ def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBat
 
 
 def _begin(options: WriteOptions, api: Client, part: Part) -> tuple[int, Begun | None]:
-    """The run, and a transaction in it; none when the epoch is committed already."""
+    """Return the run, and a transaction in it; None when the epoch is already committed."""
     attempt_name = f"task-{uuid.uuid4().hex[:16]}"
     is_fresh = False
     while True:
@@ -78,7 +78,7 @@ def _begin(options: WriteOptions, api: Client, part: Part) -> tuple[int, Begun |
         try:
             return opened.run, api.queries.begin(attempt, timeout=options.timeout_ms / 1000)
         except UnknownTransaction:
-            # The query had nothing to commit for so long that the broker has forgotten it.
+            # The query had nothing to commit for so long that the broker has removed it.
             if is_fresh:
                 raise
             is_fresh = True
@@ -88,11 +88,11 @@ _opened: dict[tuple[str, str, str], Query] = {}
 
 
 def _open(options: WriteOptions, api: Client, part: Part, *, is_fresh: bool) -> Query:
-    """How the query stood when this process first met this run of it."""
+    """Return the state of the query when this process first opened this run of it."""
     key = (options.http, part.query_id, part.run_name)
     if is_fresh or key not in _opened:
         opened = api.queries.open(part.query_id, run_name=part.run_name)
-        _opened.clear()  # A worker serves one query at a time, and forgets the last.
+        _opened.clear()  # A worker serves one query at a time.
         _opened[key] = opened
     return _opened[key]
 
@@ -118,6 +118,6 @@ def _write(
 
 
 def _drain(batches: Iterator[pa.RecordBatch]) -> None:
-    """Spark expects its rows to be taken."""
+    """Consume the remaining rows, as Spark expects."""
     for _ in batches:
         pass

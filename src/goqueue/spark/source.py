@@ -1,13 +1,13 @@
-"""`format("goqueue")`: topics as tables and as streams.
+"""The data source `format("goqueue")`: topics as tables and as streams.
 
     spark.read.format("goqueue").option("subscribe", "orders").load()
     spark.readStream.format("goqueue").option("subscribe", "orders").load()
     rows.write.format("goqueue").option("topic", "orders").mode("append").save()
     rows.writeStream.format("goqueue").option("topic", "orders").start()
 
-Options are those of Spark's Kafka source. A table is what its partitions held when it was loaded;
-load it again to see more. Filters are not pushed down: Spark 4.3 caches what is pushed and then
-answers other queries with it. Give ranges as options, or let `goqueue.spark.ranges` make them.
+Options are those of Spark's Kafka source. A table is a snapshot of its partitions; load it again to
+see newer records. Filters are not pushed down: Spark 4.3 caches pushed filters and applies them to
+other queries. Give ranges as options, or let `goqueue.spark.ranges` derive them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class GoQueueDataSource(Portable, DataSource):
-    """What Spark makes of the options of one table or stream."""
+    """The data source that Spark creates from the options of one table or stream."""
 
-    # Looked up when a table is loaded. Spark copies this object, so that reading knows them too.
+    # Looked up when a table is loaded. Spark copies this object, so readers have them too.
     _typed: TypedColumns | None = None
 
     @classmethod
@@ -55,7 +55,7 @@ class GoQueueDataSource(Portable, DataSource):
             from goqueue.spark.queue_tasks import queue_schema
 
             return queue_schema(has_headers=queue_options(self.options).read.has_headers)
-        # Whether it will be a table or a stream is not known yet, so only what both share is read.
+        # Whether this is a table or a stream is not known yet, so only shared options are read.
         options = read_options(self.options, is_streaming=None)
         plain = table_schema(has_headers=options.has_headers, view=options.view)
         typed = self._typed_columns(options)
@@ -99,7 +99,7 @@ class GoQueueDataSource(Portable, DataSource):
 
 
 class TableReader(Portable, DataSourceReader):
-    """Reads what is there now."""
+    """Reads the records that exist now."""
 
     def __init__(
         self, options: ReadOptions, schema: StructType, step: TypedStep | None = None

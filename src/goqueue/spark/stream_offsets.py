@@ -1,11 +1,11 @@
-"""How far a stream has read: the offset that Spark keeps in its checkpoint.
+"""The read position of a stream, as stored in Spark's checkpoint.
 
     {"group": "spark-orders-1f3a9c2e", "topics": {"orders": {"id": "9f…", "partitions": {"0": 23}}},
      "version": 1}
 
-An offset names the next record of each partition. Spark compares offsets as text, so keys are
-always in the same order. The id tells a topic from another one that has its name; the group is
-where the broker shows the progress, and is kept so that a restart finds it again.
+An offset is the next record of each partition. Spark compares offsets as text, so keys are always
+in the same order. The id distinguishes a topic from a recreated one of the same name; the group is
+where the broker shows the progress, and is stored so that it is the same after a restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StreamOffset:
     positions: Mapping[TopicPartition, int]
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark writes down; keys are sorted as text, on every level."""
+        """Return what Spark stores; keys are sorted as text, on every level."""
         topics: dict[str, dict[str, Any]] = {
             name: {"id": self.ids[name], "partitions": {}} for name in sorted(self.ids)
         }
@@ -42,7 +42,7 @@ class StreamOffset:
 
 
 def read_offset(found: Mapping[str, Any]) -> StreamOffset:
-    """What a checkpoint says."""
+    """Parse the offset in a checkpoint."""
     try:
         if found["version"] != VERSION:
             raise InvalidRequest(
@@ -67,14 +67,14 @@ def read_offset(found: Mapping[str, Any]) -> StreamOffset:
 
 
 def new_group(prefix: str, topics: str) -> str:
-    """A name for a query that was given none: its topics, and what no other query has."""
+    """Return a generated, unique group name for a query, from its topics."""
     return f"{prefix}-{topics[:100]}-{uuid.uuid4().hex[:8]}"
 
 
 def reconcile(begun: StreamOffset, seen: Snapshot) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Where a stream goes on in each partition there is now, and what it has lost.
+    """Return where a stream continues in each existing partition, and what it has lost.
 
-    A partition that was not there before is read from its log start.
+    A new partition is read from its log start.
     """
     positions: dict[TopicPartition, int] = {}
     found = [losses.gone(f"Topic {topic!r}") for topic in begun.ids if topic not in seen.ids]
@@ -100,9 +100,9 @@ def reconcile(begun: StreamOffset, seen: Snapshot) -> tuple[dict[TopicPartition,
 def batch_ranges(
     begun: StreamOffset, end: StreamOffset, seen: Snapshot
 ) -> tuple[list[OffsetRange], list[str]]:
-    """The ranges of a planned batch that can still be read, and what is lost of it.
+    """Return the ranges of a planned batch that can still be read, and what is lost of it.
 
-    A batch that was planned before a restart is planned again word for word, however long ago.
+    A batch that was planned before a restart is planned again identically, however long ago.
     """
     found = []
     for topic, known in sorted(end.ids.items()):

@@ -1,8 +1,8 @@
 """A topic as a stream: micro-batches of offsets, planned on the driver and read by tasks.
 
-Spark keeps the offsets in its checkpoint, plans a batch, reads it, writes it and only then asks for
-the next one. So whatever lies before the start it asks from is done, and is shown as the progress
-of the query's group.
+Spark stores the offsets in its checkpoint, plans a batch, reads it, writes it and only then
+requests the next one. So everything before the start offset of a request is done, and is committed
+as the progress of the query's group.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
     from goqueue.spark.typed.table import TypedStep
 
-SNAPSHOT_AGE_MS_MAX = 1_000  # how old the answer may be that a batch is planned with
-SIZES_AGE_MS_MAX = 30_000  # sizes of records are averages, and change slowly
+SNAPSHOT_AGE_MS_MAX = 1_000  # maximum age of the offsets that a batch is planned with
+SIZES_AGE_MS_MAX = 30_000  # record sizes are averages, and change slowly
 
 
 class StreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches. Spark keeps one as long as a query runs, and sends copies to tasks."""
+    """Plans micro-batches. Spark keeps one instance per query, and sends copies to tasks."""
 
     def __init__(
         self, options: ReadOptions, schema: StructType, step: TypedStep | None = None
@@ -121,7 +121,7 @@ def _now_ms() -> float:
 
 
 class Planner:
-    """The driver's half: where the stream stands and what comes next."""
+    """The driver's part: the current position of the stream and its next batch."""
 
     def __init__(
         self, options: ReadOptions, client: LogClient, *, now_ms: Callable[[], float] = _now_ms
@@ -144,7 +144,7 @@ class Planner:
         self._client.close()
 
     def initial(self) -> StreamOffset:
-        """Where a query begins that has no checkpoint."""
+        """Return where a query without a checkpoint begins."""
         seen = look(self._client, self._options)
         check_complete(self._options, seen)
         positions = place_offsets(self._client, seen.kept, self._options.start, self._options)
@@ -153,16 +153,16 @@ class Planner:
         return StreamOffset(self._group, seen.ids, positions)
 
     def stop_at_what_is_there(self) -> None:
-        """Read up to the ends as the next plan finds them, and no further.
+        """Read up to the end offsets that the next plan finds, and no further.
 
         They are looked up then and not now, because a batch of an earlier run may come first, and
-        partitions come and go meanwhile.
+        partitions may be added or removed meanwhile.
         """
         self._is_bounded = True
         self._target = None
 
     def next_end(self, begun: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
-        """Where the next batch ends; None when there is none yet."""
+        """Return the end of the next batch; None when there is none yet."""
         self.show(begun)
         seen = self._look()
         positions, found = reconcile(begun, seen)
@@ -176,7 +176,7 @@ class Planner:
         taken = self._admit(waiting, limit)
         if not taken and not found:
             return None
-        # A new partition without records is left out: to name it would make a batch of nothing.
+        # A new partition without records is omitted: naming it would create an empty batch.
         ends = {
             one: position + taken.get(one, 0)
             for one, position in positions.items()
@@ -187,19 +187,19 @@ class Planner:
         return StreamOffset(begun.group, ids, ends)
 
     def tasks(self, begun: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """The ranges of a batch. After a restart it may be an old one, and its records gone."""
+        """Return the ranges of a batch. After a restart it may be old, and its records gone."""
         seen = self._recent()
         ranges, found = batch_ranges(begun, end, seen)
         losses.report(found, is_fatal=self._options.fails_on_data_loss)
         return split(ranges, self._mean_sizes(seen) if ranges else {}, self._options)
 
     def show(self, done: StreamOffset) -> None:
-        """Commit to the query's group; whatever lies before this offset has been written."""
+        """Commit to the query's group; everything before this offset has been written."""
         self._group = self._group or done.group
         self._progress.commit(self._client, self._group, done.positions)
 
     def report(self) -> dict[str, Any] | None:
-        """The ends of the partitions, with what the listener needs to know of this query."""
+        """Return the end offsets of the partitions, with what the listener needs."""
         if self._seen is None or self._group is None:
             return None
         ends = {one: kept.end for one, kept in self._seen.kept.items()}
@@ -211,7 +211,7 @@ class Planner:
         }
 
     def _lag(self, ends: Mapping[TopicPartition, int]) -> dict[str, int | float]:
-        """How far the last batch ends behind the partitions, named as Kafka's source names it."""
+        """Return how far the last batch is behind the end offsets, named as in Kafka's source."""
         behind = {one: max(0, end - self._planned.get(one, end)) for one, end in ends.items()}
         counts = list(behind.values()) or [0]
         size = sum(self._sizes.get(one, 0.0) * count for one, count in behind.items())
@@ -224,19 +224,19 @@ class Planner:
         }
 
     def _ends(self, seen: Snapshot) -> Mapping[TopicPartition, int]:
-        """Up to where records may be read: to the ends, or to the target of a bounded run."""
+        """Return the limits of reading: the end offsets, or the target of a bounded run."""
         ends = {one: kept.end for one, kept in seen.kept.items()}
         if not self._is_bounded:
             return ends
         if self._target is None:
             self._target = ends
-        # Partitions that came later are for the next run; those that went are not waited for.
+        # Later partitions are for the next run; removed ones are not waited for.
         return {one: min(ends[one], end) for one, end in self._target.items() if one in ends}
 
     def _admit(
         self, waiting: Mapping[TopicPartition, int], limit: ReadLimit
     ) -> dict[TopicPartition, int]:
-        """Spark says whether limits hold at all; which they are, the options say."""
+        """Apply the limits of the options, unless Spark requests everything."""
         if not waiting:
             return {}
         if isinstance(limit, ReadAllAvailable):
@@ -255,13 +255,13 @@ class Planner:
         return {one: count for one, count in taken.items() if count}
 
     def _look(self) -> Snapshot:
-        # What a stream has begun to read and is gone is a loss, and said as one.
+        # Missing topics and partitions are reported as a loss if the stream has begun to read them.
         self._seen = look(self._client, self._options, skips_missing=True)
         self._seen_ms = self._now_ms()
         return self._seen
 
     def _recent(self) -> Snapshot:
-        """What was seen a moment ago will do: tasks notice what has changed since."""
+        """Return a recent snapshot, possibly cached: tasks detect later changes themselves."""
         if self._seen is None or self._now_ms() - self._seen_ms > SNAPSHOT_AGE_MS_MAX:
             return self._look()
         return self._seen

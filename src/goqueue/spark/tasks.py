@@ -1,4 +1,4 @@
-"""What the driver sends to a task, and what the task hands to Spark."""
+"""What the driver sends to a task, and what the task returns to Spark."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Task(InputPartition):
 def read_task(
     options: ReadOptions, task: InputPartition, schema: pa.Schema, step: TypedStep | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, typed if there is a step for that.
+    """Yield the rows of one task, typed if there is a step for that.
 
-    Spark reads an empty table with a task that says nothing.
+    Spark reads an empty table with a task of another type.
     """
     # Imported by the worker that reads, not by the driver that plans.
     from goqueue.spark.columns import header_batches, record_batches

@@ -1,4 +1,4 @@
-"""The options of the sinks, and the one thing a sink has to find out: where the HTTP API is."""
+"""The options of the sinks, and the lookup of the HTTP API's address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from goqueue.spark.options import BOOTSTRAP_DEFAULT, OptionReader
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
-TIMEOUT_MS_DEFAULT = 10 * 60 * 1000  # a task that writes for longer is taken for dead
+TIMEOUT_MS_DEFAULT = 10 * 60 * 1000  # a task that writes for longer is considered dead
 
 _NAMES = (
     "bootstrap.servers",
@@ -31,18 +31,18 @@ _CODECS = tuple(one.name.lower() for one in Compression)
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go, and what is promised of them."""
+    """Where rows are written, and with which delivery guarantee."""
 
     bootstrap: str
-    http: str = ""  # of the broker's HTTP API; transactions are begun and ended there
-    topic: str | None = None  # None: rows name their own
+    http: str = ""  # address of the broker's HTTP API, where transactions begin and end
+    topic: str | None = None  # None: each row names its topic
     is_exactly_once: bool = True
     compression: Compression = Compression.NONE
     timeout_ms: int = TIMEOUT_MS_DEFAULT
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """What a sink is to do; everything that is wrong is in one `InvalidRequest`."""
+    """Parse the options of a sink; all errors are reported in one `InvalidRequest`."""
     reader = OptionReader(options, _NAMES)
     topic = reader.text("topic")
     if topic is not None:
@@ -68,14 +68,14 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def located(options: WriteOptions) -> WriteOptions:
-    """The same options with the address of the HTTP API, which the broker is asked for."""
+    """Return the options with the HTTP address, requested from the broker if not given."""
     if not options.is_exactly_once:
         return options
     return replace(options, http=located_http(options.bootstrap, options.http))
 
 
 def located_http(bootstrap: str, http: str | None) -> str:
-    """The address of the HTTP API: the given one, or what the broker says."""
+    """Return the address of the HTTP API: the given one, or the one that the broker reports."""
     if http:
         return http
     with connect(bootstrap) as client:
