@@ -1,7 +1,7 @@
-"""Joins the rooms: topics, partitions, groups, upkeep. The only API a front end calls.
+"""The broker: joins topics, groups, queues, schedules and transactions into one node.
 
-It knows no protocol. It takes time, threads and randomness from a scheduler and a generator it is
-given, so that a whole broker runs under a virtual clock.
+Front ends call it through `gate` alone. It knows no protocol. The clock and the random generator
+are passed in, so that a whole broker runs under a virtual clock.
 """
 
 from goqueue.broker.broker import Broker

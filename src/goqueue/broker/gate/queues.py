@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from goqueue.broker.gate.group_owners import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
@@ -24,9 +24,6 @@ from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Action
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "LANE_NAMES",

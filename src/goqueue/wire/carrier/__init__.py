@@ -1,8 +1,7 @@
-"""HTTP/1.1 as front ends are carried over it: connections, requests, routes, refusals.
+"""HTTP/1.1 for the front ends that use it: connections, requests, routes, error responses.
 
-`connection` takes bytes and gives answers in order, within limits on both. `application` finds the
-operation of a request in a front end's table, has its handler called, here or on the node that
-must answer (`forwarding`, `handover`), and writes what it says. A front end whose clients expect
-other forms than JSON and problem details brings a dialect. What operations there are, and what
-they do, is none of this room's business.
+`connection` parses requests and writes their responses in order, within limits on both.
+`application` finds the operation of a request in the front end's table and calls its handler. A
+front end whose clients expect other forms than JSON and problem details brings a dialect. This
+package does not know which operations there are.
 """
