@@ -1,6 +1,6 @@
 """One log on one disk: segments, indexes, recovery, retention, compaction.
 
-This room keeps batches in order and finds them again. It does not know who wrote them, who may
-read them or how far they are replicated; it refuses to look inside a batch except where the
-log's own upkeep (time look-ups, compaction) needs a record.
+This package stores batches in order and finds them again. Producers, access rights and replication
+are outside of it; it does not look inside a batch except where maintenance of the log (time
+look-ups, compaction) needs a record.
 """

@@ -1,4 +1,4 @@
-"""Finding the aborted transactions of a log, and learning them again from the log itself."""
+"""Look-up of the aborted transactions of a log, and their recovery from the log itself."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _aborted_count = attrgetter("aborted_count")
 
 
 def has_aborted(log: Log, offset: int) -> bool:
-    """Whether there may be aborted transactions with records from `offset` on."""
+    """Return whether there may be aborted transactions with records from `offset` on."""
     return any(map(_aborted_count, log.segments[_number_of(log, offset) :]))
 
 
 def find_aborted(log: Log, first_offset: int, until_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions with records from `first_offset` up to `until_offset`."""
+    """Return the aborted transactions with records from `first_offset` to `until_offset`."""
     found: list[AbortedTransaction] = []
     for segment in log.segments[_number_of(log, first_offset) :]:
         if not segment.aborted_count:
@@ -38,10 +38,10 @@ def find_aborted(log: Log, first_offset: int, until_offset: int) -> list[Aborted
 
 
 def restore_aborted(log: Log, offset: int, *, base_offset: int, count: int) -> None:
-    """Prepare for the batches from `offset` on to be noted again.
+    """Prepare to replay the batches from `offset` on.
 
-    In the segment that begins with `base_offset`, `count` transactions were aborted before that.
-    What an index has of later ones is forgotten, and what it lacks of earlier ones learnt.
+    In the segment that starts at `base_offset`, `count` transactions were aborted before that.
+    Index entries of later ones are dropped, and missing ones of earlier ones are restored.
     """
     for segment in log.segments:
         if segment.base_offset >= offset:
@@ -53,14 +53,14 @@ def restore_aborted(log: Log, offset: int, *, base_offset: int, count: int) -> N
 
 
 def seal_aborted(log: Log) -> None:
-    """Write down what was noted again of segments that will not grow, and are synced."""
+    """Write the restored entries of sealed segments."""
     for segment in log.segments:
         if segment.aborted.pending:
             segment.seal_aborted()
 
 
 def read_marker(segment: Segment, located: Located) -> Marker | None:
-    """What a control batch says, or None when it cannot be read."""
+    """Decode a control batch; None if it cannot be read."""
     data = segment.read_batch(located)
     try:
         return None if data is None else decode_marker(data)
@@ -69,14 +69,14 @@ def read_marker(segment: Segment, located: Located) -> Marker | None:
 
 
 def _number_of(log: Log, offset: int) -> int:
-    """The number of the segment that holds an offset."""
+    """Return the number of the segment that contains an offset."""
     return max(0, bisect_right(log.segments, offset, key=_base_offset) - 1)
 
 
 def _known(
     log: Log, segment: Segment, first_offset: int, until_offset: int
 ) -> list[AbortedTransaction]:
-    """The transactions with their marker in this segment that may be between the offsets."""
+    """Return transactions with their marker in this segment that may overlap the offsets."""
     try:
         if segment.is_aborted_known():
             return list(segment.aborted.overlapping(first_offset, until_offset))
@@ -100,12 +100,12 @@ def _keep_before(log: Log, segment: Segment, offset: int, count: int) -> None:
 
 
 def _learn(log: Log, segment: Segment) -> list[AbortedTransaction]:
-    """What the index of a segment must say, from the log alone."""
+    """Rebuild the index of a segment from the log."""
     markers = (read_marker(segment, one) for one in _markers(segment))
     if all(marker is None or marker.is_commit for marker in markers):
         return []
     learnt: list[AbortedTransaction] = []
-    firsts: dict[int, int] = {}  # of the open transactions, by producer and in order
+    firsts: dict[int, int] = {}  # first offsets of open transactions by producer, in order
     for one, located in log.located(log.segments[0].base_offset):
         if one.base_offset > segment.base_offset:
             break

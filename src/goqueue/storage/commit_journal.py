@@ -1,20 +1,20 @@
-"""The commit journal: the last small writes of all logs in one file, so that one sync serves all.
+"""The commit journal: group commit of small writes to many logs, with one sync for all.
 
-Syncing a log costs the disk about the same for one record as for a thousand, and many logs cost
-it many times. So a round of small writes is copied into a journal of which one region is
-overwritten again and again, and only that is synced. The logs themselves follow later, many
-rounds at once, before the journal's space is used again. After a crash the journal is written
-back into the logs before anyone looks at them.
+Syncing a log costs about the same for one record as for a thousand, and many logs cost many syncs.
+So a round of small writes is copied into a journal, a preallocated file that is overwritten again
+and again, and only the journal is synced. The logs themselves are synced later, many rounds at
+once, before the journal's space is reused. After a crash the journal is replayed into the logs
+before they are opened.
 
-There are two files. While one takes the writes, what the other holds is synced where it belongs.
-A file's header names its generation, and only frames of that generation count; so a file is
-emptied by writing a new generation into its header, in turns at one of two places, because the
-power may fail during that too.
+There are two files. While one takes the writes, the content of the other is synced to the logs. A
+file's header names its generation, and only frames of that generation are valid; so a file is
+emptied by writing a new generation to its header, alternating between two slots, because the power
+may fail during that too.
 
-Nobody is told of a frame that the power cut short, but one that rotted afterwards looks the same.
-A frame names its generation at both ends, so that at least a trace of it is left; where there is
-one the journal `is_suspect`, and only other nodes can tell whether anything is missing. For the
-same reason each of the two headers is written twice, side by side.
+A frame torn by a power failure was never acknowledged, but a frame that was corrupted later looks
+the same. A frame names its generation at both ends, so that a trace of it is left; if there is one
+the journal `is_suspect`, and only other nodes can show whether anything is missing. For the same
+reason each of the two headers is written twice, side by side.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _MAGIC = b"GQCJ"
 _VERSION = 1
 _HEADER = struct.Struct(">4sHQ")
 _CHECKSUM = struct.Struct(">I")
-_SLOT_BYTES = 4096  # A page is the most that a failing power supply tears.
+_SLOT_BYTES = 4096  # a power failure tears at most a page
 _FRAMES_START = 2 * _SLOT_BYTES
-_FRAME = struct.Struct(">IQQ")  # length of the body, generation, sequence; then the checksum
+_FRAME = struct.Struct(">IQQ")  # body length, generation, sequence; then the checksum
 _FRAME_HEAD_BYTES = _FRAME.size + _CHECKSUM.size
 _TAIL = struct.Struct(f">{LOG_KEY_BYTES}sQQI")  # log, base offset, position, length
-# The last tail of each frame has no data and belongs to no log. It says generation and sequence.
+# The last tail of each frame has no data and belongs to no log. It has the generation and sequence.
 _END_KEY = b"GQ journal frame end"
 _GENERATION = struct.Struct(">Q")
-_SECTOR_BYTES = 512  # The least that a disk loses.
+_SECTOR_BYTES = 512  # the smallest unit that a disk loses
 _GROWTH_BYTES = 1 << 20
 
 
 class Tail(NamedTuple):
-    """Bytes at the end of a segment that no sync of its file has reached."""
+    """Bytes at the end of a segment that no sync of its file has covered."""
 
     log_key: bytes
     base_offset: int
@@ -58,13 +58,13 @@ class Tail(NamedTuple):
 
 
 class CommitJournal:
-    """Two files that take turns.
+    """Two files that alternate.
 
     `write`, `grow` and `free` block and may run outside the event loop.
     """
 
     def __init__(self, disk: Disk, *, file_bytes: int) -> None:
-        """Take up the journal that an earlier process left, if any."""
+        """Load the journal that an earlier process left, if any."""
         self._disk = disk
         self._files = tuple(_JournalFile(disk, path, file_bytes) for path in _PATHS)
         frames = sorted(frame for file in self._files for frame in file.read_frames())
@@ -74,7 +74,7 @@ class CommitJournal:
             for tail in _parse_tails(frame.body):
                 if tail.log_key != _END_KEY:
                     self._left[tail.log_key].append(tail)
-        # Whether there is something that cannot be read and that somebody may have been told of.
+        # Whether something unreadable may have been acknowledged.
         self.is_suspect = any(file.is_suspect for file in self._files)
         self.current = 0
 
@@ -82,25 +82,25 @@ class CommitJournal:
 
     @property
     def is_redone(self) -> bool:
-        """Whether no log needs anything that an earlier process left here."""
+        """Return whether no log needs anything that an earlier process left here."""
         return not self._left
 
     def redo(self, log_key: bytes, folder: str) -> list[str]:
-        """Write back what a log's files may have lost; what could not be is reported. Blocks."""
+        """Write back what a log's files may have lost; report what is missing. Blocks."""
         reports: list[str] = []
         by_base: dict[int, list[Tail]] = defaultdict(list)
         for tail in self._left.pop(log_key, ()):
             by_base[tail.base_offset].append(tail)
         for base_offset, tails in sorted(by_base.items()):
             path = f"{folder}/{segment_name(base_offset)}{LOG_SUFFIX}"
-            # A segment's name is durable before anything of it comes here. So one that is missing
-            # has been removed since, by retention.
+            # A segment's name is durable before any of its data comes here. So a missing segment
+            # was removed later, by retention.
             if self._disk.exists(path):
                 reports += _redo_file(self._disk.open(path), tails)
         return reports
 
     def clear(self) -> None:
-        """Forget everything: all logs are durable without the journal. Blocks."""
+        """Empty the journal: all logs are durable without it. Blocks."""
         self._left.clear()
         for number, file in enumerate(self._files):
             if not file.is_empty or file.is_suspect:
@@ -111,7 +111,7 @@ class CommitJournal:
     # While running
 
     def frame(self, tails: list[Tail]) -> bytearray:
-        """The bytes that make these tails durable when they are written."""
+        """Build the frame that makes these tails durable when it is written."""
         self._sequence += 1
         file = self._files[self.current]
         end = Tail(_END_KEY, file.generation, self._sequence, b"")
@@ -127,7 +127,7 @@ class CommitJournal:
         return frame
 
     def has_room(self, tail_count: int, data_bytes: int) -> bool:
-        """Whether the current file can take a frame of so many tails."""
+        """Return whether the current file has space for a frame of so many tails."""
         size = _FRAME_HEAD_BYTES + (tail_count + 1) * _TAIL.size + data_bytes
         return self._files[self.current].has_room(size)
 
@@ -135,9 +135,9 @@ class CommitJournal:
         return self._files[number].is_empty
 
     def begin_growth(self) -> int | None:
-        """The current file's number if it should grow now; then `grow` and `end_growth` follow.
+        """Return the current file's number if it should grow; then `grow` and `end_growth` follow.
 
-        Nobody may be writing. Until the end, only what fits into the file as it is has room.
+        No write may be in progress. Until the end, only the present size of the file is available.
         """
         file = self._files[self.current]
         if not file.is_growth_due:
@@ -146,25 +146,25 @@ class CommitJournal:
         return self.current
 
     def grow(self, number: int) -> None:
-        """Let a file grow by a step, so that no round has to wait for that."""
+        """Grow a file by one step in advance, so that no round waits for it."""
         self._files[number].grow()
 
     def end_growth(self, number: int) -> None:
         self._files[number].is_growing = False
 
     def write(self, frame: Buffer) -> None:
-        """Make a frame durable at the end of the current file."""
+        """Write a frame durably at the end of the current file."""
         self._files[self.current].write(frame)
 
     def switch(self) -> int:
-        """Go on in the other file, which must be empty; the number of the one that was left."""
+        """Switch to the other file, which must be empty; return the number of the former one."""
         left = self.current
         self.current = 1 - left
         assert self._files[self.current].is_empty
         return left
 
     def free(self, number: int) -> None:
-        """Empty a file, durably: all that it holds is durable in the logs."""
+        """Empty a file durably: everything in it is durable in the logs."""
         self._files[number].empty()
 
 
@@ -174,7 +174,7 @@ class _Frame(NamedTuple):
 
 
 class _JournalFile:
-    """A header of two slots, and frames from a fixed place on."""
+    """A header of two slots, and frames from a fixed position on."""
 
     def __init__(self, disk: Disk, path: str, file_bytes: int) -> None:
         self._disk = disk
@@ -194,7 +194,7 @@ class _JournalFile:
         self._is_header_due = self.generation == 0
         if self._is_header_due:
             self.generation = 1
-            # A file that nobody has used yet has no header, or half of one.
+            # An unused file has no header, or an incomplete one.
             self.is_suspect = self._has_frames()
 
     @property
@@ -203,7 +203,7 @@ class _JournalFile:
 
     @property
     def is_growth_due(self) -> bool:
-        """Whether half of it is used; it keeps growing while the other half is."""
+        """Return whether half of it is used; it grows while the other half is."""
         is_short = self._size < min(2 * self._end, self._file_bytes)
         return is_short and not self.is_growing and not self.is_empty
 
@@ -212,7 +212,7 @@ class _JournalFile:
         return self._end + size <= limit
 
     def read_frames(self) -> list[_Frame]:
-        """The frames of this generation, oldest first."""
+        """Return the frames of this generation, oldest first."""
         frames: list[_Frame] = []
         if self._file is None or self._is_header_due:
             return frames
@@ -229,7 +229,7 @@ class _JournalFile:
         return frames
 
     def _frame_at(self, data: bytes, at: int) -> _Frame | None:
-        """The frame of this generation that begins at `at`; None when it is not whole."""
+        """Return the frame of this generation at `at`; None if it is not intact."""
         if at + _FRAME_HEAD_BYTES > len(data):
             return None
         length, generation, sequence = _FRAME.unpack_from(data, at)
@@ -242,9 +242,9 @@ class _JournalFile:
         return _Frame(sequence, body) if crc32c(body, crc32c(head)) == checksum else None
 
     def _resume(self, data: bytes, at: int) -> int | None:
-        """Where the frame may begin that follows an unreadable one; None when that was the last.
+        """Return where the frame after an unreadable one may start; None if that was the last.
 
-        What stands there is left from an earlier generation, if not a trace of this one is.
+        What is there is left from an earlier generation, unless there is a trace of this one.
         """
         if at + _FRAME_HEAD_BYTES <= len(data):
             length, generation, _ = _FRAME.unpack_from(data, at)
@@ -260,7 +260,7 @@ class _JournalFile:
         return end + _TAIL.size
 
     def _has_frames(self) -> bool:
-        """Whether something was ever written where frames go."""
+        """Return whether something was ever written where frames go."""
         return self._file is not None and any(self._file.read(_FRAMES_START, _FRAME_HEAD_BYTES))
 
     def write(self, frame: Buffer) -> None:
@@ -268,14 +268,14 @@ class _JournalFile:
         self._end += len(frame)
 
     def empty(self) -> None:
-        """Begin a new generation."""
+        """Start a new generation."""
         file = self._reserve(_FRAMES_START)
         self._write_slot(file, 1 - self._slot, self.generation + 1)
         self._end = _FRAMES_START
         self.is_suspect = False
 
     def _reserve(self, end: int) -> File:
-        """Let the file reach at least as far as `end`; overwriting is cheaper than growing."""
+        """Grow the file to at least `end`; overwriting is cheaper than growing later."""
         file = self._file
         if file is None:
             file = self._file = self._disk.create(self._path)
@@ -300,7 +300,7 @@ class _JournalFile:
         self._slot, self.generation = slot, generation
 
     def _read_slot(self, slot: int) -> int:
-        """The generation that a slot names; 0 when it names none."""
+        """Return the generation in a slot; 0 if there is none."""
         place = slot * _SLOT_BYTES
         return max(self._read_header(place), self._read_header(place + _SECTOR_BYTES))
 
@@ -327,13 +327,13 @@ def _parse_tails(body: memoryview) -> list[Tail]:
 
 
 def _redo_file(file: File, tails: list[Tail]) -> list[str]:
-    """Write tails, oldest first, where they belong, and sync the file."""
+    """Write tails, oldest first, to their segment, and sync the file."""
     size = file.size()
     for tail in tails:
         if tail.position > size:
             return [
-                f"{file.path} ends at byte {size}; the commit journal goes on at "
-                f"{tail.position}, so bytes that were durable are missing."
+                f"{file.path} ends at byte {size}, but the commit journal continues at "
+                f"{tail.position}: durable bytes are missing."
             ]
         data = tail.data
         if file.read(tail.position, len(data)) != data:
@@ -343,6 +343,6 @@ def _redo_file(file: File, tails: list[Tail]) -> list[str]:
             if inside < len(data):
                 file.append(data[inside:])
         size = max(size, tail.position + len(data))
-    # Equal bytes are in the operating system's memory, but perhaps not on the disk.
+    # Equal bytes may be only in the page cache, not on the disk.
     file.sync()
     return []

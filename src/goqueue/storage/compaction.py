@@ -1,24 +1,23 @@
-"""Compaction: of each key the last record stays, and every record keeps its offset.
+"""Compaction: the last record of each key stays, and every record keeps its offset.
 
-A pass has three parts. `plan_compaction` looks at a log and says which closed segments are due.
-A `Compaction` then works through them step by step, outside the event loop if its owner likes: it
-first learns the last offset of each key in the part that is dirty, as far as memory allows, and
-then writes the segments anew, small neighbours together. After each step the event loop calls
-`apply`, which puts a finished segment in the place of those it was made from.
+A pass has three parts. `plan_compaction` selects the closed segments of a log that are due. A
+`Compaction` then works through them step by step, if need be outside the event loop: it first maps
+the last offset of each key in the dirty part, as far as memory allows, and then rewrites the
+segments, small neighbours together. After each step the event loop calls `apply`, which replaces
+the original segments by the finished one.
 
 What stays: the last record of each key, records without a key, and, as an empty batch, the last
-batch of each known producer, because its sequence numbers are in it. A tombstone stays until its
+batch of each known producer, because it has the sequence numbers. A tombstone stays until its
 batch's *delete horizon*, which the first pass that sees it writes into the batch as the format
 provides: a bit in the attributes, and the time in place of the base timestamp.
 
-What an aborted transaction wrote goes, whatever its keys, and counts for no key. The marker of a
-transaction stays as long as records of the transaction do, and then until a delete horizon, as
-does the newest marker of each known producer, because its epoch is in it. An abort marker and its
-entry in the index of aborted transactions go together: a reader relies on both or none.
+Records of aborted transactions are removed, whatever their keys, and count for no key. The marker
+of a transaction stays as long as records of the transaction do, and then until a delete horizon; so
+does the newest marker of each known producer, because it has the epoch. An abort marker and its
+entry in the index of aborted transactions are removed together: a reader relies on both or none.
 
-Offsets have no holes afterwards either, since that is how damage is recognised: a batch without a
-producer is stretched over the offsets that are gone after it, and elsewhere an empty batch stands
-for them.
+Offsets have no gaps afterwards either, since gaps are how damage is recognised: a batch without a
+producer is extended over the offsets removed after it, and elsewhere an empty batch covers them.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction
 
 MAP_BYTES_MAX = 64 << 20
 STEP_BYTES = 1 << 20
-_KEY_BYTES_MAX = 23  # longer keys are known by a digest of 24 bytes, which no such key can equal
-_MAP_ENTRY_BYTES = 160  # what an entry costs besides the bytes of its key
+_KEY_BYTES_MAX = 23  # longer keys are represented by a 24-byte digest, which no such key can equal
+_MAP_ENTRY_BYTES = 160  # what an entry costs besides its key
 
 
 class Source(NamedTuple):
@@ -68,7 +67,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Which segments a pass rewrites, and with which settings."""
+    """The segments that a pass rewrites, and its settings."""
 
     folder: str
     sources: list[Source]
@@ -83,7 +82,7 @@ class CompactionPlan:
 def plan_compaction(
     log: Log, *, now_ms: int, until_offset: int, is_forced: bool = False
 ) -> CompactionPlan | None:
-    """What is to be compacted now, if anything; nothing from `until_offset` on is touched."""
+    """Select what to compact now, if anything; nothing from `until_offset` on is touched."""
     settings = log.settings
     if not settings.is_compacting:
         return None
@@ -122,7 +121,7 @@ def _ready_segments(log: Log, *, now_ms: int, until_offset: int) -> list[Segment
 
 
 class Replacement(NamedTuple):
-    """A rewritten segment, durable under its `.cleaned` name, and those it was made from."""
+    """A rewritten segment, durable under its `.cleaned` name, and its original segments."""
 
     sources: list[Source]
     cleaned: Segment
@@ -131,9 +130,9 @@ class Replacement(NamedTuple):
 class Compaction:
     """One pass over one log.
 
-    `last_offsets` says, for each producer that is still known, the last offset of its newest
-    batch, and `marker_offsets` the offset of its newest marker. A segment with damage is left as
-    it is and named in `reports`.
+    `last_offsets` has the last offset of the newest batch of each known producer, and
+    `marker_offsets` the offset of its newest marker. A damaged segment is left unchanged and listed
+    in `reports`.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class Compaction:
         self._marker_offsets = marker_offsets or {}
         self._aborted = AbortedSpans(plan.aborted)
         self._aborted_at = {one.last_offset: one for one in plan.aborted}
-        self._with_data: set[int] = set()  # producers of which records were met since a marker
+        self._with_data: set[int] = set()  # producers with records since their last marker
         self._map_bytes_max = map_bytes_max
         self._step_bytes = step_bytes
         self._last_of_key: dict[bytes, int] = {}
@@ -173,7 +172,7 @@ class Compaction:
     def apply(self, log: Log) -> bool:
         """Put in place what the last step has finished; False ends the pass.
 
-        Runs where the log lives. It blocks for a few syncs when there is something to put in
+        Runs in the thread of the log. It blocks for a few syncs if there is something to put in
         place, and does nothing otherwise.
         """
         replacement, self._replacement = self._replacement, None
@@ -185,7 +184,7 @@ class Compaction:
         return True
 
     def abandon(self) -> None:
-        """Give up: drop what was written and is not in place."""
+        """Abandon the pass: drop what was written and is not in place."""
         self._steps.close()
         self.is_done = True
         self._replacement = None
@@ -194,7 +193,7 @@ class Compaction:
             self._open = None
 
     def _swap(self, log: Log, replacement: Replacement) -> bool:
-        """Replace segments by a rewritten one, unless the log has changed under the pass."""
+        """Replace segments by a rewritten one, unless the log has changed since the plan."""
         old, cleaned = [source.segment for source in replacement.sources], replacement.cleaned
         is_changed = any(one.segment.size != one.size for one in replacement.sources)
         if is_changed or not log.has_run(old):
@@ -223,13 +222,13 @@ class Compaction:
                 yield from self._rewrite(group)
             except _DamagedSource as damaged:
                 self.reports.append(f"Not compacted: {damaged.text}")
-                # Older records of any key may stay in there, so a tombstone must not go yet.
+                # Older records of any key may remain in it, so tombstones must stay for now.
                 self._has_skipped = True
                 parts = (group[: damaged.number], group[damaged.number + 1 :])
                 groups.extendleft(part for part in reversed(parts) if part)
 
     def _map_keys(self) -> Generator[bool, None, None]:
-        """Learn the last offset of each key in the dirty part, until memory is used up."""
+        """Map the last offset of each key in the dirty part, until memory is used up."""
         room, worked = self._map_bytes_max, 0
         for source in self._plan.sources:
             if source.end_offset <= self._plan.dirty_from:
@@ -255,7 +254,7 @@ class Compaction:
             view.close()
 
     def _map_batch(self, header: BatchHeader, data: bytes) -> int:
-        """Take the keys of a batch in; return how much memory they took."""
+        """Add the keys of a batch to the map; return how much memory they took."""
         taken, last_of_key = 0, self._last_of_key
         try:
             for record in split_records(header, unpack_payload(data, header)):
@@ -265,13 +264,13 @@ class Compaction:
                         taken += _MAP_ENTRY_BYTES + len(key)
                     last_of_key[key] = header.base_offset + record.offset_delta
         except UnpacksTooLarge:
-            self._has_skipped = True  # It will stay as it is, with older records of any key.
+            self._has_skipped = True  # It stays unchanged, with older records of any key.
         except CorruptBatch:
-            pass  # Its segment will be left as it is and reported when its turn comes.
+            pass  # Its segment is left unchanged and reported when its turn comes.
         return taken
 
     def _grouped(self) -> Iterator[list[Source]]:
-        """The segments up to where keys are known, neighbours together that fit into one."""
+        """Yield the segments with mapped keys, grouped so that neighbours fit into one."""
         group: list[Source] = []
         size = 0
         for source in self._plan.sources:
@@ -291,7 +290,7 @@ class Compaction:
             yield group
 
     def _rewrite(self, group: list[Source]) -> Generator[bool, None, None]:
-        """Write what stays of some segments as one, and hand it over when that is less."""
+        """Rewrite some segments as one, and hand it over if anything changed."""
         plan = self._plan
         cleaned = self._open = Segment.create(
             self._disk,
@@ -333,7 +332,7 @@ class Compaction:
         yield False
 
     def _cleaned(self, view: Segment, located: Located) -> tuple[Buffer | None, bool]:
-        """What stays of a batch (None: nothing), and whether a record of it was touched."""
+        """Return what stays of a batch (None: nothing), and whether its records changed."""
         data = view.read_batch(located)
         if data is None:
             raise view.corrupt(Place(located.position, located.header.base_offset))
@@ -355,7 +354,7 @@ class Compaction:
             records = split_records(header, payload)
             kept = [record for record in records if self._is_kept(header, record)]
         except UnpacksTooLarge:
-            # Nobody here can say what is in it: it stays, and so do tombstones after it.
+            # Its content is unknown: it stays, and so do tombstones after it.
             self._has_skipped = True
             return data, False
         except CorruptBatch as error:
@@ -373,7 +372,7 @@ class Compaction:
         return _rebuilt(header, kept, horizon_ms=horizon_ms if is_new_tombstone else None), True
 
     def _cleaned_marker(self, header: BatchHeader, data: bytes) -> tuple[Buffer | None, bool]:
-        """What stays of a marker: all of it, with a delete horizon, or nothing."""
+        """Return what stays of a marker: all of it, with a delete horizon, or nothing."""
         had_data = header.producer_id in self._with_data
         self._with_data.discard(header.producer_id)
         is_newest = self._marker_offsets.get(header.producer_id) == header.base_offset
@@ -402,7 +401,7 @@ class Compaction:
         return self._last_offsets.get(header.producer_id) == header.last_offset
 
     def _view(self, source: Source) -> Segment:
-        """The segment once more, with a file of its own: the log's belongs to the event loop."""
+        """Return a view of the segment with its own file: the log's belongs to the event loop."""
         segment = source.segment
         return Segment(
             self._disk,
@@ -429,12 +428,12 @@ class _DamagedSource(Exception):
 
 
 class _Writer:
-    """Writes batches to a segment and lets no hole appear between their offsets."""
+    """Writes batches to a segment without gaps between their offsets."""
 
     def __init__(self, segment: Segment, index_interval_bytes: int) -> None:
         self._segment = segment
         self._index_interval_bytes = index_interval_bytes
-        self._held: Buffer | None = None  # the last batch, which may have to stretch
+        self._held: Buffer | None = None  # the last batch, which may have to be extended
         self._next_offset = segment.base_offset
         self._epoch = 0
 
@@ -492,7 +491,7 @@ def _stretched(batch: Buffer, until: int) -> bytearray:
 
 
 def _rebuilt(header: BatchHeader, records: list[RawRecord], *, horizon_ms: int | None) -> bytearray:
-    """A batch with fewer records, or with the time until which its tombstones stay."""
+    """Build a batch with fewer records, or with a delete horizon for its tombstones."""
     attributes, base, newest = header.attributes, header.base_timestamp, header.max_timestamp
     if records and not attributes & LOG_APPEND_TIME:
         newest = max(base + record.timestamp_delta for record in records)
@@ -511,7 +510,7 @@ def _rebuilt(header: BatchHeader, records: list[RawRecord], *, horizon_ms: int |
 
 
 def _with_records(header: BatchHeader, payload: Buffer, changed: BatchHeader) -> bytearray:
-    """A batch in the place of one that had `header`."""
+    """Build a batch in the place of one that had `header`."""
     return build_batch(
         payload,
         record_count=changed.record_count,

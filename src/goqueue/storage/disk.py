@@ -1,7 +1,7 @@
-"""What a log needs from a disk, so that a real one and a simulated one are interchangeable.
+"""What a log needs from a disk, so that a real and a simulated one are interchangeable.
 
 Paths are relative to the data folder and use forward slashes. Errors are `OSError`, as the
-operating system gives them.
+operating system raises them.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ class File(Protocol):
         """Write all of `data` at the end, or raise with an unknown part of it written."""
 
     def read(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only where the file ends."""
+        """Read up to `length` bytes; fewer only at the end of the file."""
 
     def read_at_once(self, position: int, length: int) -> bytes | None:
-        """`length` bytes that are in memory; None when some are not, or not there at all."""
+        """Read `length` bytes from the page cache; None if some are not there or do not exist."""
 
     def prefetch(self, position: int, length: int) -> None:
-        """Let bytes be brought into memory soon; nobody waits for it."""
+        """Start to load bytes into memory, without waiting."""
 
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes inside the file; for marks in headers, never for records."""
 
     def write_durably(self, position: int, data: Buffer) -> None:
-        """Replace bytes inside the file, which must have been synced, and sync them. May block."""
+        """Replace and sync bytes inside the file, which must have been synced. May block."""
 
     def truncate(self, size: int) -> None: ...
 
     def size(self) -> int: ...
 
     def sync(self) -> None:
-        """Make the contents durable, and the file's name too when it is new. May block."""
+        """Make the contents durable, and the file's name too if it is new. May block."""
 
     def close(self) -> None:
-        """Give the descriptor back; the next use opens the file again."""
+        """Close the descriptor; the next use opens the file again."""
 
     def fileno(self) -> int:
-        """The descriptor, for sending the file to a socket."""
+        """Return the descriptor, for sending the file to a socket."""
 
     def pin(self) -> None:
         """Keep the descriptor open until `unpin`: for sockets, and for other threads."""
@@ -53,20 +53,20 @@ class File(Protocol):
     def unpin(self) -> None: ...
 
     def retire(self) -> None:
-        """The name is about to go or to be taken over: whoever holds this file still reads it."""
+        """Keep the content readable for holders of this file; its name is about to go."""
 
 
 class Disk(Protocol):
     """A folder on some disk."""
 
     def open(self, path: str) -> File:
-        """A file that exists; it is opened at its first use."""
+        """Return an existing file; it is opened at its first use."""
 
     def create(self, path: str, *, lazily: bool = False) -> File:
-        """A new, empty file, whose folder is made when missing; `lazily`, at its first use."""
+        """Create an empty file and its folder if missing; `lazily`, at its first use."""
 
     def list(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none when there is no such folder."""
+        """List the names in a folder, sorted; none if there is no such folder."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -80,10 +80,10 @@ class Disk(Protocol):
         """Make the names in a folder durable. May block."""
 
     def read_whole(self, path: str) -> bytes:
-        """A small file's contents; `FileNotFoundError` when there is none."""
+        """Read a small file; raise `FileNotFoundError` if there is none."""
 
     def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
-        """Write a small file so that a crash leaves the old contents or the new.
+        """Replace a small file atomically: a crash leaves the old contents or the new.
 
         Without `is_durable`, that holds for a crash of the process, not of the machine.
         """
@@ -91,9 +91,9 @@ class Disk(Protocol):
     def free_bytes(self) -> int: ...
 
     def reserve_bytes(self) -> int:
-        """How many bytes are held back for a start on a full disk."""
+        """Return how many bytes are reserved for a start on a full disk."""
 
     def set_reserve(self, size: int) -> None:
-        """Hold back so many bytes instead, which are not free meanwhile. May block."""
+        """Reserve so many bytes instead, which are not free meanwhile. May block."""
 
     def total_bytes(self) -> int: ...

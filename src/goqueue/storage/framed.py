@@ -1,4 +1,4 @@
-"""Small files of our own: magic, version, checksum, and a body in msgpack."""
+"""Small files with magic, version, checksum, and a body in msgpack."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Body = TypeVar("Body")
 def write_framed(
     disk: Disk, path: str, *, magic: bytes, version: int, body: Any, is_durable: bool = True
 ) -> None:
-    """Replace the file as a whole. A process that dies leaves the old one or the new one.
+    """Replace the file as a whole: a crash of the process leaves the old one or the new one.
 
-    The same holds for a machine that dies if `is_durable`; else the file may then be damaged,
-    which the checksum tells, and counts as missing.
+    The same holds for a crash of the machine if `is_durable`; otherwise the file may then be
+    damaged, which the checksum detects, and counts as missing.
     """
     data = msgspec.msgpack.encode(body)
     framed = _HEADER.pack(magic, version, crc32c(data)) + data
@@ -31,7 +31,7 @@ def write_framed(
 def read_framed(
     disk: Disk, path: str, *, magic: bytes, version: int, body: type[Body]
 ) -> Body | None:
-    """The file's body, or None when it is missing, damaged or of another version.
+    """Read the file's body; None if it is missing, damaged or of another version.
 
     Such files hold only what can be rebuilt from the log, so none of those is an error.
     """

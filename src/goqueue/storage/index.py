@@ -1,14 +1,14 @@
 """Sparse indexes of a segment: from offset to position, and from time to offset.
 
-An index holds one entry for about every four kilobytes of log. New entries wait in memory until
-the log bytes before them are synced; only then are they written. Hence whatever an index file
-says lies in the durable part of the log, and recovery need read only what comes after its last
-entry. When a segment is complete and durable its offset index is sealed: the header then tells
-how many entries there are and where the segment ends.
+An index has one entry for about every four kilobytes of log. New entries stay in memory until the
+log bytes before them are synced; only then are they written. So every entry of an index file refers
+to the durable part of the log, and recovery reads only what comes after its last entry. When a
+segment is complete and durable its offset index is sealed: the header then has the number of
+entries and the end of the segment.
 
-An index is never the truth, and it is synced only now and then, to keep recovery short. Each entry
-carries its own checksum, so that what a crash or a flipped bit made of the file is noticed where
-it is used, and the index built again.
+An index is never authoritative, and it is synced only occasionally, to keep recovery short. Each
+entry has its own checksum, so that damage by a crash or a flipped bit is detected on use, and the
+index is rebuilt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERSION = 2
 _HEADER = struct.Struct(">4sHHIQI")  # magic, version, flags, entries, end offset, checksum
 HEADER_BYTES = _HEADER.size
 _CHECKSUM = struct.Struct(">I")
-_READ_ENTRIES = 512  # that cost hardly more to read than one
+_READ_ENTRIES = 512  # as cheap to read as one
 _SEALED = 1
 _HAS_ABORTED = 2
 
@@ -34,21 +34,21 @@ Entry = tuple[int, ...]
 
 
 class DamagedIndex(Exception):
-    """An index entry is not what was written. The owner builds the index again."""
+    """An index entry is damaged. The owner rebuilds the index."""
 
 
 class Seal(NamedTuple):
-    """What a sealed index says of its segment."""
+    """What a sealed index has recorded about its segment."""
 
     entries: int
     end_offset: int
-    has_aborted: bool = False  # or may have: whether a transaction was aborted in it
+    has_aborted: bool = False  # whether a transaction was, or may have been, aborted in it
 
 
 class Index:
     """Entries of ascending integers in a file, the newest of them still in memory.
 
-    The file is looked at when it is first needed; one that cannot be trusted counts as empty.
+    The file is read when it is first needed; a file that cannot be trusted counts as empty.
     """
 
     magic: bytes
@@ -91,12 +91,12 @@ class Index:
         self._pending.append(entry)
 
     def floor(self, target: int, *, by: int = 0) -> Entry | None:
-        """The last entry whose field `by` is at most `target`."""
+        """Return the last entry whose field `by` is at most `target`."""
         number = self.floor_number(target, by=by)
         return self[number] if number >= 0 else None
 
     def floor_number(self, target: int, *, by: int = 0) -> int:
-        """The number of the last entry whose field `by` is at most `target`, or -1."""
+        """Return the number of the last entry whose field `by` is at most `target`, or -1."""
         written, pending = self._count(), self._pending
         if pending and pending[0][by] <= target:
             return written + bisect_right(pending, target, key=itemgetter(by)) - 1
@@ -110,9 +110,9 @@ class Index:
         return self._floor_number_within(low, high, target, by=by)
 
     def _floor_number_within(self, low: int, high: int, target: int, *, by: int) -> int:
-        """The same when the entry after it is one of these, or the first after them."""
+        """Return the same if the entry after it is one of these, or the first after them."""
         if low == high:
-            return low - 1  # and a look makes no file where there is none
+            return low - 1  # and a look-up creates no file
         size, unpack_from = self._entry_bytes, self.entry.unpack_from
         data = self._open().read(HEADER_BYTES + low * size, (high - low) * size)
         if len(data) < (high - low) * size:
@@ -120,27 +120,27 @@ class Index:
         after = bisect_right(
             range(high - low), target, key=lambda n: unpack_from(data, n * size)[by]
         )
-        # Entries ascend: whatever the search has met, two sound neighbours prove its result.
+        # Entries ascend: two intact neighbours prove the result of the search.
         for number in range(max(0, after - 1), min(after + 1, high - low)):
             self._unpack(data[number * size : (number + 1) * size], low + number)
         return low + after - 1
 
     @property
     def file(self) -> File | None:
-        """The file, if it is in use."""
+        """Return the file, if it is in use."""
         return self._file
 
     @property
     def pending(self) -> int:
-        """How many entries wait in memory."""
+        """Return how many entries are in memory."""
         return len(self._pending)
 
     def count_pending(self, *, second_below: int) -> int:
-        """How many of the waiting entries have a second field below `second_below`."""
+        """Return how many entries in memory have a second field below `second_below`."""
         return bisect_left(self._pending, second_below, key=lambda entry: entry[1])
 
     def write_pending(self, ready: int) -> None:
-        """Write the first `ready` of the waiting entries."""
+        """Write the first `ready` entries from memory."""
         pending = self._pending
         if not ready:
             return
@@ -165,7 +165,7 @@ class Index:
             del self._pending[count - written :]
 
     def seal_found(self) -> Seal | None:
-        """What the seal says, or None where there is none or entries are missing."""
+        """Return the seal; None if there is none or entries are missing."""
         count = self._count()
         if not count:
             return None
@@ -181,7 +181,7 @@ class Index:
         self.close()
 
     def unseal(self) -> None:
-        """Take the mark away, durably, because the segment will grow again."""
+        """Remove the seal durably, because the segment will grow again."""
         if self.seal_found() is not None:
             self._open().overwrite(0, self._pack_header(0, 0, 0))
             self._open().sync()
@@ -191,21 +191,21 @@ class Index:
             self._file.close()
 
     def remove(self) -> None:
-        """Forget everything, the file too."""
+        """Drop everything, including the file."""
         if self._file is not None:
-            self._file.retire()  # A thread may be about to sync it.
+            self._file.retire()  # a thread may be about to sync it
         self._file, self._written = None, 0
         self._pending.clear()
         if not self._is_in_memory and self._disk.exists(self._path):
             self._disk.remove(self._path)
 
     def forget_file(self) -> None:
-        """Become an empty index in memory alone: the file's name belongs to another one now."""
+        """Become an empty in-memory index: the file's name belongs to another index now."""
         self._is_in_memory = True
         self.remove()
 
     def _count(self) -> int:
-        """How many entries are in the file."""
+        """Return how many entries are in the file."""
         if self._written is None:
             self._written = self._load()
         return self._written
@@ -225,7 +225,7 @@ class Index:
         return count
 
     def _read_header(self, file: File) -> Seal | None:
-        """The seal of a header that can be trusted; an unsealed one claims -1 entries."""
+        """Return the seal of a valid header; an unsealed one has -1 entries."""
         data = file.read(0, HEADER_BYTES)
         magic, version, flags, count, end_offset, checksum = _HEADER.unpack(data)
         if (magic, version) != (self.magic, VERSION):
@@ -267,7 +267,7 @@ class Index:
 
 
 class OffsetIndex(Index):
-    """(offset relative to the segment, byte position of the batch that begins with it)."""
+    """(offset relative to the segment, byte position of the batch that starts with it)."""
 
     magic = b"GQOI"
     entry = struct.Struct(">II")
@@ -275,7 +275,7 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
-    """(largest timestamp up to here, offset relative to the segment of the batch that has it)."""
+    """(largest timestamp so far, relative offset of the batch that has it)."""
 
     magic = b"GQTI"
     entry = struct.Struct(">qI")

@@ -1,4 +1,4 @@
-"""One log: segments in a folder, appended at the end, read anywhere, forgotten from the start."""
+"""One log: segments in a folder, appended at the end, read anywhere, deleted from the start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VERSION = 1
 
 @dataclass(slots=True)
 class LogSettings:
-    """What may differ from topic to topic."""
+    """The settings that may differ between topics."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -54,7 +54,7 @@ class SegmentState(msgspec.Struct, array_like=True):
 
 
 class LogState(msgspec.Struct, array_like=True):
-    """A closed log as it stands on disk, so that opening it again needs no look at its files."""
+    """State of a cleanly closed log, from which it opens without reading its files."""
 
     start_offset: int
     segments: list[SegmentState]
@@ -73,7 +73,7 @@ class SyncPoint(NamedTuple):
 
     @property
     def tail_bytes(self) -> int | None:
-        """How much would have to go to the commit journal; None when that would not do.
+        """Return how much would have to go to the commit journal; None if it cannot.
 
         A new segment is synced itself, so that its name is durable, and so is a closed one.
         """
@@ -83,7 +83,7 @@ class SyncPoint(NamedTuple):
         return self.position - start
 
     def tail(self, log_key: bytes) -> Tail:
-        """What the commit journal must hold for everything up to this point to be durable."""
+        """Return what the commit journal must store to make everything up to here durable."""
         start = self.active.durable_to
         data = self.active.file.read(start, self.position - start)
         return Tail(log_key, self.active.base_offset, start, data)
@@ -96,7 +96,7 @@ class SyncPoint(NamedTuple):
             try:
                 file.sync()
             except OSError:
-                pass  # Indexes are not the truth: what is lost of them is built again.
+                pass  # Indexes are rebuilt if they are lost.
 
 
 class Log(ReadableLog):
@@ -126,7 +126,7 @@ class Log(ReadableLog):
         self._disk = disk
         self.folder = folder
         self.settings = settings
-        # Up to here no key occurs twice, because compaction has been there.
+        # Up to here compaction has removed duplicate keys.
         self.cleaned_offset = cleaned_offset
         self._unsealed: list[Segment] = []
         self._index_files: list[File] = []
@@ -142,9 +142,9 @@ class Log(ReadableLog):
         now_ms: int,
         before_cut: Callable[[], None] = lambda: None,
     ) -> tuple[Log, list[str]]:
-        """Open a log that may have been torn by a crash, or is not there yet.
+        """Open a log that may have been torn by a crash, or does not exist yet.
 
-        `before_cut` is called before something at the end is cut off as never acknowledged.
+        `before_cut` is called before something at the end is truncated as never acknowledged.
         """
         start = _read_offset(disk, f"{folder}/{_START_FILE}", _START_MAGIC)
         cleaned = _read_offset(disk, f"{folder}/{_CLEANED_FILE}", _CLEANED_MAGIC)
@@ -159,13 +159,13 @@ class Log(ReadableLog):
         log = cls(disk, folder, settings, segments, start_offset=start, cleaned_offset=cleaned)
         log.cleaned_offset = min(cleaned, log.end_offset)
         if start > log.end_offset:
-            # What was deleted had not been synced. Offsets are never used twice.
+            # What was deleted had not been synced. Offsets are never reused.
             log.restart(start, now_ms=now_ms)
         return log, reports
 
     @classmethod
     def reopen(cls, disk: Disk, folder: str, settings: LogSettings, state: LogState) -> Log:
-        """Open a log that was closed, without touching its files."""
+        """Open a cleanly closed log without reading its files."""
         segments = [
             Segment(
                 disk,
@@ -192,7 +192,7 @@ class Log(ReadableLog):
 
     @property
     def has_unsealed(self) -> bool:
-        """Whether closed segments wait for a sync to be sealed."""
+        """Return whether closed segments wait for a sync to be sealed."""
         return bool(self._unsealed)
 
     @property
@@ -201,28 +201,28 @@ class Log(ReadableLog):
 
     @epoch_max.setter
     def epoch_max(self, epoch: int) -> None:
-        """Name the current epoch: a stored batch that claims a later one is damaged."""
+        """Set the current epoch: a stored batch with a later one is damaged."""
         for segment in self.segments:
             segment.epoch_max = epoch
             if epoch < self._epoch_max:
-                segment.trusted_from = segment.size  # Nobody has looked at it with this in mind.
+                segment.trusted_from = segment.size  # not verified against this epoch yet
         self._epoch_max = epoch
 
-    # Writing
+    # Writes
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
-        """Write a batch that is stamped with the end offset."""
+        """Append a batch that is stamped with the end offset."""
         active = self._segment_for(len(batch), header.next_offset, now_ms)
         active.append(batch, header, index_interval_bytes=self.settings.index_interval_bytes)
 
     def append_run(self, run: bytes, next_offset: int, *, now_ms: int) -> None:
-        """Write batches that are stamped with the end offset and those after it: all or none."""
+        """Append batches stamped with the end offset and those after it: all or none."""
         active = self._segment_for(len(run), next_offset, now_ms)
         interval = self.settings.index_interval_bytes
         active.append_run(run, next_offset, index_interval_bytes=interval)
 
     def _segment_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
-        """The newest segment, or a new one if that has no room."""
+        """Return the newest segment, or a new one if that is full."""
         active, settings = self.segments[-1], self.settings
         if active.size and (
             active.size + size > settings.segment_bytes
@@ -233,7 +233,7 @@ class Log(ReadableLog):
         return active
 
     def roll(self, *, now_ms: int) -> Segment:
-        """Begin a new segment. The old one is sealed when it has been synced."""
+        """Start a new segment. The old one is sealed once it has been synced."""
         old = self.segments[-1]
         new = Segment.create(self._disk, self.folder, old.end_offset, now_ms=now_ms)
         new.epoch_max = self._epoch_max
@@ -243,7 +243,7 @@ class Log(ReadableLog):
         return new
 
     def sync_point(self) -> SyncPoint:
-        """What must be synced so that everything appended so far is durable."""
+        """Return what to sync so that everything appended so far is durable."""
         active = self.segments[-1]
         sealed = list(self._unsealed)
         files = [segment.file for segment in sealed]
@@ -253,7 +253,7 @@ class Log(ReadableLog):
         )
 
     def synced(self, point: SyncPoint) -> None:
-        """Take note that `point.sync()` has succeeded."""
+        """Note that `point.sync()` has succeeded."""
         self.journaled(point)
         try:
             for segment in point.sealed:
@@ -267,35 +267,35 @@ class Log(ReadableLog):
                     point.active.aborted.write_before(point.end_offset)
                 self._index_files += point.active.take_index_files()
         except OSError:
-            pass  # There was no room for index entries. They stay in memory until there is.
+            pass  # No space for index entries; they stay in memory until there is.
 
     def journaled(self, point: SyncPoint) -> None:
-        """Take note that `point.tail()` is durable in the commit journal."""
+        """Note that `point.tail()` is durable in the commit journal."""
         active = point.active
         active.durable_to = max(active.durable_to, min(point.position, active.size))
 
     def is_roll_due(self, now_ms: int) -> bool:
-        """Whether the newest segment is so old that it should be closed even without a write."""
+        """Return whether the newest segment is old enough to be closed even without a write."""
         settings, active = self.settings, self.segments[-1]
         age_max = settings.segment_ms
         if settings.is_compacting:
             age_max = min(age_max, settings.compaction_lag_ms_max)
         return active.size > 0 and now_ms - active.created_ms >= age_max
 
-    # Forgetting
+    # Deletion
 
     def advance_start(self, offset: int) -> None:
-        """Forget everything before `offset`, durably. Segments that are wholly before it can go."""
+        """Delete everything before `offset`, durably. Segments wholly before it can be removed."""
         if offset > self.start_offset:
             self._write_start(offset)
 
     def mark_cleaned(self, offset: int) -> None:
-        """Remember, durably, that compaction has come as far as `offset`."""
+        """Record durably that compaction has reached `offset`."""
         self.cleaned_offset = offset
         _write_offset(self._disk, f"{self.folder}/{_CLEANED_FILE}", _CLEANED_MAGIC, offset)
 
     def take_expired(self, *, now_ms: int, until_offset: int) -> list[Segment]:
-        """Take out the segments that retention no longer wants; the caller removes their files."""
+        """Take out the segments expired by retention; the caller removes their files."""
         settings, excess = self.settings, 0
         if settings.is_deleting and settings.retention_bytes >= 0:
             excess = self.size - settings.retention_bytes
@@ -325,7 +325,7 @@ class Log(ReadableLog):
         return taken
 
     def is_active_expired(self, now_ms: int) -> bool:
-        """Whether even the newest record is older than retention wants."""
+        """Return whether even the newest record has expired."""
         settings, active = self.settings, self.segments[-1]
         return (
             settings.is_deleting
@@ -335,14 +335,14 @@ class Log(ReadableLog):
         )
 
     def has_run(self, segments: list[Segment]) -> bool:
-        """Whether these segments are still here, one after the other."""
+        """Return whether these segments are still here, one after the other."""
         if segments[0] not in self.segments:
             return False
         first = self.segments.index(segments[0])
         return self.segments[first : first + len(segments)] == segments
 
     def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put rewritten segments in the place of the ones they were made from."""
+        """Replace segments by rewritten ones."""
         first = self.segments.index(old[0])
         self.segments[first : first + len(old)] = new
         self._bases = [segment.base_offset for segment in self.segments]
@@ -350,7 +350,7 @@ class Log(ReadableLog):
             segment.epoch_max = self._epoch_max
 
     def truncate(self, offset: int) -> None:
-        """Drop everything from `offset` on; the batch that holds it goes as a whole. Blocks."""
+        """Drop everything from `offset` on, with the whole batch that contains it. Blocks."""
         if offset < self.segments[0].base_offset:
             self.restart(offset, now_ms=self.segments[-1].created_ms)
             return
@@ -360,7 +360,7 @@ class Log(ReadableLog):
         del self._bases[kept:]
         active = self.segments[-1]
         self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
-        # A sealed one grows again even if nothing of it goes, and its seal must not outlive that.
+        # A sealed segment grows again even if nothing of it is dropped, so its seal must go.
         if offset < active.end_offset or active.is_sealed:
             active.truncate(place_of(active, offset))
         if self.cleaned_offset > self.end_offset:
@@ -369,7 +369,7 @@ class Log(ReadableLog):
             self._write_start(self.end_offset)
 
     def restart(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin again at `offset`. Blocks."""
+        """Drop everything and start again at `offset`. Blocks."""
         self._write_start(offset)
         self._drop(self.segments)
         self._unsealed.clear()
@@ -380,7 +380,7 @@ class Log(ReadableLog):
             self.mark_cleaned(offset)
 
     def _drop(self, segments: list[Segment]) -> None:
-        """Remove the files of segments, all or none of them."""
+        """Remove the files of segments atomically."""
         there = [one for one in segments if self._disk.exists(one.file.path)]
         if there:
             removed = [segment.base_offset for segment in there]
@@ -394,7 +394,7 @@ class Log(ReadableLog):
         self.start_offset = offset
 
     def close(self) -> LogState:
-        """Write the indexes and give the descriptors back; everything must be synced before."""
+        """Write the indexes and close the files; everything must be synced before."""
         for segment in self._unsealed:
             segment.seal()
         self._unsealed.clear()
@@ -419,7 +419,7 @@ class Log(ReadableLog):
 
 
 def _closed_file(disk: Disk, path: str, state: SegmentState) -> File:
-    """The file of a segment; an empty one may never have been made, and is made when needed."""
+    """Return the file of a segment; an empty one may not exist and is created when needed."""
     return disk.open(path) if state.size else disk.create(path, lazily=True)
 
 

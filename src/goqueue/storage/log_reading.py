@@ -1,4 +1,4 @@
-"""What is read of a log: batches by offset, their headers, records by time."""
+"""Reads of a log: batches by offset, their headers, records by time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ_BYTES = 1 << 20
 
 
 class Slice(NamedTuple):
-    """Whole batches in a file. `is_trusted` means that they may be sent without being read."""
+    """Whole batches in a file; if `is_trusted` they may be sent unverified (zero-copy)."""
 
     segment: Segment
     position: int
@@ -36,11 +36,11 @@ class Slice(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last batch."""
+        """Return the offset after the last batch."""
         return self.segment.offset_at(self.position + self.length)
 
     def read(self) -> bytes:
-        """The batches' bytes, verified unless this process wrote them itself.
+        """Return the bytes of the batches, verified unless this process wrote them.
 
         Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
         """
@@ -49,12 +49,12 @@ class Slice(NamedTuple):
         return self.read_checked()
 
     def read_checked(self) -> bytes:
-        """The same, verified whoever wrote them, for records that go on without their checksum."""
+        """Return the same, always verified, for records passed on without their checksum."""
         return self.segment.read_checked(Place(self.position, self.offset), self.length)
 
 
 class ReadableLog:
-    """Segments one after the other, as readers see them; whoever writes extends it to a `Log`."""
+    """The segments as readers see them; `Log` adds writing."""
 
     __slots__ = ("_bases", "segments", "start_offset")
 
@@ -77,9 +77,9 @@ class ReadableLog:
 
     @property
     def damaged_from(self) -> int | None:
-        """The first offset that somebody has tried to read and could not; None when there is none.
+        """Return the first offset that a read found damaged; None if there is none.
 
-        What nobody has read since it rotted is not known here.
+        Damage that no read has met is unknown here.
         """
         offsets = [
             damage.place.offset
@@ -93,10 +93,10 @@ class ReadableLog:
     # Batches
 
     def read(self, offset: int, *, bytes_max: int, until_offset: int) -> Slice | None:
-        """Whole batches from the one that holds `offset` on, ending before `until_offset`.
+        """Return whole batches from the one that contains `offset` on, before `until_offset`.
 
         There is at least one batch, however large, unless `offset` is at the end. Damage raises
-        `CorruptBatch`, whose `next_offset` says where to go on.
+        `CorruptBatch`, whose `next_offset` is where to continue.
         """
         number = max(0, bisect_right(self._bases, offset) - 1)
         while number < len(self.segments):
@@ -124,17 +124,17 @@ class ReadableLog:
         )
 
     def distrust(self, offset: int) -> None:
-        """Verify again what is read from here: somebody seems to have got something else."""
+        """Verify again what is read from here: a reader may have received damaged bytes."""
         segment = self.segments[max(0, bisect_right(self._bases, offset) - 1)]
         segment.trusted_from = segment.size
 
     def batches(self, offset: int, *, until_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Whole, verified batches one by one; damage raises `CorruptBatch`."""
+        """Yield whole, verified batches one by one; damage raises `CorruptBatch`."""
         while offset < until_offset:
             part = self.read(offset, bytes_max=_READ_BYTES, until_offset=until_offset)
             if part is None:
                 return
-            # Whoever reads this acts on it, so bytes that this process wrote are verified as well.
+            # The caller acts on the content, so bytes that this process wrote are verified as well.
             place = Place(part.position, part.offset)
             data = part.segment.read_checked(place, part.length)
             view, at = memoryview(data), 0
@@ -145,11 +145,11 @@ class ReadableLog:
                 offset = header.next_offset
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of all readable batches from the one that holds `offset` on."""
+        """Yield the headers of all readable batches from the one that contains `offset` on."""
         return (located.header for _, located in self.located(offset))
 
     def located(self, offset: int) -> Iterator[tuple[Segment, Located]]:
-        """The same, with the segments that they are in and their places there."""
+        """Yield the same, with their segments and positions."""
         for segment in list(self.segments):
             if segment.end_offset > offset:
                 for located in segment.readable(offset):
@@ -158,7 +158,7 @@ class ReadableLog:
     # Records by time
 
     def find_timestamp(self, timestamp: int, *, until_offset: int) -> Record | None:
-        """The first readable record at least as new as `timestamp`."""
+        """Return the first readable record at least as new as `timestamp`."""
         for segment in list(self.segments):
             if segment.end_offset <= self.start_offset or segment.max_timestamp < timestamp:
                 continue
@@ -174,7 +174,7 @@ class ReadableLog:
         return None
 
     def find_newest(self, *, until_offset: int) -> Record | None:
-        """The first record that has the largest timestamp of all."""
+        """Return the first record that has the largest timestamp of all."""
         newest = max(
             (one.max_timestamp for one in self.segments if one.end_offset > self.start_offset),
             default=-1,
@@ -183,7 +183,7 @@ class ReadableLog:
 
 
 def place_of(segment: Segment, offset: int) -> Place:
-    """Where the batch that holds `offset` begins, or the damage that holds it."""
+    """Return where the batch, or the damage, that contains `offset` starts."""
     try:
         located = segment.locate(offset)
     except CorruptBatch as error:
@@ -194,7 +194,7 @@ def place_of(segment: Segment, offset: int) -> Place:
 
 
 def records_of(segment: Segment, located: Located) -> list[Record]:
-    """The records of a batch; none when it is damaged, as nobody could read them."""
+    """Return the records of a batch; none if it is damaged, since it is unreadable."""
     data = segment.read_batch(located)
     if data is None:
         return []

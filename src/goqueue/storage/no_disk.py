@@ -1,4 +1,4 @@
-"""A disk that has nothing and takes nothing, for logs that only other nodes keep."""
+"""An empty, read-only disk, for logs that only other nodes store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from goqueue.storage.disk import File
 
 
 class NoDisk:
-    """Everything is missing from it."""
+    """A disk without any files."""
 
     def open(self, path: str) -> File:
         raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
@@ -27,13 +27,13 @@ class NoDisk:
         raise FileNotFoundError(errno.ENOENT, "nothing is kept here", source)
 
     def remove(self, path: str) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there is nothing to remove."""
 
     def remove_tree(self, path: str) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there is nothing to remove."""
 
     def sync_folder(self, path: str) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: there is nothing to make durable."""
 
     def read_whole(self, path: str) -> bytes:
         raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
@@ -48,7 +48,7 @@ class NoDisk:
         return 0
 
     def set_reserve(self, size: int) -> None:
-        """There is nothing to hold back."""
+        """Do nothing: there is nothing to reserve."""
 
     def total_bytes(self) -> int:
         return 0
@@ -70,7 +70,7 @@ class _NoFile:
         return None if length else b""
 
     def prefetch(self, position: int, length: int) -> None:
-        """There is nothing to bring into memory."""
+        """Do nothing: there is nothing to load."""
 
     def overwrite(self, position: int, data: bytes) -> None:
         raise OSError(errno.EROFS, "nothing can be kept here", self.path)
@@ -79,25 +79,25 @@ class _NoFile:
         raise OSError(errno.EROFS, "nothing can be kept here", self.path)
 
     def truncate(self, size: int) -> None:
-        """It is empty already."""
+        """Do nothing: it is already empty."""
 
     def size(self) -> int:
         return 0
 
     def sync(self) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: there is nothing to make durable."""
 
     def close(self) -> None:
-        """No descriptor was ever taken."""
+        """Do nothing: no descriptor was opened."""
 
     def fileno(self) -> int:
         raise OSError(errno.ENOENT, "nothing is kept here", self.path)
 
     def pin(self) -> None:
-        """No descriptor was ever taken."""
+        """Do nothing: no descriptor was opened."""
 
     def unpin(self) -> None:
-        """No descriptor was ever taken."""
+        """Do nothing: no descriptor was opened."""
 
     def retire(self) -> None:
-        """Nobody can have read from it."""
+        """Do nothing: there are no readers."""

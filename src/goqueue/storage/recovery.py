@@ -1,14 +1,14 @@
-"""Opening a log that was not closed: find its durable end, step over damage, invent nothing.
+"""Recovery of a log that was not closed: find its durable end, and skip damage.
 
-Sealed segments were durable as a whole and are taken as they are. In the others, index entries
-exist only for synced bytes, so the tail to be examined begins at the last entry. Two kinds of bad
-bytes are told apart there. A torn write was never acknowledged: the log ends before it. A damaged
-batch with intact ones after it was once whole: it stays in its place, is reported, and what
+Sealed segments were durable as a whole and are accepted as they are. In the others, index entries
+exist only for synced bytes, so the tail to be verified starts at the last entry. Two kinds of bad
+bytes are distinguished there. A torn write was never acknowledged: the log ends before it. A
+damaged batch with intact ones after it was once whole: it stays in its place, is reported, and what
 follows is kept.
 
-The last batch of a log may have been whole and rotted since, which looks the same as a torn write.
-So whoever can ask others what the log held is told before anything is cut off: the next start will
-find no trace of it.
+The last batch of a log may have been whole and corrupted since, which looks the same as a torn
+write. So `before_cut` is called before anything is truncated, for callers that can compare with
+other replicas: the next start will find no trace of it.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ def recover_segments(
     index_interval_bytes: int,
     before_cut: Callable[[], None],
 ) -> tuple[list[Segment], list[str]]:
-    """The segments of a log, ready to be read and appended to, and what was found damaged."""
+    """Return the segments of a log, ready for reads and appends, and reports of damage."""
     finish_swap(disk, folder)
     drop_leftovers(disk, folder)
     segments = _open_segments(disk, folder, now_ms=now_ms)
-    # Of the segments that were being removed a crash may bring back some and not others.
+    # A crash may bring back some, but not all, of the segments that were being removed.
     while len(segments) > 1 and segments[1].base_offset <= start_offset:
         segments.pop(0).remove()
     if not segments:
-        # A partition that was never written to needs no files; any later segment does, because
-        # its name is what tells where the log goes on.
+        # A partition that was never written needs no files; any later segment does, because its
+        # name shows where the log continues.
         return [Segment.create(disk, folder, start_offset, now_ms=now_ms, lazily=True)], []
     reports: list[str] = []
     first_open = _accept_sealed(segments, reports)
-    # A crash amid a truncation leaves a sealed segment at the end. It will grow, and its old seal
+    # A crash during a truncation leaves a sealed segment at the end. It will grow, and its old seal
     # must not be found again after that.
     segments[-1].index.unseal()
     for number in range(first_open, len(segments)):
         segment = segments[number]
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
         _recover_tail(segment, next_base, reports, index_interval_bytes, before_cut)
-        # A process that dies leaves its last writes to the operating system, not to the disk.
+        # After a crash of the process its last writes may be only in the page cache.
         segment.file.sync()
         if next_base is not None and segment.end_offset != next_base:
             before_cut()
@@ -84,7 +84,7 @@ def _open_segments(disk: Disk, folder: str, *, now_ms: int) -> list[Segment]:
 
 
 def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
-    """Take closed segments as they are; return the number of the first that must be examined."""
+    """Accept sealed segments as they are; return the number of the first to verify."""
     first_open = 0
     for number, segment in enumerate(segments[:-1]):
         if segment.seal_found():
@@ -97,7 +97,7 @@ def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
             segment.end_offset = following.base_offset
         if segment.end_offset != following.base_offset:
             reports.append(
-                f"{segment.file.path} ends with offset {segment.end_offset}; offsets up to "
+                f"{segment.file.path} ends at offset {segment.end_offset}; offsets up to "
                 f"{following.base_offset} are missing."
             )
     return first_open
@@ -110,7 +110,7 @@ def _recover_tail(
     index_interval_bytes: int,
     before_cut: Callable[[], None],
 ) -> None:
-    """Examine what follows the last index entry, and cut off a torn end."""
+    """Verify what follows the last index entry, and truncate a torn end."""
     count, place = _last_indexed(segment)
     segment.keep_indexed(count, until=place.position)
     segment.end_offset, segment.trusted_from = place.offset, place.position
@@ -132,7 +132,7 @@ def _recover_tail(
             return
         else:
             reports.append(
-                f"{segment.file.path}: cut off {segment.size - damaged.position} bytes of an "
+                f"{segment.file.path}: truncated {segment.size - damaged.position} bytes of an "
                 f"unfinished write at byte {damaged.position}, offset {damaged.offset}."
             )
             before_cut()
@@ -141,7 +141,7 @@ def _recover_tail(
 
 
 def _last_indexed(segment: Segment) -> tuple[int, Place]:
-    """The last place that the indexes know and that holds a whole batch; entries before it."""
+    """Return the last indexed place with an intact batch, and the number of entries before it."""
     for number in range(min(len(segment.index), len(segment.times)) - 1, -1, -1):
         try:
             relative, position = segment.index[number]
@@ -156,12 +156,12 @@ def _last_indexed(segment: Segment) -> tuple[int, Place]:
 
 
 def _is_unwritten(segment: Segment, position: int) -> bool:
-    """Whether the page after the last good batch never reached the disk: it reads as zeros."""
+    """Return whether the page after the last good batch was never written: it reads as zeros."""
     return not any(segment.file.read(position, _ALWAYS_SET_BYTES))
 
 
 def _was_last_batch(segment: Segment, damaged: Place, next_base: int) -> bool:
-    """Whether the damaged end of a segment was a whole batch, because the next one fits it."""
+    """Return whether the damaged end of a segment was a whole batch, since the next one fits it."""
     data = segment.file.read(damaged.position, HEADER_BYTES)
     if len(data) < HEADER_BYTES or _is_unwritten(segment, damaged.position):
         return False
@@ -175,7 +175,7 @@ def _was_last_batch(segment: Segment, damaged: Place, next_base: int) -> bool:
 def _drop(segments: list[Segment], disk: Disk, folder: str) -> list[str]:
     """Remove segments after a torn one: nothing in them was ever acknowledged."""
     reports = [
-        f"{segment.file.path}: removed, because the segment before it was not finished."
+        f"{segment.file.path}: removed, because the segment before it is incomplete."
         for segment in segments
     ]
     for segment in reversed(segments):

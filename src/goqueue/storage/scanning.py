@@ -1,8 +1,8 @@
-"""Batches in a file, found by reading it, and what to do about those that are damaged.
+"""Scans of the batches in a file, and the handling of damaged ones.
 
-Offsets have no holes: each batch begins with the offset after the one before it. A batch's own
-offset and length stand outside its checksum, and this rule is what protects them: whoever reads
-knows which offset must come next.
+Offsets have no gaps: each batch starts with the offset after the one before it. A batch's own
+offset and length are outside its checksum, and this rule is what protects them: a reader always has
+the offset that must come next.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _WINDOW_BYTES_MAX = 256 << 10
 _RESUME_SEARCH_BYTES = 64 << 20
 _BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
 _OFFSET = struct.Struct(">q")
-# Where a header may begin: an offset below 2**48, and the format's number sixteen bytes on.
+# Where a header may start: an offset below 2**48, and the format version sixteen bytes later.
 _HEADER_START = re.compile(rb"(?=\x00\x00.{14}\x02)", re.DOTALL)
 
 
 class Place(NamedTuple):
-    """A position in a segment and the offset that must begin there."""
+    """A position in a segment and the offset that must start there."""
 
     position: int
     offset: int
 
 
 class Located(NamedTuple):
-    """A batch header and where in its segment it stands."""
+    """A batch header and its position in the segment."""
 
     position: int
     header: BatchHeader
@@ -63,7 +63,7 @@ class Damage(NamedTuple):
 
     place: Place
     resume: Place | None
-    end: Place  # of the segment when it was found; what was written later begins there
+    end: Place  # of the segment when it was found; what was written later starts there
 
 
 class BatchFile:
@@ -78,13 +78,13 @@ class BatchFile:
         self.end_offset = end_offset
         # Batches of a later epoch than this cannot have been written.
         self.epoch_max = EPOCH_MAX
-        # What was found damaged so far, by position.
+        # Damage found so far, by position.
         self.damages: dict[int, Damage] = {}
 
     def scan_readable(
         self, place: Place | None, *, until: int | None = None, is_checked: bool = False
     ) -> Iterator[Located]:
-        """Like `scan`, but damaged batches are left out."""
+        """Like `scan`, but skip damaged batches."""
         while place is not None:
             try:
                 yield from self.scan(place, until=until, is_checked=is_checked)
@@ -95,10 +95,10 @@ class BatchFile:
     def scan(
         self, place: Place, *, until: int | None = None, is_checked: bool = False
     ) -> Iterator[Located]:
-        """Batches from a place on, in order; damage raises `CorruptBatch`.
+        """Yield the batches from a place on, in order; damage raises `CorruptBatch`.
 
-        Headers alone are read, and each is believed when the batch after it begins with the
-        offset that it promises. `is_checked` reads the batches and their checksums too.
+        Only headers are read, and each is accepted if the batch after it starts with the offset
+        that it implies. `is_checked` also verifies the batches by their checksums.
         """
         end = self.size if until is None else until
         window = _WINDOW_BYTES_MIN
@@ -108,7 +108,7 @@ class BatchFile:
             at = 0
             while position + at < end:
                 if at + HEADER_BYTES > len(data) and at:
-                    break  # The next window begins with this batch.
+                    break  # The next window starts with this batch.
                 header = self._plausible(data, at, position + at, offset)
                 if header is None:
                     raise self.corrupt(Place(position + at, offset))
@@ -126,7 +126,7 @@ class BatchFile:
             raise self.corrupt(Place(position, offset))
 
     def read_checked(self, place: Place, length: int) -> bytes:
-        """Whole batches in `length` bytes from a place on, their checksums verified.
+        """Return whole batches in `length` bytes from a place on, with verified checksums.
 
         Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
         """
@@ -143,7 +143,7 @@ class BatchFile:
         return data[:at]
 
     def batch_at(self, place: Place) -> Located | None:
-        """The batch that begins at a place, believed as in a scan; None when that is not so."""
+        """Return the batch that starts at a place, accepted as in a scan; None otherwise."""
         position = place.position
         data = self.file.read(position, min(_WINDOW_BYTES_MIN, self.size - position))
         header = self._plausible(data, 0, *place)
@@ -152,25 +152,25 @@ class BatchFile:
         return Located(position, header)
 
     def is_batch_at(self, place: Place) -> bool:
-        """Whether an intact batch stands at a place."""
+        """Return whether there is an intact batch at a place."""
         data = self.file.read(place.position, HEADER_BYTES)
         header = self._plausible(data, 0, *place)
         return header is not None and self._is_intact(header, b"", place.position, 0)
 
     def offset_at(self, position: int) -> int:
-        """The offset of the batch that begins at a position, or of the one to come at the end."""
+        """Return the offset of the batch that starts at a position; at the end, the next offset."""
         if position >= self.size:
             return self.end_offset
         (offset,) = _OFFSET.unpack(self.file.read(position, _OFFSET.size))
         return int(offset)
 
     def read_batch(self, located: Located) -> bytes | None:
-        """The bytes of one batch, or None when they are damaged."""
+        """Return the bytes of one batch; None if they are damaged."""
         data = self.file.read(located.position, located.header.size)
         return data if is_intact(memoryview(data), located.header) else None
 
     def corrupt(self, place: Place) -> CorruptBatch:
-        """The error for a damaged batch, telling where it stands and where to go on."""
+        """Return the error for a damaged batch, with its position and where to continue."""
         damage = self.damages.get(place.position)
         if damage is None:
             damage = Damage(place, self._find_resume(place), Place(self.size, self.end_offset))
@@ -190,7 +190,7 @@ class BatchFile:
     # Damage
 
     def _plausible(self, data: bytes, at: int, position: int, offset: int) -> BatchHeader | None:
-        """The header at `at`, which stands at `position`, unless it cannot be that of `offset`."""
+        """Return the header at `at`; None if it cannot be that of `offset` at `position`."""
         if at + HEADER_BYTES > len(data):
             return None
         header = read_header(data, at)
@@ -208,7 +208,7 @@ class BatchFile:
         )
 
     def _is_followed(self, header: BatchHeader, data: bytes, position: int, stop: int) -> bool:
-        """Whether what stands after a batch begins with the offset that the batch promises."""
+        """Return whether the next batch starts with the offset that this one implies."""
         if position + stop == self.size:
             return header.next_offset == self.end_offset
         if stop + _OFFSET.size <= len(data):
@@ -222,11 +222,10 @@ class BatchFile:
         return is_intact(memoryview(self.file.read(position + at, header.size)), header)
 
     def _find_resume(self, damaged: Place) -> Place | None:
-        """The next intact batch after a damaged one.
+        """Return the next intact batch after a damaged one.
 
-        A record may itself contain bytes of batches. So the place where the damaged batch says
-        that it ends is tried first, and in the search a batch with a proper successor is
-        preferred.
+        A record may itself contain bytes of batches. So the end that the damaged batch claims is
+        tried first, and in the search a batch with a valid successor is preferred.
         """
         header = self._header_at(damaged.position)
         if header is not None:

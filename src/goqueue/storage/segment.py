@@ -1,4 +1,4 @@
-"""One segment: a file of batches with its indexes, and how it grows, ends and is cut."""
+"""One segment: a file of batches with its indexes; appends, sealing and truncation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOT_KNOWN = -2
 
 _INDEX_INTERVAL_BYTES = 4096
 _INDEX_WRITE_ENTRIES_MIN = 32
-_INDEX_SYNC_ENTRIES = 4096  # 16 MB of log to examine when the power fails
-_STARTS_MAX = 16  # readers of a segment that go on where they stopped without a search
+_INDEX_SYNC_ENTRIES = 4096  # 16 MB of log to verify after a power failure
+_STARTS_MAX = 16  # readers of a segment that continue without a search
 
 Found = TypeVar("Found")
 
@@ -77,18 +77,18 @@ class Segment(BatchFile):
         self.index = OffsetIndex(disk, stem + INDEX_SUFFIX + name_suffix)
         self.times = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + name_suffix)
         self.aborted = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX + name_suffix)
-        # How many transactions have their abort marker here, if that is known.
+        # Number of transactions with their abort marker here, if known.
         self.aborted_count = aborted_count
-        # Bytes before this survive a power cut: in the file, or in the commit journal.
+        # Bytes before this survive a power failure: in the file, or in the commit journal.
         self.durable_to = size
-        # Bytes from here on were checked and written by this process: they may be sent unread.
+        # Bytes from here on were verified and written by this process: they may be sent unread.
         self.trusted_from = size
         self._indexed_to = size
         self._max_timestamp = max_timestamp
         self._newest_relative = 0
         self._has_torn_end = False
         self._index_sync_due = _INDEX_SYNC_ENTRIES
-        # Where batches begin at which somebody has stopped reading, by their offsets.
+        # Positions of batches at which a reader has stopped, by their offsets.
         self._starts: dict[int, int] = {}
 
     @classmethod
@@ -120,15 +120,15 @@ class Segment(BatchFile):
             name_suffix=name_suffix,
         )
 
-    # Writing
+    # Writes
 
     def append(self, batch: memoryview, header: BatchHeader, *, index_interval_bytes: int) -> None:
-        """Write one stamped batch at the end; on an error the file is as it was before."""
+        """Append one stamped batch; on an error the file is as it was before."""
         position = self._write(batch)
         self.note_batch(position, header, index_interval_bytes=index_interval_bytes)
 
     def append_run(self, run: bytes, next_offset: int, *, index_interval_bytes: int) -> None:
-        """The same for batches that follow one another: all are written or none."""
+        """Append consecutive batches: all are written or none."""
         base, position = self.base_offset, self._write(run)
         due = self._indexed_to + index_interval_bytes if position else 0
         marks, newest, newest_offset = mark_run(
@@ -145,7 +145,7 @@ class Segment(BatchFile):
         self.end_offset = next_offset
 
     def _write(self, data: Buffer) -> int:
-        """Put bytes at the end of the file, and say where that was."""
+        """Append bytes to the file, and return their position."""
         position = self.size
         if self._has_torn_end:
             self.file.truncate(position)
@@ -153,7 +153,7 @@ class Segment(BatchFile):
         try:
             self.file.append(data)
         except OSError:
-            # Until the rest of the failed write is gone, nothing may be written after it.
+            # Nothing may be written after a failed write until its rest is truncated.
             self._has_torn_end = True
             self.file.truncate(position)
             self._has_torn_end = False
@@ -162,9 +162,9 @@ class Segment(BatchFile):
         return position
 
     def note_batch(self, position: int, header: BatchHeader, *, index_interval_bytes: int) -> None:
-        """Take a batch that is in the file into account: end offset, time, indexes."""
+        """Account for a batch in the file: end offset, time, indexes."""
         relative = header.base_offset - self.base_offset
-        # A marker's time is nobody's record's, so nothing is to be found by it.
+        # A marker's timestamp belongs to no record, so it must not be indexed.
         if header.max_timestamp > self.max_timestamp and not header.attributes & CONTROL:
             self._max_timestamp = header.max_timestamp
             self._newest_relative = relative
@@ -173,24 +173,24 @@ class Segment(BatchFile):
         self.end_offset = header.next_offset
 
     def _mark(self, relative: int, position: int, newest: int, newest_relative: int) -> None:
-        """Add a batch to the indexes, which go in step, so that none lacks what the other has."""
+        """Add a batch to both indexes, which always have the same number of entries."""
         self.index.add(relative, position)
         self.times.add(newest, newest_relative)
         self._indexed_to = position
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Take a transaction into account whose abort marker is in the file."""
+        """Account for a transaction whose abort marker is in the file."""
         assert self.aborted_count >= 0, "what is not known cannot be added to"
         self.aborted.add_aborted(aborted)
         self.aborted_count += 1
 
     def synced(self, position: int) -> None:
-        """The file is durable up to `position`: index entries may follow."""
+        """Write index entries, since the file is durable up to `position`."""
         if self.index.pending >= _INDEX_WRITE_ENTRIES_MIN:
             self._write_indexes(self.index.count_pending(second_below=position))
 
     def take_index_files(self) -> list[File]:
-        """The files of the indexes when they have grown enough to be worth a sync."""
+        """Return the files of the indexes if they have grown enough to be worth a sync."""
         if not self.is_sealed and self._index_sync_due > 0:
             return []
         self._index_sync_due = _INDEX_SYNC_ENTRIES
@@ -198,7 +198,7 @@ class Segment(BatchFile):
         return [index.file for index in indexes if index.file is not None]
 
     def seal(self) -> None:
-        """Mark a segment that will not grow and is durable as a whole."""
+        """Seal a segment that will not grow and is durable as a whole."""
         self.is_sealed = True
         if self.aborted_count > 0:
             self.aborted.seal(self.end_offset)
@@ -207,7 +207,7 @@ class Segment(BatchFile):
         self.times.seal(self.end_offset, has_aborted=has_aborted)
 
     def seal_found(self) -> bool:
-        """Whether the files say that the segment is complete; then take their word for it."""
+        """Return whether the files are sealed as complete, and load the seal."""
         seal = self.index.seal_found()
         if seal is None or seal != self.times.seal_found():
             return False
@@ -226,7 +226,7 @@ class Segment(BatchFile):
         self._starts.clear()
         self.trusted_from = min(self.trusted_from, place.position)
         self.durable_to = min(self.durable_to, place.position)
-        # What was found damaged before that is still there, and a replica's recovery asks for it.
+        # Earlier damage is still there, and the recovery of a replica needs it.
         self.damages = {
             position: damage
             for position, damage in self.damages.items()
@@ -236,12 +236,12 @@ class Segment(BatchFile):
         self._truncate_aborted(place.offset)
 
     def truncate_indexes(self, position: int) -> None:
-        """Forget what the indexes say of the bytes from `position` on."""
+        """Drop the index entries for the bytes from `position` on."""
         count = self._with_indexes(lambda: self.index.floor_number(position - 1, by=1)) + 1
         self.keep_indexed(count, until=position)
 
     def keep_indexed(self, count: int, *, until: int) -> None:
-        """Keep the first `count` entries of both indexes; the segment is known up to `until`."""
+        """Keep the first `count` entries of both indexes; the segment is verified up to `until`."""
         self.index.cut(count)
         self.times.cut(count)
         last = self.index.last()
@@ -249,7 +249,7 @@ class Segment(BatchFile):
         self._find_newest(until=until)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the files."""
         self.file.close()
         self.index.close()
         self.times.close()
@@ -261,7 +261,7 @@ class Segment(BatchFile):
         self.aborted.write_pending(self.aborted.pending)
 
     def remove(self) -> None:
-        """Take the files away. Whoever still reads from the log file keeps it."""
+        """Remove the files. Readers that hold the log file can still read it."""
         path = self.file.path
         is_there = self._disk.exists(path)
         if is_there:
@@ -273,17 +273,17 @@ class Segment(BatchFile):
             self._disk.remove(path)
 
     def retire(self) -> None:
-        """Other files are about to take over these names: keep the contents, not the names."""
+        """Keep the contents but not the names, which other files are about to take."""
         self.file.retire()
         self.index.forget_file()
         self.times.forget_file()
         self.aborted.forget_file()
         self.is_sealed = False
 
-    # Reading
+    # Reads
 
     def locate(self, offset: int) -> Located | None:
-        """The batch that holds `offset`, or the first one of all; None at the end."""
+        """Return the batch that contains `offset`, or the first one after it; None at the end."""
         if offset >= self.end_offset:
             return None
         start = 0 if offset == self.base_offset else self._starts.get(offset)
@@ -303,13 +303,13 @@ class Segment(BatchFile):
                 place = resume
 
     def readable(self, offset: int) -> Iterator[Located]:
-        """The batches from the one that holds `offset` on, damaged ones left out."""
+        """Yield the batches from the one that contains `offset` on, without damaged ones."""
         for located in self.scan_readable(self.place_before(offset)):
             if located.header.last_offset >= offset:
                 yield located
 
     def cut_place(self, position: int, *, after: Place) -> Place:
-        """The last indexed batch start after a place and up to `position`; else that place."""
+        """Return the last indexed batch start after a place and up to `position`, or that place."""
         if position >= self.size:
             return Place(self.size, self.end_offset)
         entry = self._with_indexes(lambda: self.index.floor(position, by=1))
@@ -318,7 +318,7 @@ class Segment(BatchFile):
         return Place(entry[1], self.base_offset + entry[0])
 
     def remember(self, place: Place) -> None:
-        """A reader has stopped here, and will go on with the batch that begins here."""
+        """Remember where a reader has stopped and will continue."""
         starts = self._starts
         if len(starts) >= _STARTS_MAX and place.offset not in starts:
             del starts[next(iter(starts))]
@@ -328,7 +328,7 @@ class Segment(BatchFile):
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of a record here, or -1."""
+        """Return the largest timestamp of a record here, or -1."""
         if self._max_timestamp == NOT_KNOWN:
             self._ensure_indexes()
             self._find_newest()
@@ -336,19 +336,19 @@ class Segment(BatchFile):
 
     @property
     def first_timestamp(self) -> int:
-        """The time of the first batch, or -1."""
+        """Return the timestamp of the first batch, or -1."""
         data = self.file.read(0, HEADER_BYTES)
         header = self._plausible(data, 0, 0, self.base_offset)
         return NO_TIMESTAMP if header is None else header.max_timestamp
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset not after the first record that is at least as new as `timestamp`."""
+        """Return an offset not after the first record that is at least as new as `timestamp`."""
         self._ensure_indexes()
         entry = self._with_indexes(lambda: self.times.floor(timestamp - 1))
         return self.base_offset + (0 if entry is None else entry[1])
 
     def _find_newest(self, *, until: int | None = None) -> None:
-        """Learn the largest timestamp from the time index and the batches it does not cover."""
+        """Find the largest timestamp in the time index and the batches it does not cover."""
         times, index = self._with_indexes(lambda: (self.times.last(), self.index.last()))
         self._max_timestamp, self._newest_relative = times or (NO_TIMESTAMP, 0)
         relative, position = index or (0, 0)
@@ -362,24 +362,24 @@ class Segment(BatchFile):
     # Indexes
 
     def rebuild_indexes(self) -> None:
-        """Build both indexes again from the log, stepping over damage."""
+        """Rebuild both indexes from the log, skipping damage."""
         self.drop_indexes()
         end_offset = self.end_offset
         self._indexed_to, self._newest_relative, self._max_timestamp = 0, 0, NO_TIMESTAMP
         for located in self.scan_readable(Place(0, self.base_offset), is_checked=True):
             self.note_batch(*located, index_interval_bytes=_INDEX_INTERVAL_BYTES)
-            # Noting a batch moves the end, by which the scan recognises the last one.
+            # `note_batch` moves the end, by which the scan recognises the last batch.
             self.end_offset = end_offset
         if self.is_sealed and len(self.index):
             self.seal()
 
     def drop_indexes(self) -> None:
-        """Remove the index files; they are built again when they are needed."""
+        """Remove the index files; they are rebuilt when they are needed."""
         self.index.remove()
         self.times.remove()
 
     def is_aborted_known(self) -> bool:
-        """Whether the index of aborted transactions has all that it must have."""
+        """Return whether the index of aborted transactions is complete."""
         if self.aborted_count == NOT_KNOWN:
             seal = self.aborted.seal_found()
             if seal is None or seal.end_offset != self.end_offset:
@@ -388,7 +388,7 @@ class Segment(BatchFile):
         return len(self.aborted) == self.aborted_count
 
     def replace_aborted(self, aborted: list[AbortedTransaction]) -> None:
-        """Begin the index of aborted transactions again with what the log has said."""
+        """Replace the index of aborted transactions by what the log contains."""
         self.aborted.remove()
         self.aborted_count = 0
         for one in aborted:
@@ -396,12 +396,12 @@ class Segment(BatchFile):
         self.seal_aborted()
 
     def seal_aborted(self) -> None:
-        """Write the index of aborted transactions down if the segment will not grow."""
+        """Write the index of aborted transactions if the segment is sealed."""
         if self.is_sealed:
             try:
                 self.aborted.seal(self.end_offset)
             except OSError:
-                pass  # There was no room for it. It stays in memory, and the log says the same.
+                pass  # No space for it. It stays in memory, and can be rebuilt from the log.
 
     def _truncate_aborted(self, offset: int) -> None:
         try:
@@ -415,7 +415,7 @@ class Segment(BatchFile):
             self.aborted.remove()
 
     def _with_indexes(self, look: Callable[[], Found]) -> Found:
-        """The result of a look at the indexes, which are built again when they are damaged."""
+        """Return the result of a look-up in the indexes; rebuild them if they are damaged."""
         try:
             return look()
         except DamagedIndex:
@@ -427,13 +427,13 @@ class Segment(BatchFile):
             self.rebuild_indexes()
 
     def _write_indexes(self, ready: int) -> None:
-        # The times first: entries of theirs that have no counterpart are cut at the next start.
+        # Times first: their entries without a counterpart are dropped at the next start.
         self.times.write_pending(ready)
         self.index.write_pending(ready)
         self._index_sync_due -= ready
 
     def place_before(self, offset: int) -> Place:
-        """Where a batch begins that is not after the one that holds `offset`."""
+        """Return the start of a batch that is not after the one that contains `offset`."""
         if not len(self.index):
             self._ensure_indexes()
         entry = self._with_indexes(lambda: self.index.floor(offset - self.base_offset))

@@ -1,8 +1,8 @@
-"""Replacing segments so that a crash at any moment leaves the old set or the new one.
+"""Atomic replacement of segments: a crash leaves the old set or the new one.
 
-The new files are written and synced under a `.cleaned` name. A small `swap` file then says which
-segments go and which come; from the moment it is durable the swap will happen, now or at the
-next start, and every step of it can be done twice.
+The new files are written and synced under a `.cleaned` name. A small `swap` file then lists the
+segments to remove and to add; once it is durable the swap will happen, now or at the next start,
+and every step of it is idempotent.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class _Swap(msgspec.Struct, frozen=True, array_like=True):
 
 
 def begin_swap(disk: Disk, folder: str, *, removed: list[int], added: list[int]) -> None:
-    """Decide that the synced `.cleaned` files of `added` take the place of `removed`. Blocks."""
+    """Commit to replace `removed` by the synced `.cleaned` files of `added`. Blocks."""
     body = _Swap(removed, added)
     write_framed(disk, f"{folder}/{_SWAP_FILE}", magic=_MAGIC, version=_VERSION, body=body)
 
 
 def finish_swap(disk: Disk, folder: str) -> None:
-    """Carry out a swap that was decided, if there is one. Blocks."""
+    """Perform a committed swap, if there is one. Blocks."""
     path = f"{folder}/{_SWAP_FILE}"
     if not disk.exists(path):
         return
@@ -44,12 +44,12 @@ def finish_swap(disk: Disk, folder: str) -> None:
             _take_over(disk, f"{folder}/{segment_name(base)}")
         disk.sync_folder(folder)
     disk.remove(path)
-    # A later segment may have the name of one that was removed, so this must not happen again.
+    # A later segment may reuse the name of a removed one, so the swap must not be repeated.
     disk.sync_folder(folder)
 
 
 def drop_leftovers(disk: Disk, folder: str) -> None:
-    """Remove what rewriting left behind when no swap was decided."""
+    """Remove rewritten files without a committed swap."""
     for name in disk.list(folder):
         if name.endswith(CLEANED_SUFFIX):
             disk.remove(f"{folder}/{name}")
@@ -62,7 +62,7 @@ def _remove_files(disk: Disk, stem: str, suffixes: tuple[str, ...]) -> None:
 
 
 def _take_over(disk: Disk, stem: str) -> None:
-    # The log comes last: as long as its cleaned file is there, so are those of its indexes.
+    # The log comes last: as long as its cleaned file exists, so do those of its indexes.
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         if disk.exists(stem + suffix + CLEANED_SUFFIX):
             disk.rename(stem + suffix + CLEANED_SUFFIX, stem + suffix)

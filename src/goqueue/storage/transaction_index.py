@@ -1,12 +1,12 @@
-"""Which transactions were aborted: a file beside each segment that has a marker which says so.
+"""Index of aborted transactions: a file for each segment that contains abort markers.
 
-A reader who wants only what was committed is sent whole stretches of the log, and told which
-transactions in them to leave out. The log itself says so only at a transaction's end, so each
-abort is noted here, in the segment of its marker.
+A read-committed reader receives whole ranges of the log, and a list of aborted transactions to
+skip. The log itself shows an abort only at a transaction's end, so each abort is indexed here, in
+the segment of its marker.
 
-Like the other indexes this one is never the truth, and speaks only of bytes that are synced. A
-segment knows how many entries there must be, or that it does not know; a file that is missing or
-damaged is then made again from the log.
+Like the other indexes this one is never authoritative, and covers only synced bytes. A segment
+records how many entries there must be, or that this is unknown; a missing or damaged file is then
+rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLOCK_ENTRIES = 128  # read at once
 class AbortedTransaction(NamedTuple):
     """A transaction that was aborted in this partition; `last_offset` is that of its marker.
 
-    Of `last_stable_offset` one can say: whatever began before it was decided before this marker.
+    All transactions that started before `last_stable_offset` had ended when the marker was written.
     """
 
     producer_id: int
@@ -35,12 +35,12 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedSpans:
-    """Some aborted transactions, arranged so that asking about a batch costs little."""
+    """Aborted transactions, arranged for fast look-up by batch."""
 
     __slots__ = ("_spans",)
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
-        # By producer; its transactions follow one another, so that these are in order.
+        # By producer; its transactions do not overlap, so these are in order.
         self._spans: dict[int, list[tuple[int, int]]] = {}
         for one in aborted:
             self._spans.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
@@ -49,7 +49,7 @@ class AbortedSpans:
         return bool(self._spans)
 
     def cover(self, header: BatchHeader) -> bool:
-        """Whether a batch belongs to one of the transactions."""
+        """Return whether a batch belongs to one of the transactions."""
         spans = self._spans.get(header.producer_id)
         if spans is None or not header.attributes & TRANSACTIONAL:
             return False
@@ -68,7 +68,7 @@ class TransactionIndex(Index):
         self.add(*aborted)
 
     def entries(self, number: int = 0) -> Iterator[AbortedTransaction]:
-        """The entries from one on; those in the file are read a block at a time."""
+        """Yield the entries from one on; those in the file are read a block at a time."""
         size = self._entry_bytes
         while (left := self._count() - number) > 0:
             count = min(_BLOCK_ENTRIES, left)
@@ -80,9 +80,9 @@ class TransactionIndex(Index):
             yield AbortedTransaction._make(self[pending])
 
     def overlapping(self, first_offset: int, until_offset: int) -> Iterator[AbortedTransaction]:
-        """Transactions with their markers at `first_offset` or later.
+        """Yield transactions with their markers at `first_offset` or later.
 
-        They end with the one after which none can have begun before `until_offset`.
+        They end with the one after which none can have started before `until_offset`.
         """
         for aborted in self.entries(self.floor_number(first_offset - 1, by=2) + 1):
             yield aborted
@@ -90,11 +90,11 @@ class TransactionIndex(Index):
                 return
 
     def write_before(self, offset: int) -> None:
-        """Write the waiting entries whose markers, before `offset`, are synced in the log."""
+        """Write the entries whose markers, before `offset`, are synced in the log."""
         self.write_pending(bisect_left(self._pending, offset, key=lambda entry: entry[2]))
 
     def seal_found(self) -> Seal | None:
-        """What the seal says; unlike other indexes this one may be complete and empty."""
+        """Return the seal; unlike other indexes this one may be complete and empty."""
         count = self._count()
         if not count and not self._disk.exists(self._path):
             return None
@@ -102,13 +102,13 @@ class TransactionIndex(Index):
         return found if found is not None and found.entries == count else None
 
     def cut_from(self, offset: int) -> None:
-        """Forget the transactions whose markers are at `offset` or later."""
+        """Drop the transactions whose markers are at `offset` or later."""
         self.cut(self.floor_number(offset - 1, by=2) + 1)
 
 
 def aborted_by(
     marker: BatchHeader, *, first_offset: int, still_open: Iterable[int]
 ) -> AbortedTransaction:
-    """The entry for a marker; `still_open` are the first offsets of the others, in order."""
+    """Return the entry for a marker; `still_open` are the first offsets of the others, in order."""
     stable = next(iter(still_open), marker.next_offset)
     return AbortedTransaction(marker.producer_id, first_offset, marker.base_offset, stable)

@@ -82,7 +82,7 @@ def test_what_later_batches_have_overtaken_is_not_taken_for_stored(is_restarted:
         simulated.sync()
         simulated.reopen(simulated.stop())
     for lost in (0, 4):
-        with pytest.raises(OutOfOrderSequence, match="13 comes next"):
+        with pytest.raises(OutOfOrderSequence, match="13 is expected"):
             simulated.send(lost)
     with pytest.raises(DuplicateSequence):
         simulated.send(5)
@@ -143,7 +143,7 @@ def test_gaps_and_old_repetitions_are_told_apart_across_the_wrap() -> None:
         simulated.send(first)
     with pytest.raises(DuplicateSequence):
         simulated.send(LAST - 3)
-    with pytest.raises(OutOfOrderSequence, match="2 comes next"):
+    with pytest.raises(OutOfOrderSequence, match="2 is expected"):
         simulated.send(3)
 
 

@@ -172,7 +172,7 @@ def test_after_a_marker_of_a_new_epoch_sequence_numbers_begin_with_zero() -> Non
     till.write(1, "a")
     till.epochs[1] = 1
     till.abort(1)
-    with pytest.raises(OutOfOrderSequence, match="but 0 comes next"):
+    with pytest.raises(OutOfOrderSequence, match="but 0 is expected"):
         till.append("c", producer_id=1, producer_epoch=1, base_sequence=1, is_transactional=True)
 
 
