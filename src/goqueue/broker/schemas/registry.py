@@ -155,7 +155,7 @@ class Schemas:
             source = self._loaded().source(content)
             return (await self._think(lambda: protobuf_serialized(source.read()))).decode()
         raise InvalidSchema(
-            f"The form {form[:100]!r} of {content.kind} schemas is not supported; leave out format, "
+            f"The form {form[:100]!r} of {content.kind} schemas is not supported; omit format, "
             "or request serialized for a Protobuf schema."
         )
 
