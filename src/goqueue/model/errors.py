@@ -216,8 +216,8 @@ class NotController(GoQueueError):
 
     def __init__(self, controller: int) -> None:
         self.controller = controller
-        who = f"Node {controller}" if controller >= 0 else "No node that is known yet"
-        super().__init__(f"{who} decides for the cluster; retry there.")
+        who = f"Node {controller}" if controller >= 0 else "A node that is not known yet"
+        super().__init__(f"{who} is the active controller; retry there.")
 
 
 class UnknownNode(GoQueueError):

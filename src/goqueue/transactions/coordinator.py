@@ -220,7 +220,7 @@ class Coordinator(Epochs):
         elif call.is_commit:
             raise misplaced(call.transactional_id, "committed", standing.state)
         else:
-            # A producer that does not know whether anything was begun aborts to be sure.
+            # A producer that is unsure whether anything was begun aborts.
             standing = steps.completed(steps.decided(standing, call, now_ms), now_ms)
             self._answer_new(transaction, standing, token)
 

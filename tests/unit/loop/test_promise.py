@@ -45,10 +45,10 @@ def test_everybody_who_waits_is_told_in_the_order_they_came() -> None:
     assert told == ["first", "second"]
 
 
-def test_a_promise_is_kept_once() -> None:
+def test_a_promise_resolves_once() -> None:
     promise: Promise[int] = Promise()
     promise.resolve(1)
-    with pytest.raises(AssertionError, match="kept once"):
+    with pytest.raises(AssertionError, match="resolves once"):
         promise.reject(RequestTimedOut("too late"))
 
 

@@ -152,7 +152,7 @@ def _check(file: d.FileDescriptorProto) -> None:
             if field.name in message.reserved_name:
                 _refuse(f"{path} has a field with the reserved name {field.name}")
             if file.syntax == "proto3" and field.label == d.FieldDescriptorProto.LABEL_REQUIRED:
-                _refuse(f"the field {field.name} of {path} is required, which proto3 knows not")
+                _refuse(f"the field {field.name} of {path} is required; proto3 has no such fields")
     enums = [*file.enum_type]
     for message, _ in messages(file):
         enums += message.enum_type

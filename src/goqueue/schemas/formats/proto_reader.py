@@ -178,13 +178,13 @@ class _Reader:
         if label:
             tokens.take()
             if label == "required" and self._is_proto3:
-                tokens.refuse("proto3 knows no required fields")
+                tokens.refuse("proto3 has no required fields")
         elif oneof is None and not self._file.syntax and tokens.peek(1) != "<":
             tokens.fail("expected optional, required or repeated, which proto2 needs")
         field.label = _LABELS.get(label, _LABELS["optional"])
         if tokens.peek() == "map" and tokens.peek(1) == "<":
             if label or oneof is not None or extendee:
-                tokens.refuse("a map stands alone, without label, oneof or extend")
+                tokens.refuse("a map may not have a label, nor be in a oneof or extend")
             self._map(field, nested)
             return
         if tokens.peek() == "group" and tokens.peek(2) == "=":
@@ -242,7 +242,7 @@ class _Reader:
     def _group(self, field: d.FieldDescriptorProto, nested: _Messages, depth: int) -> None:
         tokens = self._tokens
         if self._file.syntax:
-            tokens.refuse("only proto2 knows groups")
+            tokens.refuse("only proto2 has groups")
         tokens.take()
         name = tokens.word("a group's name")
         if not name[0].isupper():
